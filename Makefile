@@ -1,0 +1,56 @@
+# Everything sets itself up in .venv: a machine with Python >= 3.11 and make needs nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+.PHONY: demo test test-all test-slow check bench lock clean
+
+demo: .venv/run
+	rm -rf gridveil-demo
+	$(BIN)/gridveil demo --out gridveil-demo
+
+test: .venv/dev
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+test-all: .venv/dev
+	$(BIN)/python -m pytest -q -n 2
+
+# The slow rest alone: with `make test` before it, all of `make test-all`.
+test-slow: .venv/dev
+	$(BIN)/python -m pytest -q -n 2 -m slow
+
+check: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: .venv/dev
+	$(BIN)/python benchmarks/bench.py
+
+# Needs the network; the result names no index, so that any can serve it.
+lock: .venv/dev
+	$(BIN)/pip install -q uv
+	$(COMPILE) --extra build pyproject.toml -o requirements.txt
+	$(COMPILE) --extra build --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
+
+clean:
+	rm -rf .venv gridveil-demo
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "gridveil needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "This Python cannot make virtual environments. On Debian or Ubuntu: sudo apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/run: .venv/bin/python requirements.txt pyproject.toml
+	$(BIN)/python -m pip install -q --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/dev: .venv/run requirements-dev.txt
+	$(BIN)/python -m pip install -q --require-hashes -r requirements-dev.txt
+	@touch $@

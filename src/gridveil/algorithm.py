@@ -1,0 +1,56 @@
+"""Algorithm 1, as one function that reads like it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from gridveil.errors import OptionError
+from gridveil.fit import FitSettings, Observation, fit
+from gridveil.fit.methods import Progress
+from gridveil.groups import Bounds
+from gridveil.kron import reduce
+from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
+from gridveil.privacy.ledger import Ledger
+from gridveil.release import Release
+from gridveil.vault.mechanism import perturb
+from gridveil.vault.sampler import Sampler, SecureSampler
+from gridveil.vault.source import SourceGrid
+
+
+def publish(
+    source: SourceGrid,
+    observed: Sequence[Observation] = (),
+    *,
+    epsilon: Fraction,
+    adjacency: Adjacency,
+    bounds: Bounds,
+    ledger: Ledger | None,
+    settings: FitSettings | None = None,
+    sampler: Sampler | None = None,
+    progress: Progress | None = None,
+) -> Release:
+    """Release a private grid's frequency dynamics (Algorithm 1).
+
+    Without a trajectory it stops after step 2, and the guarantee is unconditional.
+    """
+    sampler = sampler or SecureSampler()
+    _check_origin(observed, sampler)
+    noisy = perturb(
+        source, epsilon=epsilon, adjacency=adjacency, bounds=bounds, ledger=ledger, sampler=sampler
+    )  # step 1: spends ε
+    reduced = reduce(noisy)  # step 2: post-processing
+    fitted = (
+        fit(reduced, observed, settings or FitSettings(), bounds, progress) if observed else None
+    )  # step 3: post-processing
+    return Release.of(noisy, reduced, fitted, observed)
+
+
+def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
+    """Refuse a trajectory that was simulated from the source: it would carry private values past the noise."""
+    if not sampler.demo and any(one.origin != "measured" for one in observed):
+        raise OptionError(
+            "A trajectory simulated from the source grid is not public.",
+            outcome=NOTHING_SPENT,
+            remedy="Use a measured, published trajectory, or none; simulated ones are for demos.",
+        )

@@ -1,0 +1,38 @@
+"""The command line: `gridveil demo | inspect | release | verify | simulate`."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from gridveil.cli import bundles, grids
+from gridveil.cli.output import fail, fail_unexpectedly
+from gridveil.errors import GridveilError
+
+app = typer.Typer(
+    help="Publish a dynamic model of a power grid without publishing the grid.",
+    epilog="Start with: gridveil demo",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(grids.demo)
+app.command("inspect")(grids.inspect)
+app.command("release")(grids.release)
+app.command("verify")(bundles.verify)
+app.command("simulate")(bundles.simulate)
+
+
+def main() -> None:
+    """Run the command line: exit code 2 for a user's mistake, 1 for a bundle that does not verify."""
+    as_json = "--json" in sys.argv
+    try:
+        app()
+    except GridveilError as error:
+        fail(error, as_json)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        fail_unexpectedly(error)

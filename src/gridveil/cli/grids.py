@@ -1,0 +1,245 @@
+"""Commands that read a source grid: demo, inspect, release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gridveil.cli import options
+from gridveil.cli.output import fit_progress, print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from gridveil.grid import GridFacts
+    from gridveil.privacy.guarantee import Guarantee
+
+
+def demo(
+    grid: Annotated[str, typer.Argument(help="ieee30 or star5")] = "ieee30",
+    epsilon: Annotated[str, typer.Option(help="privacy loss, exact: 1/2 or 0.5")] = "1/2",
+    profile: Annotated[str, typer.Option(help="default or paper")] = "default",
+    seed: Annotated[int, typer.Option(help="seed of the noise")] = 1,
+    out: Annotated[Path, typer.Option(help="folder for the bundle and the figure")] = Path("gridveil-demo"),
+    json: options.Json = False,
+) -> None:
+    """Run Algorithm 1 on a public case: perturb, reduce, fit; write a demo bundle and a figure."""
+    from gridveil.bundle import check_free
+    from gridveil.demo import run_demo, worst_error_mhz
+    from gridveil.plot import plot_comparison
+    from gridveil.privacy.epsilon import exact
+
+    exact_epsilon = exact(epsilon)
+    options.profile_named(profile)
+    check_free(out)
+    with fit_progress(quiet=json) as progress:
+        result = run_demo(grid, epsilon=exact_epsilon, profile=profile, seed=seed, progress=progress)  # pyright: ignore[reportArgumentType]
+    out.mkdir(parents=True)
+    report = result.release.save(out / "bundle")
+    figure = out / "frequency.png"
+    plot_comparison(result.source, result.noisy, result.fitted, str(figure))
+    fitted = result.release.fitted
+    assert fitted is not None
+    noisy_mhz, fitted_mhz = worst_error_mhz(result)
+    if json:
+        print_json(
+            {
+                "demo": True,
+                "bundle": str(out / "bundle"),
+                "figure": str(figure),
+                "digest": report.digest,
+                "guarantee": _guarantee_json(result.release.guarantee),
+                "mismatch_before_pu2_s": fitted.mismatch_before,
+                "mismatch_after_pu2_s": fitted.mismatch_after,
+                "iterations": fitted.iterations,
+                "converged": fitted.converged,
+                "worst_error_noisy_mhz": noisy_mhz,
+                "worst_error_fitted_mhz": fitted_mhz,
+            }
+        )
+        return
+    _print_guarantee(result.release.guarantee, result.release.clipped)
+    print_text(
+        f"Mismatch J of the noisy model {fitted.mismatch_before:.3e}, of the fitted one {fitted.mismatch_after:.3e} p.u.² s "
+        f"({fitted.iterations} iterations).\n"
+        f"Largest frequency error {noisy_mhz:.1f} mHz noisy, {fitted_mhz:.1f} mHz fitted.\n"
+    )
+    print_text(
+        f"Bundle   {out / 'bundle'}\nFigure   {figure}\nNext     gridveil verify {out / 'bundle'}\n"
+        f'         gridveil simulate {out / "bundle"} --event "load:G1=+0.1" --plot response.png'
+    )
+
+
+def inspect(
+    grid: options.Grid,
+    dynamics: options.DynamicsFile = None,
+    inertia: options.Inertia = None,
+    damping: options.Damping = None,
+    governor_rate: options.GovernorRate = None,
+    droop_gain: options.DroopGain = None,
+    load_damping: options.LoadDamping = None,
+    frequency_hz: options.Frequency = None,
+    omega_b: options.OmegaB = None,
+    operating_point: options.OperatingPoint = None,
+    json: options.Json = False,
+) -> None:
+    """Read and check a grid; show its public facts and the names its buses would get. Prints no private value."""
+    facts = options.open_named_grid(grid, dynamics, locals()).facts
+    if json:
+        print_json(_facts_json(facts))
+        return
+    shown = _facts_json(facts)
+    names = shown.pop("public_names")
+    print_table(
+        f"{facts.name}: public facts",
+        ("fact", "value"),
+        [(key.replace("_", " "), "; ".join(value) if isinstance(value, list) else f"{value}") for key, value in shown.items()],
+    )
+    print_table(
+        "private: what a release protects",
+        ("group", "items", "unit", "asset"),
+        [(name, str(size), unit, asset) for name, size, unit, asset in _private_groups(facts)],
+    )
+    print_text("Names in a bundle (bus: name), yours to keep: " + ", ".join(f"{bus}: {name}" for bus, name in names.items()))
+
+
+def release(
+    grid: options.OptionalGrid = None,
+    epsilon: Annotated[str | None, typer.Option(help="privacy loss, exact: 1/2 or 0.5", show_default=False)] = None,
+    adjacency: Annotated[
+        str | None, typer.Option(help="one-asset (default), one-item or one-per-group", show_default=False)
+    ] = None,
+    alpha_k: Annotated[
+        str | None, typer.Option(help="distance protected in k [p.u. power / rad]; default 1", show_default=False)
+    ] = None,
+    alpha_m: Annotated[
+        str | None, typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]; default 1", show_default=False)
+    ] = None,
+    alpha_d: Annotated[
+        str | None, typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1", show_default=False)
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="shares of epsilon, such as k=1,m=1/2,d=1/2", show_default=False)] = None,
+    bounds_k: Annotated[
+        str | None, typer.Option(help="public bounds lower:upper of k; default 1:100", show_default=False)
+    ] = None,
+    bounds_k_r: Annotated[
+        str | None, typer.Option(help="public bounds of the reduced weights; default 0:200", show_default=False)
+    ] = None,
+    bounds_m: Annotated[str | None, typer.Option(help="public bounds of m; default 1:40", show_default=False)] = None,
+    bounds_d: Annotated[str | None, typer.Option(help="public bounds of d; default 1:40", show_default=False)] = None,
+    profile: Annotated[str | None, typer.Option(help="default or paper", show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="bundle to write: a folder, or a file that ends in .zip; default release", show_default=False),
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="ledger to charge; default $GRIDVEIL_LEDGER or the user's data folder", show_default=False),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="a release.toml that holds any of these options", show_default=False)
+    ] = None,
+    publish_loads: options.PublishLoads = None,
+    dynamics: options.DynamicsFile = None,
+    inertia: options.Inertia = None,
+    damping: options.Damping = None,
+    governor_rate: options.GovernorRate = None,
+    droop_gain: options.DroopGain = None,
+    load_damping: options.LoadDamping = None,
+    frequency_hz: options.Frequency = None,
+    omega_b: options.OmegaB = None,
+    operating_point: options.OperatingPoint = None,
+    json: options.Json = False,
+) -> None:
+    """Perturb a grid and reduce it to its machines (steps 1 and 2): a real release, charged to the ledger."""
+    given = {name: value for name, value in locals().items() if name not in ("config", "json")}
+    settings = options.release_settings(config, given)
+    from gridveil.algorithm import publish
+    from gridveil.bundle import check_free
+    from gridveil.privacy.ledger import Ledger
+
+    check_free(settings.out)
+    source = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics)
+    account = Ledger(settings.ledger)
+    made = publish(source, epsilon=settings.epsilon, adjacency=settings.adjacency, bounds=settings.bounds, ledger=account)
+    report = made.save(settings.out)
+    total = account.total(source.facts.name)
+    if json:
+        print_json(
+            {
+                "demo": False,
+                "bundle": report.path,
+                "digest": report.digest,
+                "guarantee": _guarantee_json(made.guarantee),
+                "clipped": made.clipped,
+                "ledger": str(settings.ledger),
+                "epsilon_spent_on_grid": str(total),
+            }
+        )
+        return
+    _print_guarantee(made.guarantee, made.clipped)
+    print_text(
+        f"Bundle   {report.path}\nLedger   {settings.ledger}: ε = {total} asked for on {source.facts.name} so far\n"
+        f"Next     gridveil verify {report.path}"
+    )
+
+
+def _print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
+    print_table(
+        f"{'DEMO: ' if guarantee.demo else ''}ε = {guarantee.epsilon}, adjacency {guarantee.rule}",
+        ("group", "unit", "α", "ε of the group", "noise scale", "entries on a bound"),
+        [
+            (name, loss.unit, str(loss.alpha), str(loss.epsilon), f"{loss.scale:.6g}", str(clipped[name]))
+            for name, loss in guarantee.groups.items()
+        ],
+    )
+    print_text(guarantee.in_words())
+    print_text("Conditional on: " + ("; ".join(guarantee.conditional_on) or "nothing") + "\n")
+
+
+def _guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
+    return {
+        "epsilon": str(guarantee.epsilon),
+        "adjacency": guarantee.rule,
+        "conditional_on": list(guarantee.conditional_on),
+        "mechanism": guarantee.mechanism,
+        "in_words": guarantee.in_words(),
+        "groups": {
+            name: {
+                "unit": loss.unit,
+                "alpha": str(loss.alpha),
+                "epsilon": str(loss.epsilon),
+                "spent": loss.spent,
+                "scale": loss.scale,
+            }
+            for name, loss in guarantee.groups.items()
+        },
+    }
+
+
+def _facts_json(facts: GridFacts) -> dict[str, Any]:
+    from gridveil.release import neutral_names
+
+    return {
+        "name": facts.name,
+        "buses": len(facts.buses),
+        "lines": len(facts.edges),
+        "machines": len(facts.machines),
+        "loaded_buses": int((facts.loads != 0).sum()),
+        "total_load_mw": round(float(facts.loads.sum() * facts.base_mva), 6),
+        "base_mva": facts.base_mva,
+        "frequency_hz": facts.frequency_hz,
+        "omega_b_rad_s": facts.omega_b,
+        "operating_point": facts.operating_point,
+        "loads_published": facts.loads_are_public,
+        "notes": list(facts.notes),
+        "public_names": neutral_names(facts),
+    }
+
+
+def _private_groups(facts: GridFacts) -> list[tuple[str, int, str, str]]:
+    from gridveil.groups import UNITS
+    from gridveil.privacy.adjacency import ASSETS
+
+    sizes = {"k": len(facts.edges), "m": len(facts.machines), "d": len(facts.machines)}
+    return [(name, size, UNITS[name], ASSETS[name]) for name, size in sizes.items()]

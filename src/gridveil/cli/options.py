@@ -1,0 +1,182 @@
+"""Options of the commands, and how they and a `release.toml` become settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gridveil.errors import InputError, OptionError
+
+if TYPE_CHECKING:
+    from gridveil.groups import Bounds, Range
+    from gridveil.privacy.adjacency import Adjacency
+    from gridveil.profiles import Profile
+    from gridveil.vault.source import SourceGrid
+
+Grid = Annotated[str, typer.Argument(help="ieee30, star5, or a MATPOWER file (.m)", show_default=False)]
+OptionalGrid = Annotated[str | None, typer.Argument(help="ieee30, star5, or a MATPOWER file (.m)", show_default=False)]
+Bundle = Annotated[Path, typer.Argument(help="a bundle: its folder or its .zip", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+Text = Annotated[str | None, typer.Option(show_default=False)]
+
+MACHINES = "Dynamics of the machines (files only)"
+
+
+def _option(help_: str, panel: str | None = None) -> Any:
+    return typer.Option(help=help_, show_default=False, rich_help_panel=panel)
+
+
+DynamicsFile = Annotated[
+    Path | None, _option("TOML with the machines' dynamics; default: the one beside the grid file", MACHINES)
+]
+Inertia = Annotated[float | None, _option("M = 2H of each machine, system base [p.u. power s / p.u. frequency]", MACHINES)]
+Damping = Annotated[float | None, _option("D of each machine [p.u. power / p.u. frequency]", MACHINES)]
+GovernorRate = Annotated[float | None, _option("T, inverse governor time constant [1/s]", MACHINES)]
+DroopGain = Annotated[float | None, _option("G = 1/R [p.u. power / p.u. frequency]", MACHINES)]
+LoadDamping = Annotated[
+    float | None, _option("public damping of loads [p.u. power / p.u. frequency, a p.u. of load]", MACHINES)
+]
+Frequency = Annotated[float | None, _option("nominal frequency [Hz]; default 60", MACHINES)]
+OmegaB = Annotated[float | None, _option("omega_b [rad/s]; default 2 pi f", MACHINES)]
+OperatingPoint = Annotated[str | None, _option("newton (default), file or flat: voltages and angles inside k", MACHINES)]
+PublishLoads = Annotated[
+    bool | None,
+    typer.Option("--publish-loads/--withhold-loads", help="whether the bundle carries the nominal loads", show_default=False),
+]
+
+DYNAMICS = (
+    "inertia",
+    "damping",
+    "governor_rate",
+    "droop_gain",
+    "load_damping",
+    "omega_b",
+    "frequency_hz",
+    "operating_point",
+    "publish_loads",
+)
+
+
+def open_named_grid(grid: str, dynamics_file: Path | None, options: Mapping[str, Any]) -> SourceGrid:
+    """Open a grid with the dynamics that options give."""
+    from gridveil.cases import open_grid
+
+    return open_grid(grid, dynamics_file=dynamics_file, options={name: options.get(name) for name in DYNAMICS})
+
+
+@dataclass(frozen=True)
+class ReleaseSettings:
+    """Everything that `release` needs, from options, a release.toml and the profile's defaults, in that order."""
+
+    grid: str
+    epsilon: Fraction
+    adjacency: Adjacency
+    bounds: Bounds
+    out: Path
+    ledger: Path
+    dynamics_file: Path | None
+    dynamics: Mapping[str, Any]
+
+
+KNOWN = {
+    "grid", "epsilon", "adjacency", "alpha_k", "alpha_m", "alpha_d", "split", "bounds_k", "bounds_k_r", "bounds_m", "bounds_d",
+    "profile", "out", "ledger", "dynamics", *DYNAMICS,
+}  # fmt: skip
+
+
+def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSettings:
+    """Merge options over a release.toml over defaults, and check all of it before anything is drawn."""
+    from gridveil.privacy.adjacency import Adjacency
+    from gridveil.privacy.epsilon import exact
+    from gridveil.privacy.ledger import default_path
+
+    merged = _read_config(config) if config else {}
+    merged |= {name: value for name, value in given.items() if value is not None}
+    for name, meaning in (("grid", "GRID"), ("epsilon", "--epsilon")):
+        if name not in merged:
+            raise OptionError(
+                f"{meaning} is missing.", remedy=f"Give {meaning} on the command line or {name} = … in release.toml."
+            )
+    profile = _profile(merged.get("profile", "default"))
+    split = merged.get("split")
+    adjacency = Adjacency(
+        merged.get("adjacency", profile.rule),
+        alpha={name: exact(merged.get(f"alpha_{name}", 1), name=f"alpha of {name}") for name in "kmd"},
+        shares=_split(split) if split is not None else None,
+    )
+    return ReleaseSettings(
+        grid=str(merged["grid"]),
+        epsilon=exact(merged["epsilon"]),
+        adjacency=adjacency,
+        bounds=_bounds(merged, profile),
+        out=Path(merged.get("out", "release")),
+        ledger=Path(merged["ledger"]) if "ledger" in merged else default_path(),
+        dynamics_file=Path(merged["dynamics"]) if "dynamics" in merged else None,
+        dynamics={name: merged.get(name) for name in DYNAMICS},
+    )
+
+
+def profile_named(name: str) -> Profile:
+    """Look a profile up."""
+    return _profile(name)
+
+
+def _profile(name: Any) -> Profile:
+    from gridveil.profiles import PROFILES
+
+    if name not in PROFILES:
+        raise OptionError(f"The profile {name!r} is unknown.", remedy=f"Choose one of {', '.join(PROFILES)}.")
+    return PROFILES[name]
+
+
+def _bounds(merged: Mapping[str, Any], profile: Profile) -> Bounds:
+    from gridveil.groups import Bounds
+
+    chosen = {name: getattr(profile.bounds, name) for name in ("k", "k_r", "m", "d")}
+    return Bounds(**chosen | {name: _range(name, merged[f"bounds_{name}"]) for name in chosen if f"bounds_{name}" in merged})
+
+
+def _range(name: str, text: Any) -> Range:
+    from gridveil.groups import Range
+
+    lower, _, upper = str(text).partition(":")
+    try:
+        ends = float(lower), float(upper)
+    except ValueError:
+        raise OptionError(
+            f"The bounds of {name} are not two numbers.", expected="lower:upper, such as 1:100", remedy="Write them so."
+        ) from None
+    return Range(*ends)
+
+
+def _split(text: Any) -> dict[str, Fraction]:
+    from gridveil.privacy.epsilon import exact
+
+    shares: dict[str, Fraction] = {}
+    for part in str(text).split(","):
+        name, equals, share = part.partition("=")
+        if not equals:
+            raise OptionError("The split cannot be read.", expected="shares of epsilon such as k=1,m=1/2,d=1/2")
+        shares[name.strip()] = exact(share, name=f"share of {name.strip()}")
+    return shares
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", file=str(path), remedy="Check the path.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise InputError("this is no TOML", file=path.name, expected="key = value lines") from None
+    merged = {name.replace("-", "_"): value for name, value in data.items()}
+    for name in merged:
+        if name not in KNOWN:
+            raise InputError(f"the key {name!r} is unknown", file=path.name, expected=f"one of {', '.join(sorted(KNOWN))}")
+    return merged

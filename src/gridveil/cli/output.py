@@ -1,0 +1,80 @@
+"""What the command line prints: results to stdout, progress and errors to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from gridveil.errors import GridveilError
+
+if TYPE_CHECKING:
+    from gridveil.fit.methods import Progress
+
+
+def print_json(data: Any) -> None:
+    """Print one JSON document."""
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_text(text: str) -> None:
+    """Print a line, wrapped to the terminal."""
+    from rich.console import Console
+
+    Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty()).print(text)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; the first column is text, the others line up on the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else 160
+    Console(highlight=False, markup=False, width=width).print(table)
+
+
+@contextmanager
+def fit_progress(quiet: bool) -> Iterator[Progress | None]:
+    """Show a bar with the mismatch J while a fit runs."""
+    if quiet:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("fitting"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("J = {task.fields[J]:.3e}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("fit", total=None, J=float("nan"))
+        yield lambda iteration, limit, J: bar.update(task, completed=iteration, total=limit, J=J)
+
+
+def fail(error: GridveilError, as_json: bool) -> NoReturn:
+    """Print a user's error and leave with its exit code."""
+    if as_json:
+        print_json({"error": error.problem, "outcome": error.outcome, "remedy": error.remedy})
+    sys.stderr.write(f"gridveil: {error}\n")
+    sys.exit(error.exit_code)
+
+
+def fail_unexpectedly(error: Exception) -> NoReturn:
+    """Print where a bug struck, without the exception's own words: they might hold a private value."""
+    where = " < ".join(f"{frame.name} ({frame.lineno})" for frame in reversed(traceback.extract_tb(error.__traceback__)[-4:]))
+    sys.stderr.write(
+        f"gridveil: internal error, {type(error).__name__} in {where}. Please report it with the command you ran.\n"
+    )
+    sys.exit(70)

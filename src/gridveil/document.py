@@ -1,0 +1,127 @@
+"""A release as its JSON document, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from fractions import Fraction
+
+from gridveil.grid import Array
+from gridveil.groups import UNITS, Bounds, Range
+from gridveil.models import ReducedModel
+from gridveil.privacy.guarantee import NOT_PROTECTED, GroupLoss, Guarantee
+from gridveil.release import NOT_VALID_FOR, VALID_FOR, FitSummary, Release, reference_event
+from gridveil.schema import (
+    SCHEMA_VERSION,
+    BoundsDocument,
+    FitDocument,
+    GroupDocument,
+    GuaranteeDocument,
+    ModelDocument,
+    ReferenceDocument,
+    ReleaseDocument,
+)
+
+EQUATIONS = (
+    "M omega' = -L delta + p - D omega - u",
+    "delta' = omega_b omega",
+    "p' = -T (p + G omega)",
+    "u = load at the machines + K_ac (load at the loaded buses)",
+    "omega at the loaded buses = K_ac^T omega",
+)
+SIGN_CONVENTION = (
+    "All variables are deviations. L = C diag(k_r) C^T is positive semidefinite and enters as -L delta; more load (u > 0) "
+    "lowers the frequency; a droop R enters as the gain G = 1/R."
+)
+MODEL_UNITS: Mapping[str, str] = {
+    "k_r": UNITS["k_r"],
+    "m": UNITS["m"],
+    "d": UNITS["d"],
+    "governor_rate": "1/s",
+    "droop_gain": "p.u. power / p.u. frequency",
+    "K_ac": "p.u. power / p.u. power",
+    "loads": "p.u. power of base_mva",
+    "omega": "p.u. of frequency_hz",
+    "delta": "rad",
+    "omega_b": "rad/s",
+    "time": "s",
+}
+
+
+def to_document(release: Release) -> ReleaseDocument:
+    """Describe a release; its arrays go elsewhere."""
+    guarantee, model, bounds = release.guarantee, release.model, release.bounds
+    return ReleaseDocument(
+        schema_version=SCHEMA_VERSION,
+        kind="gridveil release: Kron-reduced, synthetic frequency dynamics",
+        demo=release.demo,
+        guarantee=GuaranteeDocument(
+            epsilon=str(guarantee.epsilon),
+            spent=str(guarantee.spent),
+            adjacency=guarantee.rule,
+            groups={
+                name: GroupDocument(  # pyright: ignore[reportArgumentType]
+                    unit=loss.unit, alpha=str(loss.alpha), epsilon=str(loss.epsilon), spent=loss.spent, scale=loss.scale
+                )
+                for name, loss in guarantee.groups.items()
+            },
+            mechanism=guarantee.mechanism,
+            operating_point=guarantee.operating_point,
+            conditional_on=guarantee.conditional_on,
+            in_words=guarantee.in_words(),
+            claim=guarantee.claim,
+            not_protected=NOT_PROTECTED,
+        ),
+        model=ModelDocument(
+            equations=EQUATIONS,
+            sign_convention=SIGN_CONVENTION,
+            units=dict(MODEL_UNITS),
+            machines=model.machines,
+            loaded_buses=model.ports[len(model.machines) :],
+            omega_b=model.omega_b,
+            frequency_hz=model.frequency_hz,
+            base_mva=model.base_mva,
+            loads_published=bool((model.loads == model.loads).all()),
+        ),
+        bounds=BoundsDocument(**{name: (r.lower, r.upper) for name, r in _ranges(bounds).items()}),
+        clipped=release.clipped,  # pyright: ignore[reportArgumentType]
+        fit=FitDocument(**asdict(release.fitted)) if release.fitted else None,
+        reference=ReferenceDocument(event=reference_event(model), horizon_s=30.0, dt_s=0.1, scheme="exact"),
+        valid_for=VALID_FOR,
+        not_valid_for=NOT_VALID_FOR,
+        licence="as its publisher states; gridveil claims none",
+    )
+
+
+def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Release:
+    """Build a release from its document and its arrays."""
+    g, m = document.guarantee, document.model
+    return Release(
+        model=ReducedModel(
+            ports=m.machines + m.loaded_buses,
+            **arrays,  # pyright: ignore[reportArgumentType]
+            omega_b=m.omega_b,
+            frequency_hz=m.frequency_hz,
+            base_mva=m.base_mva,
+        ),
+        guarantee=Guarantee(
+            epsilon=Fraction(g.epsilon),
+            spent=Fraction(g.spent),
+            rule=g.adjacency,
+            groups={
+                name: GroupLoss(loss.unit, Fraction(loss.alpha), Fraction(loss.epsilon), loss.spent, loss.scale)
+                for name, loss in g.groups.items()
+            },
+            mechanism=g.mechanism,
+            operating_point=g.operating_point,
+            conditional_on=g.conditional_on,
+            demo=document.demo,
+        ),
+        bounds=Bounds(**{name: Range(*ends) for name, ends in document.bounds.model_dump().items()}),
+        clipped={str(name): count for name, count in document.clipped.items()},
+        fitted=FitSummary(**document.fit.model_dump()) if document.fit else None,
+    )
+
+
+def _ranges(bounds: Bounds) -> dict[str, Range]:
+    return {"k": bounds.k, "k_r": bounds.k_r, "m": bounds.m, "d": bounds.d}

@@ -1,0 +1,108 @@
+"""Errors a user can meet. Each says what was wrong and where, what did not happen, and the next step."""
+
+from __future__ import annotations
+
+
+class GridveilError(Exception):
+    """A mistake that its maker can mend.
+
+    problem : what was wrong, and where.
+    outcome : what did not happen because of it.
+    remedy : the next step.
+    """
+
+    exit_code = 2
+
+    def __init__(self, problem: str, *, outcome: str = "Nothing was written.", remedy: str = "") -> None:
+        self.problem = problem
+        self.outcome = outcome
+        self.remedy = remedy
+        super().__init__(" ".join(part for part in (problem, outcome, remedy) if part))
+
+
+class InputError(GridveilError):
+    """A grid file, an option or a table that cannot be used as it is."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: str = "",
+        table: str = "",
+        row: int | None = None,
+        line: int | None = None,
+        expected: str = "",
+        outcome: str = "Nothing was written.",
+        remedy: str = "",
+    ) -> None:
+        self.file = file
+        self.table = table
+        self.row = row
+        self.line = line
+        self.expected = expected
+        place = ", ".join(
+            part
+            for part in (
+                file,
+                f"table {table}" if table else "",
+                f"row {row}" if row is not None else "",
+                f"line {line}" if line is not None else "",
+            )
+            if part
+        )
+        text = f"{place}: {problem}" if place else problem
+        if expected:
+            text = f"{text.rstrip('.')}; expected {expected}."
+        super().__init__(text, outcome=outcome, remedy=remedy)
+
+
+class OptionError(InputError):
+    """An option, or a key of a configuration file, whose value cannot be used."""
+
+
+class EventError(InputError):
+    """An event that names a bus, a time or a size which the model does not have."""
+
+
+class PrivateValueError(TypeError):
+    """Something tried to look at a private value. Only `perturb` and `assess` may."""
+
+
+class UnstableStep(GridveilError):
+    """A time step at which the scheme would blow up; carries one that would do."""
+
+    def __init__(self, scheme: str, dt_s: float, stable_dt_s: float) -> None:
+        self.scheme = scheme
+        self.dt_s = dt_s
+        self.stable_dt_s = stable_dt_s
+        super().__init__(
+            f"The {scheme} scheme is unstable for this model at a step of {dt_s:g} s.",
+            outcome="Nothing was simulated.",
+            remedy=f"Use a step of {stable_dt_s:.3g} s or less, or the scheme 'exact', which is stable at any step.",
+        )
+
+
+class LedgerError(GridveilError):
+    """The ledger could not take a charge. Nothing was drawn and nothing was spent."""
+
+
+class BudgetExceeded(GridveilError):
+    """A split or a charge asks for more than ε. Nothing was drawn and nothing was spent."""
+
+
+class OutputExists(GridveilError):
+    """The place where a result should go is taken. Nothing was drawn, written or overwritten."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} exists already.",
+            outcome="Nothing was drawn and nothing was written.",
+            remedy="Name another place with --out, or move the old one away.",
+        )
+
+
+class BundleError(GridveilError):
+    """A bundle that is damaged, incomplete, altered or from a newer gridveil."""
+
+    exit_code = 1

@@ -1,0 +1,77 @@
+"""Step 3 of Algorithm 1: win the dynamics back from public trajectories. Post-processing only: it never sees the vault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gridveil.dynamics import check_euler
+from gridveil.engine import SchemeName
+from gridveil.fit.methods import Progress, projected_gradient, quasi_newton
+from gridveil.fit.problem import Observation, Problem, problem
+from gridveil.grid import Array
+from gridveil.groups import Bounds
+from gridveil.models import ReducedModel
+
+__all__ = ["FitResult", "FitSettings", "Observation", "Problem", "fit", "problem"]
+
+Method = Literal["projected-gradient", "l-bfgs-b"]
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How to fit. All of it is public and fixed before the draw.
+
+    step : η of the projected gradient, dt being inside the gradient; rho : ρ of the anchor to the noisy start.
+    """
+
+    method: Method = "l-bfgs-b"
+    scheme: SchemeName = "exact"
+    dt_s: float = 0.01
+    iterations: int = 1000
+    step: float = 100.0
+    rho: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """A fitted model and how it was reached.
+
+    mismatch_before, mismatch_after : J of the noisy and of the fitted model [p.u.² s]; history : J by iteration.
+    """
+
+    model: ReducedModel
+    mismatch_before: float
+    mismatch_after: float
+    history: Array
+    converged: bool
+
+
+def fit(
+    start: ReducedModel,
+    observed: Sequence[Observation],
+    settings: FitSettings,
+    bounds: Bounds,
+    progress: Progress | None = None,
+) -> FitResult:
+    """Minimise J(k_r, m, d) against public trajectories, from a noisy model, within public bounds.
+
+    Privacy
+    -------
+    Uses the noisy model, public trajectories and public settings only, so it is post-processing: see the guarantee for what it
+    is then conditional on.
+    """
+    task = problem(start, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho)
+    theta0 = task.start
+    if settings.scheme == "euler":
+        check_euler(task.lti(theta0).A, settings.dt_s)
+    before = float(task(theta0)[0])
+    if settings.method == "projected-gradient":
+        theta, history = projected_gradient(task, theta0, step=settings.step, iterations=settings.iterations, progress=progress)
+        converged = False  # it stops after a fixed number of steps
+    else:
+        theta, history, converged = quasi_newton(task, theta0, iterations=settings.iterations, progress=progress)
+    return FitResult(start.with_theta(theta), before, float(task(theta)[0]), np.asarray(history), converged)

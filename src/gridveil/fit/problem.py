@@ -1,0 +1,110 @@
+"""The fit as an optimisation problem: J(θ) over a public box."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gridveil.dynamics import Clock
+from gridveil.engine import LTI, Objective, Record, SchemeName
+from gridveil.errors import InputError
+from gridveil.events import Event
+from gridveil.grid import Array
+from gridveil.groups import Bounds
+from gridveil.models import ReducedModel, port_position
+from gridveil.trajectory import Trajectory
+
+NOT_FITTED = "Nothing was fitted."
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """A public trajectory and the event behind it.
+
+    origin : `measured` (public before the draw) or `simulated` (from the source itself: for demos only).
+    description : source and date, as the guarantee's condition will state it.
+    trajectory.omega : NaN where there is a gap.
+    """
+
+    event: Event
+    trajectory: Trajectory
+    origin: Literal["measured", "simulated"]
+    description: str
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Minimise J(θ) = Σ_events ∫ |y − ω̂|² dt + ρ |θ − θ⁰|² over lower ≤ θ ≤ upper.
+
+    start, lower, upper : (p,); J may be evaluated for a batch (..., p) at once.
+    """
+
+    objective: Objective
+    start: Array
+    lower: Array
+    upper: Array
+    rho: float
+
+    def __call__(self, theta: Array) -> tuple[Array, Array]:
+        """Return J (...,) and dJ/dθ (..., p)."""
+        J, gradient = self.objective(theta)
+        if not self.rho:
+            return J, gradient
+        moved = theta - self.start
+        return J + self.rho * np.sum(moved**2, axis=-1), gradient + 2 * self.rho * moved
+
+    def lti(self, theta: Array) -> LTI:
+        """The linear model at θ."""
+        return self.objective.family.lti(theta)
+
+
+def problem(
+    start: ReducedModel,
+    observed: Sequence[Observation],
+    bounds: Bounds,
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+    rho: float,
+) -> Problem:
+    """Set the fit of (k_r, m, d) up, with K_ac held at its noisy value."""
+    buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
+    steps = [step for one in observed for step in one.event.steps]
+    drive = np.stack([step.loads(start) for step in steps], axis=1)
+    family = start.family(drive, [port_position(start, bus) for bus in buses], bounds)
+    records: list[Record] = []
+    column = 0
+    for one in observed:
+        count = len(one.event.steps)
+        records.append(_record(one, buses, dt_s, range(column, column + count)))
+        column += count
+    lower = np.concatenate([np.full(group.size, group.range.lower) for group in family.groups])
+    upper = np.concatenate([np.full(group.size, group.range.upper) for group in family.groups])
+    return Problem(Objective(family, records, dt_s=dt_s, scheme=scheme), start.theta, lower, upper, rho)
+
+
+def _record(one: Observation, buses: Sequence[str], dt_s: float, columns: Sequence[int]) -> Record:
+    """Put a trajectory on the fit's clock; samples that it does not have get no weight."""
+    time, omega = one.trajectory.time_s, one.trajectory.omega
+    clock = Clock(float(time[-1]), dt_s)
+    samples = np.rint(time / dt_s).astype(int)
+    if np.abs(samples * dt_s - time).max() > 1e-6 * dt_s or len(time) < 2:
+        raise InputError(
+            f"the trajectory's times do not fall on steps of {dt_s:g} s",
+            expected="at least two samples, each at a multiple of the fit's time step",
+            outcome=NOT_FITTED,
+        )
+    if not np.isfinite(omega).any():
+        raise InputError("the trajectory holds no finite value", expected="frequencies in p.u.", outcome=NOT_FITTED)
+    observed = np.full((clock.steps + 1, len(buses)), np.nan)
+    places = [list(buses).index(bus) for bus in one.trajectory.buses]
+    observed[samples[:, None], places] = omega
+    weights = np.full(observed.shape, float(time[1] - time[0]))
+    return Record(
+        tuple((clock.sample(step.at_s), column) for step, column in zip(one.event.steps, columns, strict=True)),
+        observed,
+        weights,
+    )

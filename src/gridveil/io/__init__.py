@@ -1,0 +1,1 @@
+"""Readers, one file a format; all end in a checked `SourceGrid`."""

@@ -1,0 +1,1 @@
+"""What a release promises: exact ε, adjacency, guarantee, ledger."""

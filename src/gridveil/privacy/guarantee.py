@@ -1,0 +1,82 @@
+"""The guarantee: what a release promises, in numbers and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gridveil.privacy.adjacency import IN_WORDS, Rule
+
+CONDITIONAL = (
+    "For every fixed trajectory x with its event data, the map from the private table to this release is ε-DP for the "
+    "stated adjacency: between any two neighbouring grids, the release multiplies the odds that an observer held after "
+    "seeing x by at most e^ε. It does not limit what x itself reveals; where x already excludes one of the two, nothing is "
+    "protected. It assumes that x is public, was fixed before the draw and not chosen by private results, and that the "
+    "noise is independent of it."
+)
+
+UNCONDITIONAL = (
+    "Unconditional: the release was made from the noisy table and public facts alone, so between any two neighbouring "
+    "grids it multiplies an observer's odds by at most e^ε, whatever else the observer knows."
+)
+
+NOT_PROTECTED = (
+    "the edge set and the number of buses (they shape the map of loads to machines)",
+    "which buses have machines and which carry load",
+    "governor rates T, droop gains G, base power and nominal frequency",
+    "the loads that events refer to, where the bundle carries them",
+    "a change of the operating point: it moves several line weights at once and costs ε_k Σ|Δk| / α_k",
+    "whatever a public trajectory already tells",
+)
+
+
+@dataclass(frozen=True)
+class GroupLoss:
+    """What one group of parameters was charged.
+
+    alpha : distance the promise speaks of [unit]; epsilon : exact ε that was asked for; spent : what the mechanism's own
+    map gives, never above it; scale : of the Laplace noise [unit].
+    """
+
+    unit: str
+    alpha: Fraction
+    epsilon: Fraction
+    spent: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """ε-differential privacy of a release for one adjacency.
+
+    conditional_on : descriptions of the public trajectories that the fit used; empty for an unconditional guarantee.
+    """
+
+    epsilon: Fraction
+    spent: Fraction
+    rule: Rule
+    groups: Mapping[str, GroupLoss]
+    mechanism: str
+    operating_point: str
+    conditional_on: tuple[str, ...]
+    demo: bool
+
+    @property
+    def claim(self) -> str:
+        """The exact sentence about what the guarantee depends on."""
+        return CONDITIONAL if self.conditional_on else UNCONDITIONAL
+
+    def in_words(self) -> str:
+        """State the promise in plain words."""
+        if self.demo:
+            return (
+                "DEMO: the noise came from a seed, so this release protects nothing. A real one with the same settings "
+                f"would be ε-differentially private with ε = {self.epsilon}, where two grids are neighbours if "
+                f"{IN_WORDS[self.rule]}."
+            )
+        return (
+            f"ε-differential privacy with ε = {self.epsilon}. Two grids are neighbours if {IN_WORDS[self.rule]}. For any two "
+            "values of one item that lie t apart, with everything else known, this release changes an observer's odds "
+            f"between them by at most e^(ε t/α). {self.claim}"
+        )

@@ -1,0 +1,33 @@
+"""Profiles: settings that belong together, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gridveil.fit import FitSettings
+from gridveil.groups import Bounds, Range
+from gridveil.privacy.adjacency import Rule
+
+ProfileName = Literal["default", "paper"]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Neighbours, public bounds and fit of a release."""
+
+    rule: Rule = "one-asset"
+    bounds: Bounds = field(default_factory=Bounds)
+    settings: FitSettings = field(default_factory=FitSettings)
+
+
+PROFILES: Mapping[ProfileName, Profile] = {
+    "default": Profile(),
+    # Section IV-A of the paper: one box for k and k_r, 500 steps of η = 100, Euler at 0.01 s.
+    "paper": Profile(
+        rule="one-per-group",
+        bounds=Bounds(k=Range(1, 100), k_r=Range(1, 100), m=Range(1, 40), d=Range(1, 40)),
+        settings=FitSettings(method="projected-gradient", scheme="euler", dt_s=0.01, iterations=500, step=100.0),
+    ),
+}

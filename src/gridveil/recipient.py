@@ -1,0 +1,74 @@
+"""The README inside a bundle, for whoever receives it."""
+
+from __future__ import annotations
+
+from gridveil.release import Release
+from gridveil.schema import ReleaseDocument
+
+
+def readme(release: Release, document: ReleaseDocument) -> str:
+    """Tell a recipient what the bundle is, how to run it, and what its guarantee means."""
+    g, m = document.guarantee, document.model
+    mark = (
+        "**DEMO: made with a seed; it protects nothing and must not be taken for a real release.**\n\n" if release.demo else ""
+    )
+    groups = "\n".join(
+        f"| {name} | {loss.alpha} {loss.unit} | {loss.epsilon} | {loss.scale:.6g} {loss.unit} |"
+        for name, loss in g.groups.items()
+    )
+    conditions = "\n".join(f"- {condition}" for condition in g.conditional_on) or "- nothing: no trajectory was used"
+    unprotected = "\n".join(f"- {item}" for item in g.not_protected)
+    equations = "\n".join(document.model.equations)
+    units = "\n".join(f"| `{name}` | {unit} |" for name, unit in m.units.items())
+    loads = "published in `loads`" if m.loads_published else "not published (`loads` is NaN); give events bus by bus"
+    return f"""# A gridveil release
+
+{mark}A synthetic, Kron-reduced model of a power grid's frequency dynamics: {len(m.machines)} machines
+({m.machines[0]} … {m.machines[-1]}), {len(m.loaded_buses)} loaded buses. Names are neutral and say nothing about the source.
+
+## Run it
+
+```
+gridveil verify .
+gridveil simulate . --event "{document.reference.event}"
+python -c "import gridveil; print(gridveil.load('.').simulate('{document.reference.event}').to_frame())"
+```
+
+`model.mat` is a MAT-file of level 5: `load model.mat` in MATLAB or Octave, `matread("model.mat")` with MAT.jl in Julia,
+`scipy.io.loadmat("model.mat")` in Python. `reference.csv` is this model's own answer to `{document.reference.event}`
+({document.reference.horizon_s:g} s, step {document.reference.dt_s:g} s, exact integration): yours should agree.
+`sha256sum -c SHA256SUMS` checks the files without gridveil.
+
+## The model
+
+```
+{equations}
+```
+
+{m.sign_convention}
+omega_b = {m.omega_b!r} rad/s, nominal frequency {m.frequency_hz:g} Hz, base {m.base_mva:g} MVA.
+`k_r` lists the weights of the complete graph in the order of `edges` (numbered from 1). Nominal loads: {loads}.
+
+| quantity | unit |
+|---|---|
+{units}
+
+Valid for: {document.valid_for}.
+Not valid for: {document.not_valid_for}.
+
+## The guarantee
+
+{g.in_words}
+
+Adjacency `{g.adjacency}`, ε = {g.epsilon}, mechanism: {g.mechanism}. Operating point inside k: {g.operating_point}.
+
+| group | α | ε | noise scale |
+|---|---|---|---|
+{groups}
+
+Conditional on:
+{conditions}
+
+Not protected:
+{unprotected}
+"""

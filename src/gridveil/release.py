@@ -1,0 +1,122 @@
+"""A release: the public model, its guarantee, and what it is good for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gridveil.dynamics import Mode, modes, simulate
+from gridveil.engine import SchemeName
+from gridveil.events import Event
+from gridveil.fit import FitResult, Observation
+from gridveil.grid import GridFacts
+from gridveil.groups import Bounds
+from gridveil.models import ReducedModel
+from gridveil.noisy import NoisyGrid
+from gridveil.privacy.guarantee import Guarantee
+from gridveil.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from gridveil.bundle import Report
+
+VALID_FOR = "frequency response of the machines and loaded buses to lasting steps of load or generation"
+NOT_VALID_FOR = "voltages, protection, flows on single lines, faults, and deviations so large that limits act"
+
+
+@dataclass(frozen=True)
+class FitSummary:
+    """How step 3 went. mismatch : J of the noisy and of the fitted model [p.u.² s]."""
+
+    mismatch_before: float
+    mismatch_after: float
+    iterations: int
+    converged: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A Kron-reduced, synthetic model of a grid's frequency dynamics that may be published.
+
+    model : buses carry neutral names, G1 … for machines and L1 … for loaded buses.
+    clipped : entries of each noisy group that lie on a public bound.
+    """
+
+    model: ReducedModel
+    guarantee: Guarantee
+    bounds: Bounds
+    clipped: dict[str, int]
+    fitted: FitSummary | None
+
+    @classmethod
+    def of(cls, noisy: NoisyGrid, reduced: ReducedModel, fitted: FitResult | None, observed: Sequence[Observation]) -> Release:
+        """Put a release together, under neutral names; the guarantee becomes conditional on what was fitted to."""
+        conditions = tuple(one.description for one in observed)
+        summary = fitted and FitSummary(
+            fitted.mismatch_before, fitted.mismatch_after, len(fitted.history) - 1, fitted.converged
+        )
+        return cls(
+            model=neutral(fitted.model if fitted else reduced, noisy.facts),
+            guarantee=replace(noisy.guarantee, conditional_on=conditions),
+            bounds=noisy.bounds,
+            clipped=noisy.clipped(),
+            fitted=summary,
+        )
+
+    @property
+    def demo(self) -> bool:
+        """Whether a seed made this release, which then protects nothing."""
+        return self.guarantee.demo
+
+    def simulate(
+        self,
+        event: Event | str,
+        *,
+        horizon_s: float = 30.0,
+        dt_s: float = 0.01,
+        scheme: SchemeName = "exact",
+        buses: Sequence[str] | None = None,
+    ) -> Trajectory:
+        """Simulate an event, given as an `Event` or in words such as "load:G1=+0.1"."""
+        if isinstance(event, str):
+            event = Event.parse(event, base_mva=self.model.base_mva)
+        trajectory = simulate(self.model, event, horizon_s=horizon_s, dt_s=dt_s, scheme=scheme, buses=buses)
+        return replace(trajectory, demo=self.demo)
+
+    def modes(self) -> list[Mode]:
+        """List the oscillatory modes, slowest first."""
+        return modes(self.model)
+
+    def save(self, path: str | Path) -> Report:
+        """Write the bundle: a folder, or one canonical zip if the path ends in .zip. All of it or nothing."""
+        from gridveil.bundle import write
+
+        return write(self, Path(path))
+
+
+def neutral_names(facts: GridFacts) -> dict[str, str]:
+    """Map the owner's buses to neutral names: G1 … for machines, L1 … for other buses with load. Others have none."""
+    loaded = [bus for bus in facts.interior if facts.loads[bus] != 0]
+    names = {facts.buses[bus]: f"G{number}" for number, bus in enumerate(facts.machines, start=1)}
+    return names | {facts.buses[bus]: f"L{number}" for number, bus in enumerate(loaded, start=1)}
+
+
+def neutral(model: ReducedModel, facts: GridFacts) -> ReducedModel:
+    """Rename buses, leave unloaded ones out, and withhold the loads unless they were declared public."""
+    names = neutral_names(facts)
+    kept = [position for position, port in enumerate(model.ports) if port in names]
+    loads = model.loads[kept] if facts.loads_are_public else np.full(len(kept), np.nan)
+    return replace(
+        model,
+        ports=tuple(names[model.ports[position]] for position in kept),
+        K_ac=model.K_ac[:, [position - len(model.m) for position in kept[len(model.m) :]]],
+        loads=loads,
+    )
+
+
+def reference_event(model: ReducedModel) -> str:
+    """The event of a bundle's reference trajectory, in words that `simulate` reads."""
+    return "uniform:+10%" if np.isfinite(model.loads).all() else f"load:{model.machines[0]}=+0.1"

@@ -1,0 +1,91 @@
+"""Step 1 of Algorithm 1: the only way out of the vault for the public."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from gridveil.errors import OptionError
+from gridveil.grid import Array
+from gridveil.groups import UNITS, Bounds
+from gridveil.noisy import NoisyGrid
+from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency
+from gridveil.privacy.guarantee import GroupLoss, Guarantee
+from gridveil.privacy.ledger import Charge, Ledger
+from gridveil.vault.sampler import Sampler, SecureSampler, calibrate
+from gridveil.vault.source import Private, SourceGrid
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Scales and losses of a draw, fixed before anything is charged."""
+
+    losses: Mapping[str, GroupLoss]
+    total: Fraction
+
+
+def perturb(
+    source: SourceGrid,
+    *,
+    epsilon: Fraction,
+    adjacency: Adjacency,
+    bounds: Bounds,
+    ledger: Ledger | None,
+    sampler: Sampler | None = None,
+) -> NoisyGrid:
+    """Release k̃ = clip(k + Lap(α_k/ε_k)), and likewise m and d, before the Kron reduction.
+
+    Privacy
+    -------
+    ε-DP for the adjacency: each group is a vector Laplace mechanism with loss ε_γ for a change of one entry by α_γ, the
+    adjacency's rule combines them, and clipping to public bounds is data-independent post-processing. The charge is durable
+    before the draw. A sampler with a seed needs no ledger, and all that it touches is a demo.
+    """
+    sampler = sampler or SecureSampler()
+    if ledger is None and not sampler.demo:
+        raise OptionError(
+            "A real release needs a ledger.", outcome=NOTHING_SPENT, remedy="Pass ledger=Ledger(path), or use a DemoSampler."
+        )
+    private: dict[str, Private[Array]] = {"k": source.k, "m": source.m, "d": source.d}
+    sizes = {name: len(Private.open(values)) for name, values in private.items()}
+    plan = _plan(adjacency, epsilon, sizes)
+
+    entry = None
+    if ledger is not None and not sampler.demo:
+        spent = {name: loss.spent for name, loss in plan.losses.items()}
+        entry = ledger.charge(Charge(source.facts.name, adjacency.rule, epsilon, dict(adjacency.alpha), spent))
+    drawn = {name: sampler.draw(Private.open(values), plan.losses[name].scale) for name, values in private.items()}
+    if ledger is not None and entry is not None:
+        ledger.mark_drawn(entry)
+
+    clipped = {name: np.clip(values, *_ends(bounds, name)) for name, values in drawn.items()}
+    guarantee = Guarantee(
+        epsilon=epsilon,
+        spent=plan.total,
+        rule=adjacency.rule,
+        groups=plan.losses,
+        mechanism=sampler.mechanism,
+        operating_point=source.facts.operating_point,
+        conditional_on=(),
+        demo=sampler.demo,
+    )
+    return NoisyGrid(source.facts, **clipped, bounds=bounds, guarantee=guarantee)
+
+
+def _plan(adjacency: Adjacency, epsilon: Fraction, sizes: Mapping[str, int]) -> _Plan:
+    losses: dict[str, GroupLoss] = {}
+    for name, share in adjacency.split(epsilon, ASSETS).items():
+        alpha = adjacency.alpha[name]
+        calibration = calibrate(alpha, share, sizes[name])
+        losses[name] = GroupLoss(UNITS[name], alpha, share, calibration.spent, calibration.scale)
+    total = adjacency.loss({name: Fraction(loss.spent) for name, loss in losses.items()}, ASSETS)
+    assert total <= epsilon, "each group's loss is at most its share, so the rule cannot exceed ε"
+    return _Plan(losses, total)
+
+
+def _ends(bounds: Bounds, name: str) -> tuple[float, float]:
+    public = getattr(bounds, name)
+    return public.lower, public.upper

@@ -1,0 +1,133 @@
+"""Samplers: the secure one (OpenDP), and a seeded one whose every result is a demo for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+
+from gridveil.errors import BudgetExceeded, OptionError
+from gridveil.grid import Array
+from gridveil.privacy.epsilon import float_at_least, float_at_most
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A Laplace scale and the exact privacy loss that OpenDP's own map gives for it.
+
+    scale : [the group's unit]; spent : ε of a change by α, never above the ε that was asked for.
+    """
+
+    scale: float
+    spent: float
+
+
+class Sampler(Protocol):
+    """Adds Laplace noise of a scale to a vector."""
+
+    @property
+    def demo(self) -> bool:
+        """Whether its randomness is known, so that what it makes protects nothing."""
+        ...
+
+    @property
+    def mechanism(self) -> str:
+        """Name and version, for the guarantee."""
+        ...
+
+    def draw(self, values: Array, scale: float) -> Array:
+        """Return values (n,) + Lap(scale)."""
+        ...
+
+
+def calibrate(alpha: Fraction, epsilon: Fraction, size: int) -> Calibration:
+    """Find the least scale with loss ≤ ε for a change of α: about α/ε, a last bit above it where needed.
+
+    Privacy
+    -------
+    OpenDP samples a discretised Laplace in exact arithmetic; its `map` counts the rounding to the grid as well, so a plain
+    α/ε may overspend in the last bit. ε is rounded down and α up to floats before OpenDP sees them, and what `map` says is
+    compared with the exact ε.
+    """
+    dp = _opendp()
+    d_in, d_out = float_at_least(alpha), float_at_most(epsilon)
+    try:
+        space = _space(size)
+        scale = dp.binary_search_param(lambda s: dp.m.make_laplace(*space, scale=s), d_in=d_in, d_out=d_out)
+        spent = dp.m.make_laplace(*space, scale=scale).map(d_in)
+    except Exception as error:
+        raise OptionError(
+            f"OpenDP finds no noise scale for α = {d_in:g} at ε = {d_out:g} ({type(error).__name__}).",
+            outcome="Nothing was drawn and nothing was spent.",
+            remedy="Choose α and ε of ordinary size (between 1e-6 and 1e6).",
+        ) from None
+    if not (np.isfinite(scale) and scale > 0):
+        raise OptionError(f"The noise scale came out as {scale!r}.", outcome="Nothing was drawn and nothing was spent.")
+    if Fraction(spent) > epsilon:
+        raise BudgetExceeded(
+            f"The mechanism would spend {spent!r}, above ε = {epsilon}.",
+            outcome="Nothing was drawn and nothing was spent.",
+        )
+    return Calibration(scale, spent)
+
+
+class SecureSampler:
+    """OpenDP's Laplace: exact sampling from the operating system's randomness; cannot be seeded."""
+
+    demo = False
+
+    @property
+    def mechanism(self) -> str:
+        """Name and version, for the guarantee."""
+        from importlib.metadata import version
+
+        return f"OpenDP {version('opendp')} make_laplace"
+
+    def draw(self, values: Array, scale: float) -> Array:
+        """Release values + Lap(scale).
+
+        Privacy
+        -------
+        OpenDP checks nothing on call (NaN becomes 0, inf becomes 1.8e308, a wrong length passes, scale 0 publishes
+        the truth), so values and scale are checked here first.
+        """
+        _check_draw(values, scale)
+        released = _opendp().m.make_laplace(*_space(len(values)), scale=scale)(values.tolist())
+        return np.asarray(released, dtype=np.float64)
+
+
+class DemoSampler:
+    """Seeded floating-point Laplace noise, for demos and tests. Known seed, no privacy: results are marked."""
+
+    demo = True
+    mechanism = "seeded NumPy Laplace (demo: no privacy)"
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def draw(self, values: Array, scale: float) -> Array:
+        """Return values + Lap(scale) from the seeded generator."""
+        _check_draw(values, scale)
+        return values + self._random.laplace(0.0, scale, size=len(values))
+
+
+def _check_draw(values: Array, scale: float) -> None:
+    if values.ndim != 1 or values.dtype != np.float64 or not np.isfinite(values).all():
+        raise OptionError("The values to perturb are not a finite vector.", outcome="Nothing was drawn.")
+    if not (np.isfinite(scale) and scale > 0):
+        raise OptionError("The noise scale is not a finite number above 0.", outcome="Nothing was drawn.")
+
+
+def _space(size: int) -> Any:
+    dp = _opendp()
+    return dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size), dp.l1_distance(T=float)
+
+
+def _opendp() -> Any:
+    """OpenDP's module, imported where it is used: it takes 0.3 s."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")  # pyright: ignore[reportPrivateImportUsage]
+    return dp

@@ -1,0 +1,93 @@
+"""The private grid: values that leave through `perturb` alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, NoReturn, TypeVar
+
+import numpy as np
+
+from gridveil.errors import InputError, PrivateValueError
+from gridveil.grid import Array, GridFacts, frozen
+
+T = TypeVar("T")
+
+
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise PrivateValueError("This value is private: it leaves the vault through perturb (or assess, for its owner).")
+
+
+class Private(Generic[T]):
+    """A value that refuses to be seen: no repr, str, format, iteration, index, array, copy, pickle or JSON.
+
+    It guards against accidents (a log line, a traceback, a pickle in a work queue), not against code that means to look:
+    Python has no such wall. The folder `vault` and its import contract are the other half.
+    """
+
+    __slots__ = ("__value",)
+
+    def __init__(self, value: T) -> None:
+        self.__value = value
+
+    @staticmethod
+    def open(private: Private[T]) -> T:
+        """Look inside. For code in `gridveil.vault` only."""
+        return private.__value
+
+    __repr__ = __str__ = __format__ = __bytes__ = _refuse
+    __iter__ = __getitem__ = __len__ = __contains__ = _refuse
+    __bool__ = __int__ = __float__ = __complex__ = __index__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __array__ = _refuse
+    __copy__ = __deepcopy__ = _refuse
+    __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SourceGrid:
+    """A grid as its owner knows it: public facts, and private k, m and d.
+
+    k : (e,) line weights v_i v_j cos(δ_i − δ_j) / x_ij [p.u. power / rad].
+    m : (g,) inertia M = 2H on the system base [p.u. power · s / p.u. frequency].
+    d : (g,) damping [p.u. power / p.u. frequency].
+    """
+
+    facts: GridFacts
+    k: Private[Array]
+    m: Private[Array]
+    d: Private[Array]
+
+    @classmethod
+    def of(cls, facts: GridFacts, *, k: Any, m: Any, d: Any) -> SourceGrid:
+        """Check the private values and lock them away. Errors name the item, never its value."""
+        machines = [facts.buses[i] for i in facts.machines]
+        lines = [facts.edge_name(e) for e in range(len(facts.edges))]
+        k = _checked(facts.name, "line weight k", k, lines, positive=True)
+        m = _checked(facts.name, "inertia m", m, machines, positive=True)
+        d = _checked(facts.name, "damping d", d, machines, positive=False)
+        return cls(facts, Private(k), Private(m), Private(d))
+
+    def __repr__(self) -> str:
+        f = self.facts
+        return f"<SourceGrid {f.name}: {len(f.buses)} buses, {len(f.edges)} lines, {len(f.machines)} machines; k, m, d private>"
+
+
+def _checked(file: str, what: str, values: Any, items: list[str], *, positive: bool) -> Array:
+    try:
+        array = frozen(values)
+    except (TypeError, ValueError):
+        # "from None": the cause would carry the value in its message.
+        raise InputError(f"{what} holds something that is not a number", file=file, expected="numbers") from None
+    if array.shape != (len(items),):
+        raise InputError(f"{what} has shape {array.shape}", file=file, expected=f"({len(items)},)")
+    allowed = np.isfinite(array) & (array > 0 if positive else array >= 0)
+    if not allowed.all():
+        item = items[int(np.flatnonzero(~allowed)[0])]
+        raise InputError(
+            f"{what} of {item} is not usable",
+            file=file,
+            expected="a finite number above 0" if positive else "a finite number, 0 or more",
+            remedy=f"Mend the entry of {item} in the source.",
+        )
+    return array
