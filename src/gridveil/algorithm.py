@@ -14,7 +14,7 @@ from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
 from gridveil.privacy.ledger import Ledger
 from gridveil.release import Release
 from gridveil.vault.mechanism import perturb
-from gridveil.vault.sampler import Sampler, SecureSampler
+from gridveil.vault.sampler import Sampler, SecureSampler, makes_demo
 from gridveil.vault.source import SourceGrid
 
 
@@ -48,7 +48,7 @@ def publish(
 
 def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
     """Refuse a trajectory that was simulated from the source: it would carry private values past the noise."""
-    if not sampler.demo and any(one.origin != "measured" for one in observed):
+    if not makes_demo(sampler) and any(one.origin != "measured" for one in observed):
         raise OptionError(
             "A trajectory simulated from the source grid is not public.",
             outcome=NOTHING_SPENT,

@@ -8,8 +8,9 @@ from fractions import Fraction
 import numpy as np
 
 from gridveil.algorithm import publish
-from gridveil.cases import open_grid
+from gridveil.cases import BUNDLED, open_grid
 from gridveil.dynamics import simulate
+from gridveil.errors import OptionError
 from gridveil.events import Event
 from gridveil.fit import Observation
 from gridveil.fit.methods import Progress
@@ -46,6 +47,12 @@ def run_demo(
 ) -> Demo:
     """Simulate a "public" trajectory from the case, perturb, reduce and fit. A demo for ever: seed and truth are known."""
     chosen = PROFILES[profile]
+    if grid not in BUNDLED:  # a demo shows the truth beside its release
+        raise OptionError(
+            f"A demo runs on {' or '.join(BUNDLED)} only: it publishes what the grid's own frequency does.",
+            outcome="Nothing was read, drawn or written.",
+            remedy="Use `gridveil release` for a grid of your own.",
+        )
     source = open_grid(grid)
     truth = true_model(source)
     clock = {"horizon_s": 30.0, "dt_s": chosen.settings.dt_s, "scheme": chosen.settings.scheme}

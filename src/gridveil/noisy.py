@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gridveil.grid import Array, GridFacts
+from gridveil.grid import Array, GridFacts, frozen
 from gridveil.groups import Bounds
 from gridveil.privacy.guarantee import Guarantee
 
@@ -27,6 +27,10 @@ class NoisyGrid:
     def demo(self) -> bool:
         """Whether a seed made this; then it protects nothing, for ever."""
         return self.guarantee.demo
+
+    def __post_init__(self) -> None:
+        for name in ("k", "m", "d"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def clipped(self) -> dict[str, int]:
         """Count the entries of each group that lie on a public bound."""

@@ -1,4 +1,4 @@
-"""The swing model as a linear family: θ = (k_r, m, d), states x = (ω, δ, p)."""
+"""The swing model as a linear family: θ = (k_r, m, d), states x = (ω, δ, p), angles counted from the last machine's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from gridveil.groups import UNITS, Bounds, Group
 
 class SwingFamily(LinearFamily):
     """M ω̇ = −L δ + p − D ω − u;  δ̇ = ω_b ω;  ṗ = −T (p + G ω), with L = C diag(k_r) Cᵀ.
+
+    Only differences of angles act, so the last machine's angle is the reference and 3g − 1 states remain.
 
     edges : (e, 2) machine positions; governor_rate T, droop_gain G : (g,).
     drive : (g, s), the load on each machine that input s stands for, u = drive · input [p.u. power].
@@ -38,49 +40,51 @@ class SwingFamily(LinearFamily):
             Group("d", g, UNITS["d"], bounds.d, asset="machine"),
         )
         self._k, self._m, self._d = slice(0, e), slice(e, e + g), slice(e + g, e + 2 * g)
-        incidence = np.zeros((e, g))
-        incidence[np.arange(e), edges[:, 0]] = 1.0
-        incidence[np.arange(e), edges[:, 1]] = -1.0
-        eye, inputs = np.eye(g), drive.shape[1]
-        # The rows of F that hold ω̇, times M, are linear in (k_r, d, 1): one product makes them.
-        speed = np.zeros((e + g + 1, g, 3 * g + inputs))
-        speed[:e, :, g : 2 * g] = -incidence[:, :, None] * incidence[:, None, :]
-        speed[range(e, e + g), range(g), range(g)] = -1.0
-        speed[e + g, :, 2 * g : 3 * g] = eye
-        speed[e + g, :, 3 * g :] = -drive
-        below = np.zeros((2 * g + inputs, 3 * g + inputs))
-        below[:g, :g] = omega_b * eye
-        below[g : 2 * g, :g] = -np.diag(governor_rate * droop_gain)
-        below[g : 2 * g, 2 * g : 3 * g] = -np.diag(governor_rate)
-        output = np.concatenate([sense, np.zeros((len(sense), 2 * g + inputs))], axis=1)
-        self._g = g
-        self._speed = xp.asarray(speed.reshape(e + g + 1, -1))
-        self._below = xp.asarray(below)
-        self._output = xp.asarray(output)
+        i, j = edges.T.astype(np.int64)
+        pair = np.full((g, g), e)  # the edge between two machines; where there is none, a weight of 0 behind the last
+        pair[i, j] = pair[j, i] = np.arange(e)
+        states, inputs, eye = 3 * g - 1, drive.shape[1], np.eye(g)
+        self._omega, self._delta, power = slice(0, g), slice(g, 2 * g - 1), slice(2 * g - 1, states)
+        constant = np.zeros((states + inputs, states + inputs))  # with the rows of ω̇ times M
+        constant[self._omega, power] = eye
+        constant[self._omega, states:] = -drive
+        constant[self._delta, self._omega] = omega_b * (eye[:-1] - eye[-1])
+        constant[power, self._omega] = -np.diag(governor_rate * droop_gain)
+        constant[power, power] = -np.diag(governor_rate)
+        self._states = states
+        self._constant = xp.asarray(constant)
+        self._output = xp.asarray(np.concatenate([sense, np.zeros((len(sense), states - g + inputs))], axis=1))
+        self._pair, self._eye = xp.asarray(pair.ravel()), xp.asarray(eye)
+        self._stencil = xp.asarray(np.concatenate([i * g + i, j * g + j, i * g + j, j * g + i]))
+        self._diagonal = xp.asarray(np.arange(g) * (g + 1))
 
     def lti(self, theta: XArray) -> LTI:
-        """Build F (..., 3g + s, 3g + s); H does not depend on θ."""
+        """Build F (..., 3g − 1 + s, 3g − 1 + s); H does not depend on θ."""
         xp = namespace(theta)
-        rows = self._speed_rows(theta) / theta[..., self._m, None]
-        below = xp.broadcast_to(self._below, (*theta.shape[:-1], *self._below.shape))
-        output = xp.broadcast_to(self._output, (*theta.shape[:-1], *self._output.shape))
-        return LTI(xp.concat([rows, below], axis=-2), output, 3 * self._g)
+        lead, g = theta.shape[:-1], self._eye.shape[0]
+        m, d = theta[..., self._m, None], theta[..., self._d, None]
+        k = xp.concat([theta[..., self._k], xp.zeros((*lead, 1), dtype=theta.dtype)], axis=-1)
+        weights = xp.reshape(xp.take(k, self._pair, axis=-1), (*lead, g, g))
+        L = xp.sum(weights, axis=-1)[..., None] * self._eye - weights
+        F = xp.broadcast_to(self._constant, (*lead, *self._constant.shape)) + 0.0 * m[..., :1, :]
+        F[..., self._omega, self._omega] = -d * self._eye
+        F[..., self._omega, self._delta] = -L[..., :-1]
+        F[..., self._omega, :] /= m
+        output = xp.broadcast_to(self._output, (*lead, *self._output.shape))
+        return LTI(F, output, self._states)
 
     def pull(self, theta: XArray, bar: LTI) -> XArray:
-        """dJ/dθ by hand: the ω̇ rows are (linear in k_r and d) / m, the rest is constant."""
+        """dJ/dθ by hand: the rows of ω̇ are (linear in k_r and d) / m, the rest is constant."""
         xp = namespace(theta)
+        lead, g = theta.shape[:-1], self._eye.shape[0]
         m = theta[..., self._m]
-        rows_bar = bar.F[..., : self._g, :] / m[..., None]
-        flat = xp.reshape(rows_bar, (*theta.shape[:-1], self._speed.shape[-1]))
-        linear = flat @ self._speed[:-1, ...].mT
-        k_bar, d_bar = linear[..., self._k], linear[..., self._k.stop :]
-        m_bar = -xp.sum(rows_bar * self._speed_rows(theta), axis=-1) / m
+        rows, rows_bar = self.lti(theta).F[..., self._omega, :], bar.F[..., self._omega, :]
+        m_bar = -xp.sum(rows * rows_bar, axis=-1) / m
+        scaled = rows_bar / m[..., None]
+        d_bar = -xp.take(xp.reshape(scaled[..., self._omega], (*lead, g * g)), self._diagonal, axis=-1)
+        # dJ/dL, with a zero column for the reference angle; an edge adds to L_ii and L_jj and takes from L_ij and L_ji.
+        last = xp.zeros((*lead, g, 1), dtype=scaled.dtype)
+        L_bar = xp.reshape(xp.concat([-scaled[..., self._delta], last], axis=-1), (*lead, g * g))
+        corners = xp.reshape(xp.take(L_bar, self._stencil, axis=-1), (*lead, 4, -1))
+        k_bar = corners[..., 0, :] + corners[..., 1, :] - corners[..., 2, :] - corners[..., 3, :]
         return xp.concat([k_bar, m_bar, d_bar], axis=-1)
-
-    def _speed_rows(self, theta: XArray) -> XArray:
-        """M times the ω̇ rows of F: (..., g, 3g + s)."""
-        xp = namespace(theta)
-        coefficients = xp.concat([theta[..., self._k], theta[..., self._d]], axis=-1)
-        basis = self._speed if theta.dtype == self._speed.dtype else xp.astype(self._speed, theta.dtype)
-        rows = coefficients @ basis[:-1, ...] + basis[-1, ...]
-        return xp.reshape(rows, (*theta.shape[:-1], self._g, -1))

@@ -156,6 +156,8 @@ def release(
     settings = options.release_settings(config, given)
     from gridveil.algorithm import publish
     from gridveil.bundle import check_free
+    from gridveil.privacy.adjacency import ASSETS
+    from gridveil.privacy.epsilon import float_at_least
     from gridveil.privacy.ledger import Ledger
 
     check_free(settings.out)
@@ -163,7 +165,8 @@ def release(
     account = Ledger(settings.ledger)
     made = publish(source, epsilon=settings.epsilon, adjacency=settings.adjacency, bounds=settings.bounds, ledger=account)
     report = made.save(settings.out)
-    total = account.total(source.facts.name)
+    totals = account.totals(source.facts.name, settings.adjacency.alpha)
+    total = float_at_least(settings.adjacency.loss(totals, ASSETS))
     if json:
         print_json(
             {
@@ -173,13 +176,14 @@ def release(
                 "guarantee": _guarantee_json(made.guarantee),
                 "clipped": made.clipped,
                 "ledger": str(settings.ledger),
-                "epsilon_spent_on_grid": str(total),
+                "epsilon_spent_on_grid": total,
             }
         )
         return
     _print_guarantee(made.guarantee, made.clipped)
     print_text(
-        f"Bundle   {report.path}\nLedger   {settings.ledger}: ε = {total} asked for on {source.facts.name} so far\n"
+        f"Bundle   {report.path}\n"
+        f"Ledger   {settings.ledger}: ε = {total:.6g} spent on {source.facts.name} so far, for this adjacency and α\n"
         f"Next     gridveil verify {report.path}"
     )
 

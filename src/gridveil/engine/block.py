@@ -46,6 +46,12 @@ class Layout:
         moved = xp.permute_dims(split, (*range(axes), axes + 2, axes + 3, axes + 1, axes))
         return xp.reshape(moved, (*lead, self.block_length * h, self.block_count * c))
 
+    def clear_padding(self, blocks: XArray, columns: int) -> None:
+        """Set the places behind the last sample to zero."""
+        h = blocks.shape[-2] // self.block_length
+        last = self.samples - (self.block_count - 1) * self.block_length
+        blocks[..., last * h :, (self.block_count - 1) * columns :] = 0.0
+
     def unpack(self, blocks: XArray, columns: int) -> XArray:
         """Turn a block matrix back into series (..., c, samples, h)."""
         xp = namespace(blocks)

@@ -53,10 +53,9 @@ class Adjacency:
             raise OptionError(
                 f"Adjacency {self.rule!r} is unknown.", outcome=NOTHING_SPENT, remedy=f"Choose one of {', '.join(RULES)}."
             )
-        for name, value in self.alpha.items():
-            exact(value, name=f"alpha of {name}")
-        for name, value in (self.shares or {}).items():
-            exact(value, name=f"share of {name}")
+        object.__setattr__(self, "alpha", _exactly("alpha", self.alpha))
+        if self.shares is not None:
+            object.__setattr__(self, "shares", _exactly("share", self.shares))
 
     def loss(self, spent: Mapping[str, Fraction], assets: Mapping[str, Asset]) -> Fraction:
         """Combine the groups' losses by the rule of this adjacency (proof in docs/privacy.md)."""
@@ -72,12 +71,13 @@ class Adjacency:
     def split(self, epsilon: Fraction, assets: Mapping[str, Asset]) -> dict[str, Fraction]:
         """Share ε among the groups: equal parts wherever losses add up, the whole where they do not."""
         shares = dict(self.shares) if self.shares is not None else self._default_shares(assets)
-        if set(shares) != set(assets):
-            raise OptionError(
-                f"The split names {', '.join(sorted(shares)) or 'nothing'}.",
-                expected=f"a share for each of {', '.join(assets)}",
-                outcome=NOTHING_SPENT,
-            )
+        for what, given in (("split", shares), ("alpha", self.alpha)):
+            if set(given) != set(assets):
+                raise OptionError(
+                    f"The {what} names {', '.join(sorted(given)) or 'nothing'}.",
+                    expected=f"a value for each of {', '.join(assets)}",
+                    outcome=NOTHING_SPENT,
+                )
         whole = self.loss(shares, assets)
         if whole > 1:
             raise BudgetExceeded(
@@ -94,6 +94,10 @@ class Adjacency:
             return dict.fromkeys(assets, Fraction(1, len(assets)))
         together = list(assets.values())
         return {name: Fraction(1, together.count(asset)) for name, asset in assets.items()}
+
+
+def _exactly(what: str, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    return {name: exact(value, name=f"{what} of {name}") for name, value in values.items()}
 
 
 ASSETS: Mapping[str, Asset] = {"k": "line", "m": "machine", "d": "machine"}

@@ -15,16 +15,25 @@ def exact(value: str | int | float | Fraction | Decimal, *, name: str = "epsilon
     >>> exact("1/3"), exact(0.1)
     (Fraction(1, 3), Fraction(1, 10))
     """
-    problem = f"{name} = {value!s} is not a positive number."
-    remedy = f"Give {name} as a fraction or a decimal above 0, such as 1/2 or 0.5."
+    text = "(a long integer)"
     try:
-        text = repr(value) if isinstance(value, float) else value
-        number = Fraction(Decimal(text.strip())) if isinstance(text, str) and "/" not in text else Fraction(text)
-    except (ValueError, ZeroDivisionError, OverflowError, InvalidOperation, TypeError):
-        raise OptionError(problem, outcome="Nothing was drawn and nothing was spent.", remedy=remedy) from None
+        text = str(value).strip()
+        number = Fraction(text) if "/" in text else _from_decimal(Decimal(text))
+    except (ValueError, ZeroDivisionError, OverflowError, InvalidOperation):
+        number = Fraction(0)
     if not 0 < number < 10**12:
-        raise OptionError(problem, outcome="Nothing was drawn and nothing was spent.", remedy=remedy)
+        raise OptionError(
+            f"{name} = {text[:40]} is not a positive number below 1e12.",
+            outcome="Nothing was drawn and nothing was spent.",
+            remedy=f"Give {name} as a fraction or a decimal above 0, such as 1/2 or 0.5.",
+        )
     return number
+
+
+def _from_decimal(number: Decimal) -> Fraction:
+    if abs(number.adjusted()) > 400:  # beyond every float; written out, 1e999999999 would fill the memory
+        raise OverflowError
+    return Fraction(number)
 
 
 def float_at_most(number: Fraction) -> float:

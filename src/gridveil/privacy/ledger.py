@@ -15,6 +15,7 @@ from typing import Literal
 from gridveil.errors import LedgerError
 
 SCHEMA_VERSION = 1
+NOTHING_SPENT = "Nothing was drawn and nothing was spent."
 State = Literal["reserved", "drawn"]
 
 
@@ -54,7 +55,8 @@ class Ledger:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # The file may name grids and budgets: for its owner's eyes.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            # touch opens no file that exists: closing it would drop the POSIX locks this process holds on it.
+            self.path.touch(mode=0o600)
         except OSError as error:
             raise self._error(error.strerror or "cannot be opened") from None
         with self._transaction() as db:
@@ -87,7 +89,7 @@ class Ledger:
 
     def mark_drawn(self, number: int) -> None:
         """Note that the noise of a charge was drawn."""
-        with self._transaction() as db:
+        with self._transaction(outcome="The noise was drawn and stays charged; nothing was released.") as db:
             db.execute("UPDATE entry SET state = 'drawn' WHERE number = ?", (number,))
 
     def entries(self, grid: str | None = None) -> list[Entry]:
@@ -110,28 +112,35 @@ class Ledger:
         ]
         return [entry for entry in entries if grid is None or entry.charge.grid == grid]
 
-    def total(self, grid: str) -> Fraction:
-        """Add up the ε asked for by every charge of a grid: sequential composition."""
-        return sum((entry.charge.epsilon for entry in self.entries(grid)), Fraction(0))
+    def totals(self, grid: str, alpha: Mapping[str, Fraction]) -> dict[str, Fraction]:
+        """Add up, group by group, what all draws of a grid tell about a change by alpha: Σ spent · alpha / α."""
+        totals = dict.fromkeys(alpha, Fraction(0))
+        for entry in self.entries(grid):
+            for name, spent in entry.charge.spent.items():
+                if name in totals:
+                    totals[name] += Fraction(spent) * alpha[name] / entry.charge.alpha[name]
+        return totals
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, outcome: str = NOTHING_SPENT) -> Iterator[sqlite3.Connection]:
         try:
             db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
             try:
-                db.execute("PRAGMA synchronous = FULL")
+                # EXTRA: with FULL, a power cut after the commit may bring the deleted journal back and undo the charge.
+                db.execute("PRAGMA synchronous = EXTRA")
+                db.execute("PRAGMA fullfsync = ON")
                 db.execute("BEGIN IMMEDIATE")
                 yield db
                 db.execute("COMMIT")
             finally:
                 db.close()
         except sqlite3.Error as error:
-            raise self._error(str(error)) from None
+            raise self._error(str(error), outcome) from None
 
-    def _error(self, reason: str) -> LedgerError:
+    def _error(self, reason: str, outcome: str = NOTHING_SPENT) -> LedgerError:
         return LedgerError(
             f"The ledger {self.path}: {reason}.",
-            outcome="Nothing was drawn and nothing was spent.",
+            outcome=outcome,
             remedy="Name a ledger that this user may write with --ledger.",
         )
 

@@ -13,9 +13,10 @@ from gridveil.grid import Array
 from gridveil.groups import UNITS, Bounds
 from gridveil.noisy import NoisyGrid
 from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency
+from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
 from gridveil.privacy.ledger import Charge, Ledger
-from gridveil.vault.sampler import Sampler, SecureSampler, calibrate
+from gridveil.vault.sampler import Sampler, SecureSampler, calibrate, makes_demo
 from gridveil.vault.source import Private, SourceGrid
 
 
@@ -45,23 +46,16 @@ def perturb(
     before the draw. A sampler with a seed needs no ledger, and all that it touches is a demo.
     """
     sampler = sampler or SecureSampler()
-    if ledger is None and not sampler.demo:
+    demo = makes_demo(sampler)
+    epsilon = exact(epsilon)
+    if ledger is None and not demo:
         raise OptionError(
             "A real release needs a ledger.", outcome=NOTHING_SPENT, remedy="Pass ledger=Ledger(path), or use a DemoSampler."
         )
     private: dict[str, Private[Array]] = {"k": source.k, "m": source.m, "d": source.d}
-    sizes = {name: len(Private.open(values)) for name, values in private.items()}
+    lines, machines = len(source.facts.edges), len(source.facts.machines)
+    sizes = {"k": lines, "m": machines, "d": machines}
     plan = _plan(adjacency, epsilon, sizes)
-
-    entry = None
-    if ledger is not None and not sampler.demo:
-        spent = {name: loss.spent for name, loss in plan.losses.items()}
-        entry = ledger.charge(Charge(source.facts.name, adjacency.rule, epsilon, dict(adjacency.alpha), spent))
-    drawn = {name: sampler.draw(Private.open(values), plan.losses[name].scale) for name, values in private.items()}
-    if ledger is not None and entry is not None:
-        ledger.mark_drawn(entry)
-
-    clipped = {name: np.clip(values, *_ends(bounds, name)) for name, values in drawn.items()}
     guarantee = Guarantee(
         epsilon=epsilon,
         spent=plan.total,
@@ -70,8 +64,18 @@ def perturb(
         mechanism=sampler.mechanism,
         operating_point=source.facts.operating_point,
         conditional_on=(),
-        demo=sampler.demo,
+        demo=demo,
     )
+
+    entry = None
+    if ledger is not None and not demo:
+        spent = {name: loss.spent for name, loss in plan.losses.items()}
+        entry = ledger.charge(Charge(source.facts.name, adjacency.rule, epsilon, dict(adjacency.alpha), spent))
+    drawn = {name: sampler.draw(Private.open(values), plan.losses[name].scale) for name, values in private.items()}
+    if ledger is not None and entry is not None:
+        ledger.mark_drawn(entry)
+
+    clipped = {name: np.clip(values, *_ends(bounds, name)) for name, values in drawn.items()}
     return NoisyGrid(source.facts, **clipped, bounds=bounds, guarantee=guarantee)
 
 

@@ -28,11 +28,6 @@ class Sampler(Protocol):
     """Adds Laplace noise of a scale to a vector."""
 
     @property
-    def demo(self) -> bool:
-        """Whether its randomness is known, so that what it makes protects nothing."""
-        ...
-
-    @property
     def mechanism(self) -> str:
         """Name and version, for the guarantee."""
         ...
@@ -40,6 +35,11 @@ class Sampler(Protocol):
     def draw(self, values: Array, scale: float) -> Array:
         """Return values (n,) + Lap(scale)."""
         ...
+
+
+def makes_demo(sampler: Sampler) -> bool:
+    """Tell whether what a sampler draws is a demo: anything but `SecureSampler` itself, even a subclass, is."""
+    return type(sampler) is not SecureSampler
 
 
 def calibrate(alpha: Fraction, epsilon: Fraction, size: int) -> Calibration:
@@ -74,9 +74,7 @@ def calibrate(alpha: Fraction, epsilon: Fraction, size: int) -> Calibration:
 
 
 class SecureSampler:
-    """OpenDP's Laplace: exact sampling from the operating system's randomness; cannot be seeded."""
-
-    demo = False
+    """OpenDP's Laplace: exact sampling from a cryptographic generator that the operating system seeds; we cannot."""
 
     @property
     def mechanism(self) -> str:
@@ -101,7 +99,6 @@ class SecureSampler:
 class DemoSampler:
     """Seeded floating-point Laplace noise, for demos and tests. Known seed, no privacy: results are marked."""
 
-    demo = True
     mechanism = "seeded NumPy Laplace (demo: no privacy)"
 
     def __init__(self, seed: int) -> None:

@@ -68,17 +68,17 @@ class SourceGrid:
         d = _checked(facts.name, "damping d", d, machines, positive=False)
         return cls(facts, Private(k), Private(m), Private(d))
 
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = _refuse
+
     def __repr__(self) -> str:
         f = self.facts
         return f"<SourceGrid {f.name}: {len(f.buses)} buses, {len(f.edges)} lines, {len(f.machines)} machines; k, m, d private>"
 
 
 def _checked(file: str, what: str, values: Any, items: list[str], *, positive: bool) -> Array:
-    try:
-        array = frozen(values)
-    except (TypeError, ValueError):
-        # "from None": the cause would carry the value in its message.
-        raise InputError(f"{what} holds something that is not a number", file=file, expected="numbers") from None
+    array = _numbers(values)
+    if array is None:
+        raise InputError(f"{what} holds something that is not a number", file=file, expected="numbers")
     if array.shape != (len(items),):
         raise InputError(f"{what} has shape {array.shape}", file=file, expected=f"({len(items)},)")
     allowed = np.isfinite(array) & (array > 0 if positive else array >= 0)
@@ -91,3 +91,11 @@ def _checked(file: str, what: str, values: Any, items: list[str], *, positive: b
             remedy=f"Mend the entry of {item} in the source.",
         )
     return array
+
+
+def _numbers(values: Any) -> Array | None:
+    # None, not a new error: even "from None" would keep the old one, whose message holds the value, as its __context__.
+    try:
+        return frozen(values)
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -1,0 +1,111 @@
+"""What `make bench` prints: gridveil beside a fixed baseline, and how long the commands take. Ratios come from one run.
+
+Rounds of both are interleaved, so that a busy machine slows both; the median and the spread (quartiles) are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from baseline import objective_and_gradient
+
+from gridveil.cases import open_grid
+from gridveil.demo import PUBLIC_EVENT
+from gridveil.dynamics import simulate
+from gridveil.fit import Observation, problem
+from gridveil.profiles import PROFILES
+from gridveil.vault.truth import true_model
+
+SEED = 7
+ROUNDS = 15
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    as_json = parser.parse_args().json
+    results = {"engine": [engine(1), engine(100)], "commands": commands()}
+    if as_json:
+        print(json.dumps(results, indent=2))
+        return
+    print("Objective and gradient, IEEE-30 (18 states, 27 parameters), 3000 Euler steps:")
+    for row in results["engine"]:
+        print(
+            f"  {row['models']:>3} model(s): gridveil {spread(row['gridveil_ms'])} ms, baseline {spread(row['baseline_ms'])} ms, "
+            f"{row['ratio']:.0f} times faster (must be {row['required_ratio']}); gradients differ by {row['difference']:.1e}"
+        )
+    print("Commands, a new process each:")
+    for row in results["commands"]:
+        print(f"  {row['command']}: {spread(row['seconds'])} s (must be under {row['limit_s']} s)")
+
+
+def engine(models: int) -> dict:
+    """Time J and dJ/dθ of a batch beside the plain time loop."""
+    source = open_grid("ieee30")
+    truth, settings = true_model(source), PROFILES["paper"].settings
+    trajectory = simulate(truth, PUBLIC_EVENT, dt_s=settings.dt_s, scheme="euler")
+    task = problem(
+        truth, [Observation(PUBLIC_EVENT, trajectory, "simulated", "")], PROFILES["paper"].bounds,
+        dt_s=settings.dt_s, scheme="euler", rho=0.0,
+    )  # fmt: skip
+    theta = truth.theta * np.random.default_rng(SEED).uniform(0.8, 1.2, size=(models, len(truth.theta)))
+    ours = theta[0] if models == 1 else theta
+    u = truth.port_map @ PUBLIC_EVENT.steps[0].loads(truth)
+    plain = (theta, truth.edges, truth.governor_rate, truth.droop_gain, truth.omega_b, u, trajectory.omega, settings.dt_s)
+
+    expected, found = objective_and_gradient(*plain)[1], np.atleast_2d(task(ours)[1])
+    difference = float(np.abs(found - expected).max() / np.abs(expected).max())
+    repeats = max(1, 100 // models)
+    fast, slow = [], []
+    for _ in range(ROUNDS):
+        fast.append(_clock(lambda: [task(ours) for _ in range(repeats)]) / repeats)
+        slow.append(_clock(lambda: objective_and_gradient(*plain)))
+    return {
+        "models": models,
+        "gridveil_ms": [1e3 * seconds for seconds in fast],
+        "baseline_ms": [1e3 * seconds for seconds in slow],
+        "ratio": float(np.median(slow) / np.median(fast)),
+        "required_ratio": {1: 100, 100: 8}[models],
+        "difference": difference,
+    }
+
+
+def commands() -> list[dict]:
+    """Time the commands as a user starts them."""
+    program = str(Path(sys.executable).with_name("gridveil"))
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"GRIDVEIL_LEDGER": f"{folder}/ledger.sqlite"}
+        for arguments, limit in ((["--help"], 0.5), (["release", "ieee30", "--epsilon", "1/2"], 5), (["demo"], 10)):
+            seconds = []
+            for number in range(5):
+                out = [] if arguments == ["--help"] else ["--out", f"{folder}/{arguments[0]}-{number}"]
+                call = [program, *arguments, *out]
+                seconds.append(_clock(lambda call=call: subprocess.run(call, check=True, capture_output=True, env=environment)))
+            rows.append({"command": " ".join(["gridveil", *arguments]), "seconds": seconds, "limit_s": limit})
+    return rows
+
+
+def spread(values: list[float]) -> str:
+    """Median, and quartiles."""
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    return f"{middle:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def _clock(call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

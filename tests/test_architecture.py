@@ -1,0 +1,48 @@
+"""The vault's walls: who may import it, and what a command line may not load."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAVY = {"opendp", "scipy", "pandas", "matplotlib"}
+
+
+def lint_imports(root):
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    environment = os.environ | {"PYTHONPATH": str(root / "src"), "COLUMNS": "200"}
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_nothing_behind_perturb_imports_the_vault():
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "planted", "found"),
+    [
+        ("fit/__init__.py", "from gridveil.vault.source import SourceGrid", "gridveil.fit -> gridveil.vault.source"),
+        ("newcomer.py", "from gridveil.vault.source import SourceGrid", "gridveil.newcomer -> gridveil.vault.source"),
+        ("kron.py", "from gridveil.algorithm import publish", "gridveil.kron -> gridveil.algorithm"),
+    ],
+    ids=["the fit", "a new module", "through another module"],
+)
+def test_a_forbidden_way_to_the_vault_is_found(tmp_path, file, planted, found):
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / "src/gridveil" / file).open("a") as module:
+        module.write(f"\n{planted}\n")
+    done = lint_imports(tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert found in done.stdout
+
+
+def test_the_command_line_starts_without_heavy_packages():
+    script = f"import sys, gridveil.cli; print(*{HEAVY} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
