@@ -43,13 +43,17 @@ def outflow(buses, branches, shunts, voltage):
 
 
 def branches_of(network):
-    return [(*ends, z, b, t) for ends, z, b, t in zip(network.ends, network.series, network.charging, network.ratio, strict=True)]
+    return [
+        (*ends, z, b, t) for ends, z, b, t in zip(network.ends, network.series, network.charging, network.ratio, strict=True)
+    ]
 
 
 def test_ieee30_reduces_to_the_papers_weights():
     model = true_model(open_grid("ieee30"))
     pairs = [f"{model.machines[i]}-{model.machines[j]}" for i, j in model.edges]
-    assert ", ".join(f"{pair} {weight:.3f}" for pair, weight in zip(pairs, model.k_r, strict=True)) == REDUCED.replace("\n", " ")
+    assert ", ".join(f"{pair} {weight:.3f}" for pair, weight in zip(pairs, model.k_r, strict=True)) == REDUCED.replace(
+        "\n", " "
+    )
 
 
 def test_ieee30_has_41_weights_between_1_68_and_45_24():
@@ -88,11 +92,9 @@ def test_the_voltages_of_ieee30_balance_power_at_every_bus(monkeypatch):
 
 def test_a_transformer_enters_the_admittance_as_its_formula_says():
     y, half, t = 1 / 0.15j, 0.03j, 1.05 * cmath.exp(1j * np.deg2rad(10))
-    Y = admittance(replace(TRIANGLE, ends=np.array([[0, 2]]), **{name: getattr(TRIANGLE, name)[2:] for name in PER_BRANCH}))
-    assert np.allclose(Y.toarray()[np.ix_([0, 2], [0, 2])], [[(y + half) / 1.05**2, -y / t.conjugate()], [-y / t, y + half]])
-
-
-PER_BRANCH = ("series", "charging", "ratio")
+    alone = {name: getattr(TRIANGLE, name)[2:] for name in ("ends", "series", "charging", "ratio")}
+    Y = admittance(replace(TRIANGLE, **alone)).toarray()
+    assert np.allclose(Y[np.ix_([0, 2], [0, 2])], [[(y + half) / 1.05**2, -y / t.conjugate()], [-y / t, y + half]])
 
 
 def test_a_power_flow_with_a_phase_shifter_balances():
