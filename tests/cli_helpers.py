@@ -7,14 +7,21 @@ import struct
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
 
+from gridveil.algorithm import publish
+from gridveil.cases import open_grid
 from gridveil.cli import main
+from gridveil.groups import Bounds
+from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger import Ledger
+from gridveil.release import Release
+from gridveil.vault.sampler import DemoSampler
 
 SCRIPT = Path(sys.executable).with_name("gridveil")
 
@@ -98,12 +105,24 @@ def write_grid(folder: Path, *, x=X, m=INERTIA, d=DAMPING, replace: tuple[str, s
     return path
 
 
+def make_release(folder: Path, *, demo: bool = False, epsilon: Fraction = Fraction(1, 2), **options) -> Release:
+    """Release private.m, for real with a ledger in the folder, or from a seed."""
+    return publish(
+        open_grid(str(write_grid(folder)), options=options),
+        epsilon=epsilon,
+        adjacency=Adjacency(),
+        bounds=Bounds(),
+        ledger=None if demo else Ledger(folder / "ledger.sqlite"),
+        sampler=DemoSampler(1) if demo else None,
+    )
+
+
 def charges(ledger: Path) -> list:
     """The ledger's entries; none if there is no ledger."""
     return Ledger(ledger).entries() if ledger.exists() else []
 
 
-NUMBER = re.compile(rb"(\d*)\.?(\d*)(?:[eE]([-+]?\d{1,3}))?")
+NUMBER = re.compile(rb"(\d*)\.?(\d*)(?:[eE]([-+]?\d{1,2}))?")
 
 
 def numbers_in(data: bytes) -> np.ndarray:
@@ -111,7 +130,7 @@ def numbers_in(data: bytes) -> np.ndarray:
     found = []
     for match in NUMBER.finditer(data):
         whole, part, exponent = match.groups(default=b"")
-        if len((whole + part).strip(b"0")) >= 6:
+        if len((whole + part).lstrip(b"0")) >= 6:
             found.append((float(match[0]), 10.0 ** (int(exponent or 0) - len(part))))
     return np.array(found).reshape(-1, 2)
 

@@ -203,6 +203,7 @@ def test_physical_ieee30_runs_for_a_minute_where_euler_is_refused_with_a_step_th
     with pytest.raises(UnstableStep) as refused:
         simulate(model, EVERYWHERE, horizon_s=60, scheme="euler")
     assert refused.value.dt_s == 0.01
+    assert refused.value.stable_dt_s == pytest.approx(2 * euler_step(model), rel=1e-9)
     stable = simulate(model, EVERYWHERE, horizon_s=60, dt_s=refused.value.stable_dt_s, scheme="euler")
     assert np.abs(stable.omega).max() < 0.1
     with pytest.raises(UnstableStep):

@@ -10,7 +10,7 @@ from gridveil.engine import LTI, SCHEMES, LinearFamily, Objective, Record
 from gridveil.engine.block import Layout
 from gridveil.engine.propagate import STEPPING_FROM, step_responses, takes_steps
 from gridveil.groups import Bounds, Group, Range
-from gridveil.swing import SwingFamily
+from gridveil.swing import DrivenSwingFamily, SwingFamily
 from helpers import (
     PAPER,
     PHYSICAL,
@@ -52,6 +52,18 @@ def swing_family(reduced=REDUCED, drive=DRIVE, ports=(0, 1, 2), xp=np):
         sense=reduced.port_map.T[list(ports)],
         bounds=Bounds(),
         xp=xp,
+    )
+
+
+def driven_family():
+    return DrivenSwingFamily(
+        REDUCED.edges,
+        inputs=2,
+        governor_rate=REDUCED.governor_rate,
+        droop_gain=REDUCED.droop_gain,
+        omega_b=REDUCED.omega_b,
+        sense=np.eye(3),
+        bounds=Bounds(),
     )
 
 
@@ -286,6 +298,21 @@ def test_swing_family_has_the_markov_parameters_of_the_swing_equations(grid):
         )
 
 
+@pytest.mark.parametrize("shape", [(), (4,)], ids=["single", "batch"])
+def test_driven_familys_pull_equals_a_complex_step(shape):
+    rng = np.random.default_rng(9)
+    family = driven_family()
+    theta = np.append(REDUCED.theta, (REDUCED.port_map @ DRIVE).T) * rng.uniform(0.5, 2, (*shape, family.size))
+    bar = random_bar(family.lti(theta), rng)
+    same(family.pull(theta, bar), LinearFamily.pull(family, theta, bar), 1e-13)
+
+
+def test_driven_family_at_the_drive_of_a_swing_family_is_that_family():
+    ours, fixed = driven_family().lti(np.append(REDUCED.theta, (REDUCED.port_map @ DRIVE).T)), swing_family().lti(REDUCED.theta)
+    same(ours.F, fixed.F, 1e-15)
+    np.testing.assert_array_equal(ours.H, fixed.H)
+
+
 def test_swing_family_names_its_groups():
     assert [(group.name, group.size, group.asset) for group in swing_family().groups] == [
         ("k_r", 3, "line"),
@@ -338,6 +365,13 @@ def test_exact_transition_is_the_matrix_exponential(omega_b, dt):
     reduced = random_grid(9, 5, 4, seed=12, omega_b=omega_b).reduced
     F = plain_family(reduced, np.eye(9), [0])(reduced.theta).F
     same(SCHEMES["exact"].transition(F, dt), expm(dt * F), 1e-13)
+
+
+@pytest.mark.parametrize("norm", [0.25, 0.5, 0.500001, 1.0, 30.0])
+def test_exact_transition_holds_where_the_series_is_longest(norm):
+    # Entries of one sign make the remainder as large as its bound; at a norm of 1/2 nothing is halved yet.
+    E = SCHEMES["exact"].transition(np.full((4, 4), norm / 4), 1.0)
+    same(E, np.eye(4) + (np.exp(norm) - 1) / 4, 1e-13)
 
 
 def test_exact_transition_of_nothing_is_the_identity():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, pi
+from math import floor, isfinite, pi
 from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridveil.engine import SchemeName
 from gridveil.engine.propagate import step_responses
@@ -38,7 +39,7 @@ class Clock:
             value = getattr(self, name)
             if not (isfinite(value) and value > 0):
                 raise OptionError(f"{name} = {value:g}", expected="a finite time above 0 s", outcome=NOT_SIMULATED)
-        if self.dt_s > self.horizon_s or self.steps > 10_000_000:
+        if not 1 <= self.horizon_s / self.dt_s <= 10_000_000:
             raise OptionError(
                 f"A step of {self.dt_s:g} s does not fit a horizon of {self.horizon_s:g} s.",
                 expected="between 1 and 10 million steps",
@@ -47,8 +48,8 @@ class Clock:
 
     @property
     def steps(self) -> int:
-        """Number of steps N; samples are 0 … N."""
-        return round(self.horizon_s / self.dt_s)
+        """Number of whole steps N within the horizon; samples are 0 … N."""
+        return floor(self.horizon_s / self.dt_s * (1 + 1e-12))
 
     @property
     def time_s(self) -> Array:
@@ -103,7 +104,7 @@ def simulate(
     shifts = [clock.sample(step.at_s) for step in event.steps]
     lti = model.lti(drive, sense)
     if scheme == "euler":
-        check_euler(lti.A, dt_s)
+        check_euler(model, dt_s)
     responses = step_responses(lti, range(len(shifts)), clock.steps + 1, dt_s=dt_s, scheme=scheme)
     omega = np.zeros((clock.steps + 1, len(names)))
     for column, shift in enumerate(shifts):
@@ -111,19 +112,23 @@ def simulate(
     return Trajectory(clock.time_s, omega, names, model.frequency_hz, model.settling(drive.sum(axis=1)))
 
 
-def check_euler(A: Array, dt_s: float) -> None:
+def check_euler(model: Model, dt_s: float) -> None:
     """Refuse a step at which |1 + dt λ| > 1 for an eigenvalue λ of A: dt must not exceed −2 Re λ / |λ|²."""
-    eigenvalues = np.linalg.eigvals(A)
-    size = np.abs(eigenvalues)
-    moving = eigenvalues[size > 1e-9 * size.max()]  # the common angle's λ = 0 never grows
-    stable = float(np.min(-2 * moving.real / np.abs(moving) ** 2))
+    values = _eigenvalues(model)
+    moving = values[np.abs(values) > 1e-9 * np.abs(values).max()]  # the common angle's λ = 0 never grows
+    stable = max(0.0, float(np.min(-2 * moving.real / np.abs(moving) ** 2)))
     if dt_s > stable * (1 + 1e-9):
         raise UnstableStep("euler", dt_s, stable)
 
 
 def modes(model: Model) -> list[Mode]:
     """List the oscillatory modes, slowest first."""
-    A = model.lti(np.zeros((len(model.ports), 1)), np.array([0])).A
-    oscillating = [value for value in np.linalg.eigvals(A) if value.imag > 1e-9 * abs(value)]
+    oscillating = [value for value in _eigenvalues(model) if value.imag > 1e-9 * abs(value)]
     found = [Mode(float(value.imag / (2 * pi)), float(-value.real / abs(value))) for value in oscillating]
     return sorted(found, key=lambda mode: mode.frequency_hz)
+
+
+def _eigenvalues(model: Model) -> NDArray[np.complex128]:
+    """Eigenvalues of A [1/s]."""
+    A = model.lti(np.zeros((len(model.ports), 1)), np.array([0])).A
+    return np.linalg.eigvals(A).astype(np.complex128)

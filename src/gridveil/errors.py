@@ -78,7 +78,8 @@ class UnstableStep(GridveilError):
         super().__init__(
             f"The {scheme} scheme is unstable for this model at a step of {dt_s:g} s.",
             outcome="Nothing was simulated.",
-            remedy=f"Use a step of {stable_dt_s:.3g} s or less, or the scheme 'exact', which is stable at any step.",
+            remedy=(f"Use a step of {0.995 * stable_dt_s:.3g} s or less, or" if stable_dt_s > 0 else "No step would do; use")
+            + " the scheme 'exact', which is stable at any step.",
         )
 
 

@@ -43,7 +43,7 @@ class Step:
                 remedy="Write it as load:BUS=+0.2 in p.u. or MW.",
             )
         added = self.uniform * model.loads if self.uniform else np.zeros(len(model.ports))
-        for bus in self.lost:
+        for bus in dict.fromkeys(self.lost):
             added[port_position(model, bus)] -= model.loads[port_position(model, bus)]
         for bus, size in self.change.items():
             added[port_position(model, bus)] += size
@@ -61,6 +61,8 @@ class Event:
     steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
+        if not self.steps:
+            raise EventError("an event has no steps", expected="at least one step", outcome=NOT_SIMULATED)
         for step in self.steps:
             numbers = [step.at_s, step.uniform, *step.change.values()]
             if not all(isfinite(number) for number in numbers) or step.at_s < 0:

@@ -22,6 +22,15 @@ def frozen(values: Any, dtype: type = np.float64) -> NDArray[Any]:
     return out
 
 
+def complete_edges(g: int) -> IntArray:
+    """List the g (g − 1) / 2 pairs of a complete graph: 12, 13, …, 23, ….
+
+    >>> complete_edges(3).tolist()
+    [[0, 1], [0, 2], [1, 2]]
+    """
+    return np.stack(np.triu_indices(g, 1), axis=1).astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class GridFacts:
     """What neighbours share: everything about a grid except line weights k, inertia m and damping d.
@@ -106,6 +115,13 @@ class GridFacts:
             value = getattr(self, name)
             if not (np.isfinite(value) and value > 0):
                 raise InputError(f"{name} is {value:g}", file=self.name, expected="a finite number above 0")
+        for name, positions in (("machines", self.machines), ("edges", self.edges)):
+            if positions.size and not (positions.min() >= 0 and positions.max() < n):
+                raise InputError(
+                    f"{name} points to a bus that is not there", file=self.name, expected=f"positions 0 to {n - 1}"
+                )
+        if len(np.unique(self.machines)) < g:
+            raise InputError("a bus has two machines", file=self.name, expected="machines of one bus summed into one")
         if self.edges.ndim != 2 or self.edges.shape[1] != 2 or (self.edges[:, 0] == self.edges[:, 1]).any():
             raise InputError("an edge joins a bus to itself", file=self.name, expected="two different buses an edge")
         self._check_connected()

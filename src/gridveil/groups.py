@@ -63,14 +63,15 @@ class Bounds:
 class Group:
     """One named group of parameters of a model.
 
-    alpha is the distance that the guarantee speaks of (None where the group is public); asset says which
+    range holds its public bounds (None: free); alpha is the distance that the guarantee speaks of (None where the group is
+    public); asset says which
     physical thing an entry belongs to, so that `one-asset` knows which entries change together.
     """
 
     name: str
     size: int
     unit: str
-    range: Range
+    range: Range | None
     alpha: float | None = None
     sensitive: bool = True
     asset: Asset = "line"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 
-from gridveil.grid import Array, GridFacts, IntArray, frozen
+from gridveil.grid import Array, GridFacts, IntArray, complete_edges, frozen
 from gridveil.models import ReducedModel
 from gridveil.noisy import NoisyGrid
 
@@ -44,15 +42,6 @@ def kron_reduce(L: Array, keep: IntArray) -> tuple[Array, Array]:
     K_ac = -frozen(np.linalg.solve(L[np.ix_(interior, interior)], across.T)).T
     L_red = L[np.ix_(keep, keep)] + K_ac @ across.T
     return 0.5 * (L_red + L_red.T), K_ac
-
-
-def complete_edges(g: int) -> IntArray:
-    """List the g (g − 1) / 2 pairs of a complete graph: 12, 13, …, 23, ….
-
-    >>> complete_edges(3).tolist()
-    [[0, 1], [0, 2], [1, 2]]
-    """
-    return np.array(list(combinations(range(g), 2)), dtype=np.int64).reshape(-1, 2)
 
 
 def edge_weights(L_red: Array) -> Array:

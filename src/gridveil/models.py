@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
 from typing import Protocol
 
 import numpy as np
 
 from gridveil.engine.lti import LTI
 from gridveil.errors import EventError, InputError
-from gridveil.grid import Array, GridFacts, IntArray, frozen
+from gridveil.grid import Array, GridFacts, IntArray, complete_edges, frozen
 from gridveil.groups import Bounds
 from gridveil.swing import SwingFamily
 
@@ -101,7 +100,7 @@ class ReducedModel:
     @cached_property
     def edges(self) -> IntArray:
         """(e, 2) pairs of machines that k_r belongs to."""
-        return np.array(list(combinations(range(len(self.m)), 2)), dtype=np.int64).reshape(-1, 2)
+        return complete_edges(len(self.m))
 
     @cached_property
     def port_map(self) -> Array:
@@ -136,7 +135,7 @@ class ReducedModel:
 
     def settling(self, load: Array) -> float:
         """Settling value; see `Model`."""
-        return -float(np.sum(load) / np.sum(self.d + self.droop_gain))
+        return _settling(load, np.sum(self.d), self.droop_gain, self.governor_rate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,10 +190,8 @@ class FullModel:
         still = np.array([b for b in facts.interior if facts.load_damping[b] == 0], dtype=int)
         moving = np.concatenate([machine, damped])
         # Angles of buses with neither inertia nor damping: 0 = −L δ − ℓ there.
-        to_still = (
-            np.linalg.solve(L[np.ix_(still, still)], L[np.ix_(still, moving)]) if len(still) else np.zeros((0, len(moving)))
-        )
-        load_still = np.linalg.solve(L[np.ix_(still, still)], drive[still]) if len(still) else np.zeros((0, s))
+        to_still = np.linalg.solve(L[np.ix_(still, still)], L[np.ix_(still, moving)])
+        load_still = np.linalg.solve(L[np.ix_(still, still)], drive[still])
         pull_angle = L[np.ix_(moving, moving)] - L[np.ix_(moving, still)] @ to_still
         pull_load = drive[moving] - L[np.ix_(moving, still)] @ load_still
 
@@ -222,8 +219,14 @@ class FullModel:
 
     def settling(self, load: Array) -> float:
         """Settling value; see `Model`."""
-        gains = np.sum(self.d) + np.sum(self.facts.droop_gain) + np.sum(self.facts.load_damping)
-        return -float(np.sum(load) / gains)
+        damping = np.sum(self.d) + np.sum(self.facts.load_damping)
+        return _settling(load, damping, self.facts.droop_gain, self.facts.governor_rate)
+
+
+def _settling(load: Array, damping: float, gain: Array, rate: Array) -> float:
+    """−Σ load / (Σ D + Σ G), where a governor that never moves (T = 0) does not count; −inf if nothing stops the fall."""
+    total = damping + np.sum(gain[rate > 0])
+    return -float(np.sum(load)) / float(total) if total > 0 else -np.inf
 
 
 def port_position(model: Model, label: str) -> int:

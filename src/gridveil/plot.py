@@ -44,7 +44,7 @@ def plot_trajectory(trajectory: Trajectory, path: str | None = None) -> Figure:
     if len(trajectory.buses) <= 24:
         axes.legend(fontsize=8, ncols=ceil(len(trajectory.buses) / 8), frameon=False)
     if trajectory.demo:
-        _mark_demo(figure)
+        mark_demo(figure)
     return _written(figure, path)
 
 
@@ -68,12 +68,13 @@ def plot_comparison(source: Trajectory, noisy: Trajectory, fitted: Trajectory, p
         if place % columns == 0:
             panel.set_ylabel("deviation [Hz]", fontsize=9)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9, frameon=False)
-    _mark_demo(figure)
+    mark_demo(figure)
     return _written(figure, path)
 
 
-def _mark_demo(figure: Figure) -> None:
-    figure.text(0.995, 0.005, "demo", ha="right", va="bottom", fontsize=8, color="#888888")
+def mark_demo(figure: Figure) -> None:
+    """Write "demo" into a corner: the figure shows the truth or seeded noise."""
+    figure.text(0.995, 0.995, "demo", ha="right", va="top", fontsize=8, color="#888888")
 
 
 def _written(figure: Figure, path: str | None) -> Figure:

@@ -34,7 +34,7 @@ class SwingFamily(LinearFamily):
         xp: Any = np,
     ) -> None:
         g, e = len(governor_rate), len(edges)
-        self.groups = (
+        self.groups: tuple[Group, ...] = (
             Group("k_r", e, UNITS["k_r"], bounds.k_r, asset="line"),
             Group("m", g, UNITS["m"], bounds.m, asset="machine"),
             Group("d", g, UNITS["d"], bounds.d, asset="machine"),
@@ -88,3 +88,30 @@ class SwingFamily(LinearFamily):
         corners = xp.reshape(xp.take(L_bar, self._stencil, axis=-1), (*lead, 4, -1))
         k_bar = corners[..., 0, :] + corners[..., 1, :] - corners[..., 2, :] - corners[..., 3, :]
         return xp.concat([k_bar, m_bar, d_bar], axis=-1)
+
+
+class DrivenSwingFamily(SwingFamily):
+    """The same with the load of each input on each machine as parameters of their own: θ = (k_r, m, d, u).
+
+    For batches whose members have each their own K_ac, and for fits that estimate u. u : (s · g,), input after input.
+    """
+
+    def __init__(self, edges: IntArray, *, inputs: int, governor_rate: Array, **constants: Any) -> None:
+        g = len(governor_rate)
+        super().__init__(edges, governor_rate=governor_rate, drive=np.zeros((g, inputs)), **constants)
+        self._u = slice(self.size, self.size + inputs * g)
+        self.groups += (Group("u", inputs * g, "p.u. power", None, sensitive=False, asset="machine"),)
+
+    def lti(self, theta: XArray) -> LTI:
+        """Build F with −u/m in its input columns."""
+        xp = namespace(theta)
+        lti = super().lti(theta)
+        u = xp.reshape(theta[..., self._u], (*theta.shape[:-1], -1, self._eye.shape[0])).mT
+        lti.F[..., self._omega, self._states :] = -u / theta[..., self._m, None]
+        return lti
+
+    def pull(self, theta: XArray, bar: LTI) -> XArray:
+        """dJ/dθ by hand."""
+        xp = namespace(theta)
+        u_bar = -bar.F[..., self._omega, self._states :] / theta[..., self._m, None]
+        return xp.concat([super().pull(theta, bar), xp.reshape(u_bar.mT, (*theta.shape[:-1], -1))], axis=-1)

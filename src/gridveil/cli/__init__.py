@@ -1,4 +1,4 @@
-"""The command line: `gridveil demo | inspect | release | verify | simulate`."""
+"""The command line: `gridveil demo | inspect | release | verify | simulate | paper`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from gridveil.cli import bundles, grids
+from gridveil.cli import bundles, grids, research
 from gridveil.cli.output import fail, fail_unexpectedly
 from gridveil.errors import GridveilError
 
@@ -23,6 +23,7 @@ app.command("inspect")(grids.inspect)
 app.command("release")(grids.release)
 app.command("verify")(bundles.verify)
 app.command("simulate")(bundles.simulate)
+app.command("paper")(research.paper)
 
 
 def main() -> None:
@@ -33,6 +34,7 @@ def main() -> None:
     except GridveilError as error:
         fail(error, as_json)
     except KeyboardInterrupt:
+        sys.stderr.write("gridveil: interrupted.\n")
         sys.exit(130)
     except Exception as error:
         fail_unexpectedly(error)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
-from os import cpu_count
+from os import cpu_count, register_at_fork
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ class Objective:
             with _one_blas_thread():
                 return self._evaluate(theta)
         rounds = -(-len(theta) // (CHUNK * _cores()))
-        pieces = np.array_split(theta, rounds * _cores())
+        pieces = np.array_split(theta, min(len(theta), rounds * _cores()))
         with _one_blas_thread():
             results = list(_pool().map(self._evaluate, pieces))
         return np.concatenate([J for J, _ in results]), np.concatenate([g for _, g in results])
@@ -95,7 +95,7 @@ class Objective:
                 self._layout.clear_padding(residual, len(self.records.steps))
                 double = 2.0 * self._even_weight
                 E_bar, H_bar = block.pull(responses, residual)
-                return double * _half_dot(residual, residual, axes=2), double * E_bar, double * H_bar
+                return double * _half_dot(residual, residual, axes=2) + self._before, double * E_bar, double * H_bar
             bar = self._packed_double_weights * residual
             J = _half_dot(bar, residual, axes=2) + self._before
         else:
@@ -156,3 +156,7 @@ def _cores() -> int:
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=_cores(), thread_name_prefix="gridveil")
+
+
+# A forked child inherits the pool but not its threads, and would wait for them for ever.
+register_at_fork(after_in_child=_pool.cache_clear)

@@ -14,8 +14,8 @@ from gridveil.engine.schemes import SCHEMES, SchemeName
 
 Path = Literal["auto", "block", "stepping"]
 
-# Above this many states and inputs (about 50 machines), a step costs less than its share of the matrix powers.
-STEPPING_FROM = 150
+# Above this many states and inputs (about 150 machines), a step costs less than its share of the matrix powers.
+STEPPING_FROM = 450
 
 
 def takes_steps(lti: LTI, path: Path) -> bool:

@@ -91,12 +91,11 @@ class Records:
         shape = (len(self.steps), *self.observed.shape[1:])
         observed, weights = np.zeros(shape), np.zeros(shape)
         before = self.weights * self.observed**2
-        constant = float(before.sum())
         for c, (r, shift, _) in enumerate(self.steps):
             observed[c, : self.samples - shift] = self.observed[r, shift:]
             weights[c, : self.samples - shift] = self.weights[r, shift:]
-            constant -= float(before[r, shift:].sum())
-        return observed, weights, constant
+            before[r, shift:] = 0.0
+        return observed, weights, float(before.sum())
 
     def layout(self) -> Layout:
         """Choose the block layout for these records."""

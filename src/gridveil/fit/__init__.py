@@ -67,7 +67,7 @@ def fit(
     task = problem(start, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho)
     theta0 = task.start
     if settings.scheme == "euler":
-        check_euler(task.lti(theta0).A, settings.dt_s)
+        check_euler(start, settings.dt_s)
     before = float(task(theta0)[0])
     if settings.method == "projected-gradient":
         theta, history = projected_gradient(task, theta0, step=settings.step, iterations=settings.iterations, progress=progress)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from gridveil.dynamics import Clock
-from gridveil.engine import LTI, Objective, Record, SchemeName
+from gridveil.engine import LinearFamily, Objective, Record, SchemeName
 from gridveil.errors import InputError
 from gridveil.events import Event
 from gridveil.grid import Array
@@ -39,10 +39,10 @@ class Observation:
 class Problem:
     """Minimise J(θ) = Σ_events ∫ |y − ω̂|² dt + ρ |θ − θ⁰|² over lower ≤ θ ≤ upper.
 
-    start, lower, upper : (p,); J may be evaluated for a batch (..., p) at once.
+    mismatch : the integral and its gradient, for θ (..., p); start, lower, upper : (p,), or start with a batch in front.
     """
 
-    objective: Objective
+    mismatch: Callable[[Array], tuple[Array, Array]]
     start: Array
     lower: Array
     upper: Array
@@ -50,15 +50,11 @@ class Problem:
 
     def __call__(self, theta: Array) -> tuple[Array, Array]:
         """Return J (...,) and dJ/dθ (..., p)."""
-        J, gradient = self.objective(theta)
+        J, gradient = self.mismatch(theta)
         if not self.rho:
             return J, gradient
         moved = theta - self.start
         return J + self.rho * np.sum(moved**2, axis=-1), gradient + 2 * self.rho * moved
-
-    def lti(self, theta: Array) -> LTI:
-        """The linear model at θ."""
-        return self.objective.family.lti(theta)
 
 
 def problem(
@@ -81,9 +77,14 @@ def problem(
         count = len(one.event.steps)
         records.append(_record(one, buses, dt_s, range(column, column + count)))
         column += count
-    lower = np.concatenate([np.full(group.size, group.range.lower) for group in family.groups])
-    upper = np.concatenate([np.full(group.size, group.range.upper) for group in family.groups])
-    return Problem(Objective(family, records, dt_s=dt_s, scheme=scheme), start.theta, lower, upper, rho)
+    return Problem(Objective(family, records, dt_s=dt_s, scheme=scheme), start.theta, *box(family), rho)
+
+
+def box(family: LinearFamily) -> tuple[Array, Array]:
+    """Lay the public bounds of a family's groups out along θ."""
+    ends = [(group.range.lower, group.range.upper) if group.range else (-np.inf, np.inf) for group in family.groups]
+    sizes = [group.size for group in family.groups]
+    return np.repeat([lower for lower, _ in ends], sizes), np.repeat([upper for _, upper in ends], sizes)
 
 
 def _record(one: Observation, buses: Sequence[str], dt_s: float, columns: Sequence[int]) -> Record:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,6 +44,7 @@ def makes_demo(sampler: Sampler) -> bool:
     return type(sampler) is not SecureSampler
 
 
+@cache
 def calibrate(alpha: Fraction, epsilon: Fraction, size: int) -> Calibration:
     """Find the least scale with loss ≤ ε for a change of α: about α/ε, a last bit above it where needed.
 
@@ -101,7 +104,7 @@ class DemoSampler:
 
     mechanism = "seeded NumPy Laplace (demo: no privacy)"
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | Sequence[int]) -> None:
         self._random = np.random.default_rng(seed)
 
     def draw(self, values: Array, scale: float) -> Array:

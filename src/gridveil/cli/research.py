@@ -1,0 +1,69 @@
+"""Commands for researchers: paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gridveil.cli import options
+from gridveil.cli.output import print_json, print_table, print_text
+
+
+def paper(
+    runs: Annotated[int, typer.Option(help="runs of Algorithm 1 an epsilon; each 100 take a seed of their own")] = 100,
+    out: Annotated[
+        Path, typer.Option(help="folder for figures, data and finished runs; called again, it goes on there")
+    ] = Path("paper"),
+    only: Annotated[
+        list[str] | None, typer.Option(help="draw only this figure (fig1 to fig9); may be repeated", show_default=False)
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Reproduce the paper on IEEE-30: every figure, table and claim. A demo: seeds and truth are known."""
+    from gridveil.paper import iterations, reproduce
+
+    with _bar(iterations(runs), quiet=json) as progress:
+        found = reproduce(runs, out, only or (), progress)
+    if json:
+        print_json({"demo": True, **asdict(found)})
+        return
+    print_table(
+        f"DEMO: L on the five named transients, {runs} runs an ε [p.u.² s], mean with 90 % interval",
+        ("ε", "L_lap", "median", "L_pp", "median", "20 s means [p.u.²]", "wins", "damping rmse"),
+        [
+            (
+                level.epsilon,
+                f"{level.laplace.mean:.2e} [{level.laplace.mean_low:.2e}, {level.laplace.mean_high:.2e}]",
+                f"{level.laplace.median:.2e}",
+                f"{level.fitted.mean:.2e} [{level.fitted.mean_low:.2e}, {level.fitted.mean_high:.2e}]",
+                f"{level.fitted.median:.2e}",
+                f"{level.laplace.time_mean:.1e} / {level.fitted.time_mean:.1e}",
+                f"{100 * level.wins:.0f} %",
+                f"{level.rmse_before['d']:.2f} → {level.rmse_after['d']:.2f}",
+            )
+            for level in found.levels
+        ],
+    )
+    for claim in found.claims:
+        print_text(f"{claim.verdict:>13}  {claim.words}: {claim.figure}")
+    print_text(f"\nFigures, data and the page reproduction.md: {out}")
+
+
+@contextmanager
+def _bar(total: int, quiet: bool) -> Iterator[Callable[[], None] | None]:
+    """Show a bar over the gradient steps of all blocks."""
+    if quiet:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("running Algorithm 1"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("runs", total=total)
+        yield lambda: bar.advance(task)

@@ -1,0 +1,63 @@
+"""The paper's experiments and figures, by one call. Demos all: seeds and truth are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gridveil.errors import GridveilError, OptionError
+from gridveil.paper.claims import Claim, claims
+from gridveil.paper.experiment import Experiment, blocks, collect
+from gridveil.paper.figures import FIGURES, draw
+from gridveil.paper.measures import Level, levels
+from gridveil.paper.report import report
+from gridveil.paper.star import Case, cases
+
+__all__ = ["Reproduction", "iterations", "reproduce"]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What a reproduction found, and the files that it wrote."""
+
+    levels: tuple[Level, ...]
+    star: tuple[Case, ...]
+    claims: tuple[Claim, ...]
+    files: tuple[str, ...]
+
+
+def iterations(runs: int) -> int:
+    """How many times `reproduce` will report progress while it runs."""
+    from gridveil.profiles import PROFILES
+
+    return sum(1 for _ in blocks(runs)) * PROFILES["paper"].settings.iterations
+
+
+def reproduce(runs: int, out: Path, only: Sequence[str] = (), progress: Callable[[], None] | None = None) -> Reproduction:
+    """Run section IV (and II-D) of the paper; write figures, data and the page `reproduction.md` into a folder.
+
+    An interrupted call loses at most the block of runs it was in: the next one goes on from there, to the same figures.
+    """
+    unknown = [name for name in only if name not in FIGURES]
+    if unknown:
+        raise OptionError(f"There is no figure {unknown[0]!r}.", remedy=f"Choose from {', '.join(FIGURES)}.")
+    if not 2 <= runs <= 100_000:
+        raise OptionError(f"{runs} runs cannot be done.", expected="2 to 100000 runs an epsilon")
+    experiment = Experiment.ieee30()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        results = collect(experiment, runs, out / "blocks", progress)
+        found = tuple(levels(experiment, results))
+        star = tuple(cases())
+        judged = tuple(claims(experiment, found, star))
+        files = [path for name in (only or FIGURES) for path in draw(name, experiment, results, out)]
+        page = out / "reproduction.md"
+        page.write_text(report(found, star, judged), encoding="utf-8")
+    except OSError as error:
+        raise GridveilError(
+            f"Cannot write to {out} ({error.strerror}).",
+            outcome="Finished blocks of runs are kept.",
+            remedy="Make room or name another folder with --out, then call it again.",
+        ) from None
+    return Reproduction(found, star, judged, tuple(str(path) for path in [*files, page]))

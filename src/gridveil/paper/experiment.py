@@ -1,0 +1,242 @@
+"""Section IV of the paper: many runs of Algorithm 1 on one grid, batched, in blocks that survive an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from gridveil.cases import open_grid
+from gridveil.dynamics import simulate
+from gridveil.engine import Objective, Record
+from gridveil.engine.propagate import step_responses
+from gridveil.events import Event
+from gridveil.fit.methods import projected_gradient
+from gridveil.fit.problem import Problem, box
+from gridveil.grid import Array
+from gridveil.kron import reduce
+from gridveil.models import ReducedModel
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.profiles import PROFILES
+from gridveil.swing import DrivenSwingFamily
+from gridveil.vault.mechanism import perturb
+from gridveil.vault.sampler import DemoSampler
+from gridveil.vault.source import SourceGrid
+from gridveil.vault.truth import true_model
+
+EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))
+RUNS_A_SEED = 100  # the paper's number of runs; more runs take the next seeds
+BLOCK = 20  # runs that are computed, and saved, together
+HORIZON_S, EVENT_S = 30.0, 10.0
+FORMAT = 1  # of the saved blocks
+
+
+@dataclass(frozen=True)
+class Transient:
+    """An event on which releases are judged, with a short name."""
+
+    name: str
+    event: Event
+
+
+def named_transients() -> list[Transient]:
+    """The five that the paper names, all at t = 10 s, on IEEE-30."""
+    return [
+        Transient("1: +5 % everywhere", Event.uniform(0.05, at_s=EVENT_S)),
+        Transient("2: +0.2 at 3 and 4", Event.load({"3": 0.2, "4": 0.2}, at_s=EVENT_S)),
+        Transient("3: +0.2 at 5 and 20", Event.load({"5": 0.2, "20": 0.2}, at_s=EVENT_S)),
+        Transient("4: loads of 10 and 30 lost", Event.lost(["10", "30"], at_s=EVENT_S)),
+        Transient("5: +0.5 at 1", Event.load({"1": 0.5}, at_s=EVENT_S)),
+    ]
+
+
+def random_transients(buses: Sequence[str], count: int, seed: int = 2026) -> list[Transient]:
+    """Draw transients by a fixed rule: one to three buses, each with ±0.1 to ±0.5 p.u. of load, at t = 10 s."""
+    random = np.random.default_rng(seed)
+    found = []
+    for number in range(count):
+        places = random.choice(len(buses), size=random.integers(1, 4), replace=False)
+        sizes = random.uniform(0.1, 0.5, len(places)) * random.choice([-1.0, 1.0], len(places))
+        change = {buses[int(place)]: float(size) for place, size in zip(places, sizes, strict=True)}
+        found.append(Transient(f"random {number + 1}", Event.load(change, at_s=EVENT_S)))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """What runs of Algorithm 1 at one ε gave, run by run.
+
+    before, after : (runs, p) θ = (k_r, m, d) after step 2 and after step 3; K_ac : (runs, g, b).
+    history : (runs, iterations + 1) mismatch J [p.u.² s]; L_lap, L_pp : (runs, transients) [p.u.² s].
+    """
+
+    before: Array
+    after: Array
+    K_ac: Array
+    history: Array
+    L_lap: Array
+    L_pp: Array
+
+
+class Experiment:
+    """The paper's experiment on a grid: profile `paper`, one public trajectory, transients that the fit never saw.
+
+    Everything it makes is a demo: it draws with seeds and compares with the truth.
+    """
+
+    def __init__(self, source: SourceGrid, transients: Sequence[Transient]) -> None:
+        self.source = source
+        self.transients = tuple(transients)
+        self.profile = PROFILES["paper"]
+        self.truth = true_model(source)
+        self.dt_s = self.profile.settings.dt_s
+        self._public = Event.uniform(0.2).steps[0].loads(self.truth)
+        trajectory = simulate(self.truth, Event.uniform(0.2), horizon_s=HORIZON_S, dt_s=self.dt_s, scheme="euler")
+        weights = np.full(trajectory.omega.shape, self.dt_s)
+        self._record = Record(((0, 0),), trajectory.omega, weights)
+        self._loads = np.stack([one.event.steps[0].loads(self.truth) for one in self.transients], axis=1)
+        self.true_responses = self.responses(self.truth.theta[None], self.truth.K_ac[None])[0]
+
+    @classmethod
+    def ieee30(cls) -> Experiment:
+        """The paper's own: the five named transients and five random ones."""
+        source = open_grid("ieee30")
+        return cls(source, [*named_transients(), *random_transients(source.facts.buses, 5)])
+
+    def responses(self, theta: Array, K_ac: Array) -> Array:
+        """Frequencies of models (runs, p) from each transient's event on: (runs, transients, samples, g) [p.u.]."""
+        family, parameters = self._driven(theta, K_ac, self._loads)
+        samples = round((HORIZON_S - EVENT_S) / self.dt_s) + 1
+        return step_responses(family.lti(parameters), range(self._loads.shape[1]), samples, dt_s=self.dt_s, scheme="euler")
+
+    def run(self, epsilon: Fraction, seed: int, first: int, count: int, progress: Callable[[], None] | None = None) -> Runs:
+        """Run Algorithm 1 `count` times; run number r of a seed always draws the same noise."""
+        noisy = [self._noisy(epsilon, seed, first + number) for number in range(count)]
+        before = np.array([model.theta for model in noisy])
+        K_ac = np.array([model.K_ac for model in noisy])
+        family, parameters = self._driven(before, K_ac, self._public[:, None])
+        objective = Objective(family, [self._record], dt_s=self.dt_s, scheme="euler")
+        p, u = before.shape[1], parameters[:, before.shape[1] :]
+
+        def mismatch(theta: Array) -> tuple[Array, Array]:
+            J, gradient = objective(np.concatenate([theta, u], axis=1))
+            return J, gradient[:, :p]
+
+        lower, upper = box(family)
+        settings = self.profile.settings
+        after, history = projected_gradient(
+            Problem(mismatch, before, lower[:p], upper[:p], settings.rho),
+            before,
+            step=settings.step,
+            iterations=settings.iterations,
+            progress=(lambda *_: progress()) if progress else None,
+        )
+        return Runs(before, after, K_ac, history.T, self._distance(before, K_ac), self._distance(after, K_ac))
+
+    def _noisy(self, epsilon: Fraction, seed: int, run: int) -> ReducedModel:
+        sampler = DemoSampler([seed, run, epsilon.numerator, epsilon.denominator])
+        adjacency = Adjacency(self.profile.rule)
+        return reduce(
+            perturb(self.source, epsilon=epsilon, adjacency=adjacency, bounds=self.profile.bounds, ledger=None, sampler=sampler)
+        )
+
+    def _driven(self, theta: Array, K_ac: Array, loads: Array) -> tuple[DrivenSwingFamily, Array]:
+        """The family with inputs `loads` (ports, s), and θ with each model's own u = ℓ_γ + K_ac ℓ_β behind it."""
+        g = len(self.truth.m)
+        u = loads[:g].T + (K_ac @ loads[g:]).swapaxes(1, 2)
+        family = DrivenSwingFamily(
+            self.truth.edges,
+            inputs=loads.shape[1],
+            governor_rate=self.truth.governor_rate,
+            droop_gain=self.truth.droop_gain,
+            omega_b=self.truth.omega_b,
+            sense=np.eye(g),
+            bounds=self.profile.bounds,
+        )
+        return family, np.concatenate([theta, u.reshape(len(theta), -1)], axis=1)
+
+    def _distance(self, theta: Array, K_ac: Array) -> Array:
+        """L of each model on each transient: ∫ |ω − ω_ref|² dt, summed over machines (runs, transients) [p.u.² s]."""
+        found = self.responses(theta, K_ac) - self.true_responses
+        return self.dt_s * np.einsum("rtng,rtng->rt", found, found)
+
+    def key(self) -> str:
+        """Name everything that a saved block depends on."""
+        parts = [
+            FORMAT,
+            BLOCK,
+            self.profile,
+            [one.event for one in self.transients],
+            self.truth.theta.tolist(),
+            self.truth.K_ac.tolist(),
+        ]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Runs first … first + count − 1 of a seed at one ε."""
+
+    epsilon: Fraction
+    seed: int
+    first: int
+    count: int
+
+    @property
+    def name(self) -> str:
+        """File name of the saved block."""
+        return f"epsilon-{float(self.epsilon):g}-seed-{self.seed}-runs-{self.first}-{self.first + self.count - 1}.npz"
+
+
+def blocks(runs: int) -> Iterator[Block]:
+    """Cut the runs of all ε into blocks."""
+    for epsilon in EPSILONS:
+        for start in range(0, runs, BLOCK):
+            seed, first = divmod(start, RUNS_A_SEED)
+            yield Block(epsilon, seed, first, min(BLOCK, runs - start))
+
+
+def collect(
+    experiment: Experiment, runs: int, folder: Path, progress: Callable[[], None] | None = None
+) -> dict[Fraction, Runs]:
+    """Run, or read back, every block; each is saved whole as soon as it is done."""
+    saved = folder / experiment.key()
+    saved.mkdir(parents=True, exist_ok=True)
+    parts: dict[Fraction, list[Runs]] = {epsilon: [] for epsilon in EPSILONS}
+    for block in blocks(runs):
+        path = saved / block.name
+        done = _read(path)
+        if done is None:
+            done = experiment.run(block.epsilon, block.seed, block.first, block.count, progress)
+            _write(path, done)
+        elif progress:
+            for _ in range(experiment.profile.settings.iterations):
+                progress()
+        parts[block.epsilon].append(done)
+    return {
+        epsilon: Runs(*(np.concatenate([getattr(part, name) for part in some]) for name in Runs.__dataclass_fields__))
+        for epsilon, some in parts.items()
+    }
+
+
+def _read(path: Path) -> Runs | None:
+    try:
+        with np.load(path) as saved:
+            return Runs(**{name: saved[name] for name in Runs.__dataclass_fields__})
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):  # not there, or cut off: run it again
+        return None
+
+
+def _write(path: Path, runs: Runs) -> None:
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        np.savez(file, **{name: getattr(runs, name) for name in Runs.__dataclass_fields__})
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

@@ -1,0 +1,85 @@
+"""Section II-D of the paper: what a Kron-reduced network gives away about the one it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from gridveil.grid import Array, IntArray
+from gridveil.kron import edge_weights, kron_reduce, laplacian
+
+STAR_WEIGHTS = np.array([4.0, 10.0, 16.0, 10.0])
+
+
+def star_edges(leaves: int) -> IntArray:
+    """Edges of a star whose centre is the last bus."""
+    return np.array([[leaf, leaves] for leaf in range(leaves)])
+
+
+def recover_star(reduced: Array, leaves: int) -> Array:
+    """Recover a star's weights: y_i = √(k'_ij k'_in / k'_jn), k_i = y_i Σ y, for any i ≠ j ≠ n.
+
+    reduced : weights of the complete graph on the leaves, in the order of `complete_edges` [p.u. power / rad].
+
+    >>> recover_star(np.array([1, 1.6, 1, 4, 2.5, 4]), leaves=4).round(9)
+    array([ 4., 10., 16., 10.])
+    """
+    weight = np.zeros((leaves, leaves))
+    for (i, j), value in zip(combinations(range(leaves), 2), reduced, strict=True):
+        weight[i, j] = weight[j, i] = value
+    y = np.empty(leaves)
+    for i in range(leaves):
+        j, n = [leaf for leaf in range(leaves) if leaf != i][:2]
+        y[i] = np.sqrt(weight[i, j] * weight[i, n] / weight[j, n])
+    return y * y.sum()
+
+
+@dataclass(frozen=True)
+class Case:
+    """An inversion of a Kron reduction with known topology.
+
+    unknowns : edges of the original; equations : edges of the reduced network; rank : of the Jacobian ∂k'/∂k;
+    error : largest relative error of the recovered weights, NaN where they are not determined.
+    """
+
+    name: str
+    unknowns: int
+    equations: int
+    rank: int
+    error: float
+
+
+def cases() -> list[Case]:
+    """The over-, well- and under-determined case: the 5-bus star, Y-Δ, and two buses in a row that both go."""
+    star = edge_weights(kron_reduce(laplacian(star_edges(4), STAR_WEIGHTS, 5), np.arange(4))[0])
+    y_delta = np.array([2.0, 3.0, 5.0])
+    delta = edge_weights(kron_reduce(laplacian(star_edges(3), y_delta, 4), np.arange(3))[0])
+    row = np.array([[0, 2], [2, 3], [3, 1]])
+    return [
+        Case(
+            "overdetermined: 5-bus star",
+            4,
+            6,
+            _rank(star_edges(4), STAR_WEIGHTS, 5, 4),
+            _error(recover_star(star, 4), STAR_WEIGHTS),
+        ),
+        Case("well-determined: Y-Δ", 3, 3, _rank(star_edges(3), y_delta, 4, 3), _error(recover_star(delta, 3), y_delta)),
+        Case("underdetermined: two buses in a row", 3, 1, _rank(row, np.array([2.0, 3.0, 6.0]), 4, 2), float("nan")),
+    ]
+
+
+def _rank(edges: IntArray, k: Array, buses: int, kept: int) -> int:
+    """Rank of ∂k'/∂k by central differences."""
+    columns = []
+    for edge in range(len(k)):
+        step = np.zeros_like(k)
+        step[edge] = 1e-5 * k[edge]
+        ends = [edge_weights(kron_reduce(laplacian(edges, k + sign * step, buses), np.arange(kept))[0]) for sign in (1, -1)]
+        columns.append((ends[0] - ends[1]) / (2 * step[edge]))
+    return int(np.linalg.matrix_rank(np.stack(columns, axis=1), tol=1e-6))
+
+
+def _error(found: Array, truth: Array) -> float:
+    return float(np.abs(found / truth - 1).max())
