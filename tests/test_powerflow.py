@@ -142,7 +142,7 @@ def test_the_start_is_not_written_to():
 
 @pytest.mark.parametrize("load", [30.0, 1e200])
 def test_a_power_flow_without_a_solution_says_what_to_do(load):
-    with pytest.raises(InputError, match="does not converge.*--operating-point file"):
+    with pytest.raises(InputError, match=r"does not converge.*--operating-point file"):
         newton(replace(TRIANGLE, injection=TRIANGLE.injection * load), np.ones(3), np.zeros(3))
 
 

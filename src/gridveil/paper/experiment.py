@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from zipfile import BadZipFile
@@ -90,10 +90,12 @@ class Experiment:
     Everything it makes is a demo: it draws with seeds and compares with the truth.
     """
 
-    def __init__(self, source: SourceGrid, transients: Sequence[Transient]) -> None:
+    def __init__(self, source: SourceGrid, transients: Sequence[Transient], *, iterations: int | None = None) -> None:
         self.source = source
         self.transients = tuple(transients)
         self.profile = PROFILES["paper"]
+        if iterations is not None:
+            self.profile = replace(self.profile, settings=replace(self.profile.settings, iterations=iterations))
         self.truth = true_model(source)
         self.dt_s = self.profile.settings.dt_s
         self._public = Event.uniform(0.2).steps[0].loads(self.truth)
@@ -104,10 +106,10 @@ class Experiment:
         self.true_responses = self.responses(self.truth.theta[None], self.truth.K_ac[None])[0]
 
     @classmethod
-    def ieee30(cls) -> Experiment:
+    def ieee30(cls, *, iterations: int | None = None) -> Experiment:
         """The paper's own: the five named transients and five random ones."""
         source = open_grid("ieee30")
-        return cls(source, [*named_transients(), *random_transients(source.facts.buses, 5)])
+        return cls(source, [*named_transients(), *random_transients(source.facts.buses, 5)], iterations=iterations)
 
     def responses(self, theta: Array, K_ac: Array) -> Array:
         """Frequencies of models (runs, p) from each transient's event on: (runs, transients, samples, g) [p.u.]."""
@@ -227,7 +229,7 @@ def collect(
 
 def _read(path: Path) -> Runs | None:
     try:
-        with np.load(path) as saved:
+        with path.open("rb") as file, np.load(file) as saved:
             return Runs(**{name: saved[name] for name in Runs.__dataclass_fields__})
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):  # not there, or cut off: run it again
         return None
