@@ -47,7 +47,7 @@ def main() -> None:
     row = results["paper"]
     print(
         f"gridveil paper, 100 runs at three ε: {row['gridveil_s']:.0f} s with all figures (must be under {row['limit_s']} s); "
-        f"step 3 alone by the plain loop: {row['baseline_s']:.0f} s, extrapolated from {row['sample']} gradients of 100 models, "
+        f"step 3 by the plain loop: {row['baseline_s']:.0f} s, extrapolated from {row['sample']} gradients of 100 models, "
         f"{row['ratio']:.0f} times as long"
     )
     print("Commands, a new process each:")

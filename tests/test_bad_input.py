@@ -225,7 +225,7 @@ BAD_CONFIGS = {
     "out as a number": (CONFIG.replace('"out"', "5"), ["out", "text"]),
     "ledger as a number": (CONFIG + "ledger = 5\n", ["ledger", "text"]),
     "dynamics as a table": (CONFIG + "[dynamics]\ninertia = 10.8273645918\n", ["dynamics", "text"]),
-    "profile as a list": (CONFIG + 'profile = ["paper"]\n', ["profile", "default, paper"]),
+    "profile as a list": (CONFIG + 'profile = ["paper"]\n', ["profile", "text"]),
     "epsilon as a truth": (CONFIG.replace('"1/2"', "true"), ["epsilon", "positive number"]),
     "loads as text": (CONFIG + 'publish_loads = "no"\n', ["publish_loads", "true or false"]),
     "inertia as text": (CONFIG + 'inertia = "10.8273645918"\n', ["inertia", "a finite number above 0"]),
@@ -311,4 +311,5 @@ def test_a_bad_simulation_is_refused(tmp_path, ledger, bundle, options, said):
 def test_a_simulation_without_an_event_is_refused_as_json_too(bundle):
     done = gridveil("simulate", bundle, "--json")
     assert done.code == 2
-    assert "--event" in json.loads(done.out)["error"]
+    assert "--event" in done.err
+    assert all(json.loads(done.out)[name] for name in ("error", "outcome", "remedy"))
