@@ -74,7 +74,7 @@ def plot_comparison(source: Trajectory, noisy: Trajectory, fitted: Trajectory, p
 
 def mark_demo(figure: Figure) -> None:
     """Write "demo" into a corner: the figure shows the truth or seeded noise."""
-    figure.text(0.995, 0.995, "demo", ha="right", va="top", fontsize=8, color="#888888")
+    figure.text(0.005, 0.005, "demo", ha="left", va="bottom", fontsize=8, color="#888888")
 
 
 def _written(figure: Figure, path: str | None) -> Figure:

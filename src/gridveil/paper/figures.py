@@ -247,6 +247,7 @@ def _boxes(
         panel.plot(places, truth, "D", color="#009E73", markersize=3.2, markeredgecolor="white", markeredgewidth=0.4, zorder=5)
         panel.set_title(_epsilon(epsilon), fontsize=SMALL + 1, loc="left")
         panel.set_xticks(places, labels, fontsize=SMALL)
+        panel.set_yscale("log" if truth.max() > 10 * truth.min() else "linear")  # line weights span two decades
     figure.supylabel(unit, fontsize=SMALL + 1)
     panels[-1].set_xlabel("line between machines" if "-" in labels[0] else "machine at bus", fontsize=SMALL + 1)
     _legend(figure, [("Laplace only", NOISY), ("post-processed", FITTED), ("truth", "#009E73")], "")
