@@ -32,6 +32,7 @@ bench: .venv/dev
 
 # The page docs/reproduction.md, with 1000 runs an epsilon; ten minutes or more. Interrupted, it goes on where it stopped.
 reproduction: .venv/run
+	mkdir -p build
 	$(BIN)/gridveil paper --runs 1000 --out build/reproduction --json > build/results.json
 	cp build/results.json build/reproduction/fig?.png docs/reproduction/
 	sed 's#(fig#(reproduction/fig#' build/reproduction/reproduction.md > docs/reproduction.md

@@ -100,7 +100,7 @@ def write_grid(folder: Path, *, x=X, m=INERTIA, d=DAMPING, replace: tuple[str, s
     text = GRID.format(x=x)
     assert old in text
     path = folder / "private.m"
-    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    path.write_text(text.replace(old, new), encoding="utf-8")
     path.with_suffix(".toml").write_text(DYNAMICS.format(m=m, d=d), encoding="utf-8")
     return path
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from gridveil.errors import OptionError
-from gridveil.fit import FitSettings, Observation, fit
+from gridveil.fit import FitSettings, Observation, fit, problem
 from gridveil.fit.methods import Progress
+from gridveil.grid import GridFacts
 from gridveil.groups import Bounds
-from gridveil.kron import reduce
+from gridveil.kron import reduce, reduced_model
 from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
 from gridveil.privacy.ledger import Ledger
 from gridveil.release import Release
@@ -35,14 +38,14 @@ def publish(
     Without a trajectory it stops after step 2, and the guarantee is unconditional.
     """
     sampler = sampler or SecureSampler()
+    settings = settings or FitSettings()
     _check_origin(observed, sampler)
+    _check_records(observed, source.facts, settings, bounds)
     noisy = perturb(
         source, epsilon=epsilon, adjacency=adjacency, bounds=bounds, ledger=ledger, sampler=sampler
     )  # step 1: spends ε
     reduced = reduce(noisy)  # step 2: post-processing
-    fitted = (
-        fit(reduced, observed, settings or FitSettings(), bounds, progress) if observed else None
-    )  # step 3: post-processing
+    fitted = fit(reduced, observed, settings, bounds, progress) if observed else None  # step 3: post-processing
     return Release.of(noisy, reduced, fitted, observed)
 
 
@@ -54,3 +57,14 @@ def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
             outcome=NOTHING_SPENT,
             remedy="Use a measured, published trajectory, or none; simulated ones are for demos.",
         )
+
+
+def _check_records(observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds) -> None:
+    """Set step 3 up on a public surrogate, so that a record that cannot be fitted is refused before anything is spent."""
+    if observed:
+        k, m, d = (
+            np.full(size, public.upper)
+            for size, public in ((len(facts.edges), bounds.k), (len(facts.machines), bounds.m), (len(facts.machines), bounds.d))
+        )
+        surrogate = reduced_model(facts, k, m, d)
+        problem(surrogate, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho)

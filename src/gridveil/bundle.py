@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from gridveil.document import from_document, to_document
 from gridveil.errors import BundleError, GridveilError, OutputExists
-from gridveil.grid import Array
+from gridveil.grid import Array, complete_edges
 from gridveil.recipient import readme
 from gridveil.release import Release
-from gridveil.schema import SCHEMA_VERSION, ReleaseDocument
+from gridveil.schema import SCHEMA_VERSION, ReferenceDocument, ReleaseDocument
 
 SUMS, DOCUMENT, ARRAYS, REFERENCE, README = "SHA256SUMS", "release.json", "model.mat", "reference.csv", "README.md"
 MODEL_ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
@@ -79,6 +79,13 @@ def check_free(path: Path) -> None:
     """Refuse a place that is taken, before anything is drawn."""
     if path.exists() or path.is_symlink():
         raise OutputExists(str(path))
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        raise GridveilError(
+            f"{parent} is not a folder that this user may write to.",
+            outcome="Nothing was drawn and nothing was written.",
+            remedy="Name another place with --out.",
+        )
 
 
 def verify(path: str | Path) -> Report:
@@ -91,12 +98,22 @@ def verify(path: str | Path) -> Report:
     path = Path(path)
     files = _intact_files(path)
     release, document = _parse(path, files)
-    run = document.reference
-    again = release.simulate(run.event, horizon_s=run.horizon_s, dt_s=run.dt_s, scheme=run.scheme)
-    stored = np.loadtxt(io.StringIO(files[REFERENCE].decode()), delimiter=",", skiprows=1, ndmin=2)[:, 1:]
-    if stored.shape != again.omega.shape or np.abs(stored - again.omega).max() > 1e-9 * np.abs(stored).max():
-        raise _broken(path, "the model does not give its own reference trajectory")
+    if not _gives(release, document.reference, files[REFERENCE]):
+        raise _broken(path, f"the model does not give its own reference trajectory, {REFERENCE}")
     return _report(path, files, release)
+
+
+def _gives(release: Release, run: ReferenceDocument, stored: bytes) -> bool:
+    """Whether a release answers the reference event as stored."""
+    try:
+        rows = [[float(cell) for cell in line.split(",")[1:]] for line in stored.decode("ascii").splitlines()[1:]]
+        with np.errstate(all="ignore"):
+            omega = release.simulate(run.event, horizon_s=run.horizon_s, dt_s=run.dt_s, scheme=run.scheme).omega
+            expected = np.array(rows)
+            # Not `>`: a NaN compares as neither.
+            return expected.shape == omega.shape and bool(np.abs(expected - omega).max() <= 1e-9 * np.abs(expected).max())
+    except (GridveilError, ValueError):
+        return False
 
 
 def load(path: str | Path) -> Release:
@@ -145,6 +162,9 @@ def _intact_files(path: Path) -> dict[str, bytes]:
     problems += [f"{name} was changed" for name in sorted(listed.keys() & found.keys()) if listed[name] != found[name]]
     if problems:
         raise _broken(path, "; ".join(problems))
+    missing = {DOCUMENT, ARRAYS, REFERENCE, README} - files.keys()
+    if missing:
+        raise _broken(path, f"{', '.join(sorted(missing))} is missing")
     return files
 
 
@@ -191,11 +211,15 @@ def _parse(path: Path, files: Mapping[str, bytes]) -> tuple[Release, ReleaseDocu
         )
     try:
         document = ReleaseDocument.model_validate_json(files[DOCUMENT])
-        return from_document(document, _from_mat(files[ARRAYS])), document
+        m = document.model
+        release = from_document(document, _from_mat(files[ARRAYS], len(m.machines), len(m.loaded_buses)))
     except (ValidationError, GridveilError, KeyError, ValueError) as error:
         raise _broken(
             path, f"{DOCUMENT} or {ARRAYS} does not follow schema {SCHEMA_VERSION} ({type(error).__name__})"
         ) from None
+    if ("demo" in document.guarantee.mechanism) != document.demo:
+        raise _broken(path, "its demo flag and its mechanism contradict each other")
+    return release, document
 
 
 def _to_mat(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -207,11 +231,21 @@ def _to_mat(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return MAT_HEADER + buffer.getvalue()[len(MAT_HEADER) :]
 
 
-def _from_mat(data: bytes) -> dict[str, Array]:
-    from scipy.io import loadmat
-
-    loaded = loadmat(io.BytesIO(data))
-    return {name: loaded[name] if name == "K_ac" else loaded[name].ravel() for name in MODEL_ARRAYS}
+def _from_mat(data: bytes, machines: int, loaded: int) -> dict[str, Array]:
+    """Read what `_to_mat` writes, and nothing else: SciPy's reader crashes on some files that were tampered with."""
+    g, edges = machines, complete_edges(machines)
+    shapes = dict.fromkeys(MODEL_ARRAYS, (g,)) | {"k_r": (len(edges),), "K_ac": (g, loaded), "loads": (g + loaded,)}
+    arrays: dict[str, Array] = {}
+    end = len(MAT_HEADER) + 12
+    for name, shape in shapes.items():
+        empty = np.zeros(shape)
+        end += len(_to_mat({name: empty})) - len(MAT_HEADER) - 12  # an array is stored last in its element, column by column
+        arrays[name] = np.frombuffer(data[end - empty.nbytes : end], "<f8").reshape(shape, order="F")
+    if _to_mat(arrays | {"edges": edges + 1}) != data:
+        raise ValueError("not what gridveil writes")
+    if not all(np.isfinite(values).all() for name, values in arrays.items() if name != "loads") or (arrays["m"] <= 0).any():
+        raise ValueError("not a model")
+    return arrays
 
 
 def _sums(files: Mapping[str, bytes]) -> bytes:

@@ -16,6 +16,7 @@ from gridveil.schema import (
     BoundsDocument,
     FitDocument,
     GroupDocument,
+    GroupsDocument,
     GuaranteeDocument,
     ModelDocument,
     ReferenceDocument,
@@ -59,12 +60,14 @@ def to_document(release: Release) -> ReleaseDocument:
             epsilon=str(guarantee.epsilon),
             spent=str(guarantee.spent),
             adjacency=guarantee.rule,
-            groups={
-                name: GroupDocument(  # pyright: ignore[reportArgumentType]
-                    unit=loss.unit, alpha=str(loss.alpha), epsilon=str(loss.epsilon), spent=loss.spent, scale=loss.scale
-                )
-                for name, loss in guarantee.groups.items()
-            },
+            groups=GroupsDocument(
+                **{
+                    name: GroupDocument(
+                        unit=loss.unit, alpha=str(loss.alpha), epsilon=str(loss.epsilon), spent=loss.spent, scale=loss.scale
+                    )
+                    for name, loss in guarantee.groups.items()
+                }
+            ),
             mechanism=guarantee.mechanism,
             operating_point=guarantee.operating_point,
             conditional_on=guarantee.conditional_on,
@@ -110,7 +113,7 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
             rule=g.adjacency,
             groups={
                 name: GroupLoss(loss.unit, Fraction(loss.alpha), Fraction(loss.epsilon), loss.spent, loss.scale)
-                for name, loss in g.groups.items()
+                for name, loss in g.groups
             },
             mechanism=g.mechanism,
             operating_point=g.operating_point,

@@ -33,7 +33,7 @@ class InputError(GridveilError):
         line: int | None = None,
         expected: str = "",
         outcome: str = "Nothing was written.",
-        remedy: str = "",
+        remedy: str = "Correct it and try again.",
     ) -> None:
         self.file = file
         self.table = table

@@ -34,10 +34,13 @@ class Network:
     controlled: IntArray
 
 
-def newton(network: Network, voltage: Array, angle: Array, *, tolerance: float = 1e-10, limit: int = 30) -> tuple[Array, Array]:
+@np.errstate(all="ignore")  # a step may lead to infinity: reported below, as one that does not converge
+def newton(
+    network: Network, voltage: Array, angle: Array, *, tolerance: float = 1e-10, limit: int = 30, file: str = ""
+) -> tuple[Array, Array]:
     """Solve V conj(Y V) = S for voltage magnitudes [p.u.] and angles [rad], from a start (n,) each.
 
-    Generators hold their set-points; reactive limits are not enforced.
+    Generators hold their set-points; reactive limits are not enforced. file : where the network is from, for an error.
     """
     Y = admittance(network)
     n = len(voltage)
@@ -69,6 +72,7 @@ def newton(network: Network, voltage: Array, angle: Array, *, tolerance: float =
         magnitude[pq] += step[len(free) :]
     raise InputError(
         "the power flow does not converge from the file's own voltages",
+        file=file,
         expected="a solvable operating point",
         remedy="Use the voltages of the file as they are with --operating-point file, or flat ones with flat.",
     )

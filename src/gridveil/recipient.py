@@ -13,8 +13,7 @@ def readme(release: Release, document: ReleaseDocument) -> str:
         "**DEMO: made with a seed; it protects nothing and must not be taken for a real release.**\n\n" if release.demo else ""
     )
     groups = "\n".join(
-        f"| {name} | {loss.alpha} {loss.unit} | {loss.epsilon} | {loss.scale:.6g} {loss.unit} |"
-        for name, loss in g.groups.items()
+        f"| {name} | {loss.alpha} {loss.unit} | {loss.epsilon} | {loss.scale:.6g} {loss.unit} |" for name, loss in g.groups
     )
     conditions = "\n".join(f"- {condition}" for condition in g.conditional_on) or "- nothing: no trajectory was used"
     unprotected = "\n".join(f"- {item}" for item in g.not_protected)

@@ -14,7 +14,7 @@ FractionText = Annotated[str, Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$")]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class GroupDocument(_Strict):
@@ -27,13 +27,21 @@ class GroupDocument(_Strict):
     scale: Positive = Field(description="scale of the Laplace noise, in `unit`")
 
 
+class GroupsDocument(_Strict):
+    """Privacy of line weights, inertia and damping."""
+
+    k: GroupDocument
+    m: GroupDocument
+    d: GroupDocument
+
+
 class GuaranteeDocument(_Strict):
     """What the release promises."""
 
     epsilon: FractionText
     spent: FractionText = Field(description="ε spent under the adjacency's rule, exact; never above `epsilon`")
     adjacency: Literal["one-asset", "one-item", "one-per-group"]
-    groups: dict[Literal["k", "m", "d"], GroupDocument]
+    groups: GroupsDocument
     mechanism: str
     operating_point: str
     conditional_on: tuple[str, ...]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 import typer
 
 from gridveil.cli import bundles, grids, research
-from gridveil.cli.output import fail, fail_unexpectedly
+from gridveil.cli.output import fail, fail_unexpectedly, print_json
 from gridveil.errors import GridveilError
 
 app = typer.Typer(
@@ -29,8 +30,17 @@ app.command("paper")(research.paper)
 def main() -> None:
     """Run the command line: exit code 2 for a user's mistake, 1 for a bundle that does not verify."""
     as_json = "--json" in sys.argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a screen without ε must not break off a release that was drawn
+            stream.reconfigure(errors="replace")
     try:
         app()
+    except SystemExit as end:
+        if as_json and end.code == 2:  # typer has told stderr which option it cannot read
+            print_json(
+                {"error": "The command line cannot be read: see stderr.", "outcome": "Nothing was done.", "remedy": "--help"}
+            )
+        raise
     except GridveilError as error:
         fail(error, as_json)
     except KeyboardInterrupt:

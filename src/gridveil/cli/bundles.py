@@ -9,7 +9,10 @@ from typing import Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text
+from gridveil.cli.output import print_json, print_table, print_text, writing
+from gridveil.errors import OptionError
+
+FORMATS = (".png", ".pdf", ".svg")
 
 
 def verify(bundle: options.Bundle, json: options.Json = False) -> None:
@@ -48,13 +51,17 @@ def simulate(
     """Simulate an event on a release: nadir, rate of change, settling value of each bus, and the model's modes."""
     from gridveil.bundle import load
 
+    if plot and plot.suffix not in FORMATS:
+        raise OptionError(f"--plot {plot} is no figure that can be drawn.", expected=".png, .pdf or .svg at its end")
     release = load(bundle)
     shown = [bus.strip() for bus in buses.split(",")] if buses else None
     trajectory = release.simulate(";".join(event), horizon_s=horizon, dt_s=dt, scheme=scheme, buses=shown)  # pyright: ignore[reportArgumentType]
     if plot:
-        trajectory.plot(str(plot))
+        with writing(plot, "--plot"):
+            trajectory.plot(str(plot))
     if csv:
-        csv.write_text(trajectory.to_csv(), encoding="utf-8")
+        with writing(csv, "--csv"):
+            csv.write_text(trajectory.to_csv(), encoding="utf-8")
     responses, modes = trajectory.responses(), release.modes()
     if json:
         print_json(

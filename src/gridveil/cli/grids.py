@@ -120,13 +120,18 @@ def release(
     ] = None,
     split: Annotated[str | None, typer.Option(help="shares of epsilon, such as k=1,m=1/2,d=1/2", show_default=False)] = None,
     bounds_k: Annotated[
-        str | None, typer.Option(help="public bounds lower:upper of k; default 1:100", show_default=False)
+        str | None, typer.Option(help="public bounds lower:upper of k [p.u. power / rad]; default 1:100", show_default=False)
     ] = None,
     bounds_k_r: Annotated[
-        str | None, typer.Option(help="public bounds of the reduced weights; default 0:200", show_default=False)
+        str | None,
+        typer.Option(help="public bounds of the reduced weights [p.u. power / rad]; default 0:200", show_default=False),
     ] = None,
-    bounds_m: Annotated[str | None, typer.Option(help="public bounds of m; default 1:40", show_default=False)] = None,
-    bounds_d: Annotated[str | None, typer.Option(help="public bounds of d; default 1:40", show_default=False)] = None,
+    bounds_m: Annotated[
+        str | None, typer.Option(help="public bounds of m [p.u. power s / p.u. frequency]; default 1:40", show_default=False)
+    ] = None,
+    bounds_d: Annotated[
+        str | None, typer.Option(help="public bounds of d [p.u. power / p.u. frequency]; default 1:40", show_default=False)
+    ] = None,
     profile: Annotated[str | None, typer.Option(help="default or paper", show_default=False)] = None,
     out: Annotated[
         Path | None,

@@ -87,6 +87,7 @@ KNOWN = {
     "grid", "epsilon", "adjacency", "alpha_k", "alpha_m", "alpha_d", "split", "bounds_k", "bounds_k_r", "bounds_m", "bounds_d",
     "profile", "out", "ledger", "dynamics", *DYNAMICS,
 }  # fmt: skip
+TEXTS = {"grid", "adjacency", "split", "profile", "out", "ledger", "dynamics"}
 
 
 def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSettings:
@@ -144,14 +145,14 @@ def _bounds(merged: Mapping[str, Any], profile: Profile) -> Bounds:
 def _range(name: str, text: Any) -> Range:
     from gridveil.groups import Range
 
+    option = f"--bounds-{name.replace('_', '-')}"
     lower, _, upper = str(text).partition(":")
     try:
-        ends = float(lower), float(upper)
+        return Range(float(lower), float(upper))
     except ValueError:
-        raise OptionError(
-            f"The bounds of {name} are not two numbers.", expected="lower:upper, such as 1:100", remedy="Write them so."
-        ) from None
-    return Range(*ends)
+        raise OptionError(f"{option} is not two numbers.", expected="lower:upper, such as 1:100") from None
+    except OptionError as error:
+        raise OptionError(f"{option}: {error.problem}", remedy=error.remedy) from None
 
 
 def _split(text: Any) -> dict[str, Fraction]:
@@ -167,16 +168,12 @@ def _split(text: Any) -> dict[str, Fraction]:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    import tomllib
+    from gridveil.io.dynamics import read_toml
 
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", file=str(path), remedy="Check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise InputError("this is no TOML", file=path.name, expected="key = value lines") from None
-    merged = {name.replace("-", "_"): value for name, value in data.items()}
-    for name in merged:
+    merged = {name.replace("-", "_"): value for name, value in read_toml(path).items()}
+    for name, value in merged.items():
         if name not in KNOWN:
             raise InputError(f"the key {name!r} is unknown", file=path.name, expected=f"one of {', '.join(sorted(KNOWN))}")
+        if name in TEXTS and not isinstance(value, str):
+            raise InputError(f"{name} is not usable", file=path.name, expected="text in quotes")
     return merged

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gridveil.errors import GridveilError
@@ -61,6 +62,19 @@ def fit_progress(quiet: bool) -> Iterator[Progress | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("fit", total=None, J=float("nan"))
         yield lambda iteration, limit, J: bar.update(task, completed=iteration, total=limit, J=J)
+
+
+@contextmanager
+def writing(path: Path, option: str) -> Iterator[None]:
+    """Turn a failure to write a file into a clear error."""
+    try:
+        yield
+    except OSError as error:
+        raise GridveilError(
+            f"{path} could not be written ({error.strerror}).",
+            outcome="Nothing else was changed.",
+            remedy=f"Name another place with {option}.",
+        ) from None
 
 
 def fail(error: GridveilError, as_json: bool) -> NoReturn:

@@ -90,9 +90,8 @@ def box(family: LinearFamily) -> tuple[Array, Array]:
 def _record(one: Observation, buses: Sequence[str], dt_s: float, columns: Sequence[int]) -> Record:
     """Put a trajectory on the fit's clock; samples that it does not have get no weight."""
     time, omega = one.trajectory.time_s, one.trajectory.omega
-    clock = Clock(float(time[-1]), dt_s)
     samples = np.rint(time / dt_s).astype(int)
-    if np.abs(samples * dt_s - time).max() > 1e-6 * dt_s or len(time) < 2:
+    if len(time) < 2 or np.abs(samples * dt_s - time).max() > 1e-6 * dt_s:
         raise InputError(
             f"the trajectory's times do not fall on steps of {dt_s:g} s",
             expected="at least two samples, each at a multiple of the fit's time step",
@@ -100,6 +99,7 @@ def _record(one: Observation, buses: Sequence[str], dt_s: float, columns: Sequen
         )
     if not np.isfinite(omega).any():
         raise InputError("the trajectory holds no finite value", expected="frequencies in p.u.", outcome=NOT_FITTED)
+    clock = Clock(float(time[-1]), dt_s)
     observed = np.full((clock.steps + 1, len(buses)), np.nan)
     places = [list(buses).index(bus) for bus in one.trajectory.buses]
     observed[samples[:, None], places] = omega

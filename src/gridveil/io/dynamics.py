@@ -62,23 +62,31 @@ class Dynamics:
 
 def read_dynamics(path: Path) -> Dynamics:
     """Read `[dynamics]` and `[machines.BUS]` of a TOML file."""
-    name = path.name
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read ({type(error).__name__})", file=str(path), remedy="Check the path.") from None
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"line (\d+)", str(error))
-        raise InputError(
-            "this is no TOML", file=name, line=int(line[1]) if line else None, expected="[dynamics] with key = value lines"
-        ) from None
+    name, data = path.name, read_toml(path)
     known = {f.name for f in fields(Dynamics)} - {"machines"}
     _only(data, {"dynamics", "machines"}, name)
     _only(data.get("dynamics", {}), known, f"{name} [dynamics]")
-    machines = {str(bus): values for bus, values in data.get("machines", {}).items()}
+    machines = data.get("machines", {})
+    _only(machines, set(machines) if isinstance(machines, dict) else set(), f"{name} [machines]")
     for bus, values in machines.items():
         _only(values, set(PER_MACHINE), f"{name} [machines.{bus}]")
     return _checked(Dynamics(**data.get("dynamics", {}), machines=machines), name)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file, whose text may hold private values: no error carries any of it along."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", file=str(path), remedy="Check the path.") from None
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
+        found = re.search(r"line (\d+)", str(error)) if isinstance(error, tomllib.TOMLDecodeError) else None
+    # Raised out here: inside the handler, the decoder's error would become its context, with the file's bytes in it.
+    raise InputError(
+        "this is no TOML", file=path.name, line=int(found[1]) if found else None, expected="key = value lines in UTF-8"
+    )
 
 
 def _only(table: Any, known: set[str], place: str) -> None:
@@ -96,6 +104,8 @@ def _checked(dynamics: Dynamics, place: str) -> Dynamics:
             file=place,
             expected=f"one of {', '.join(get_args(OperatingPoint))}",
         )
+    if not isinstance(dynamics.publish_loads, bool):  # "no" is true to Python
+        raise OptionError("publish_loads is not usable", file=place, expected="true or false")
     positive = {"inertia", "frequency_hz", "omega_b", "governor_rate"}
     values = {
         f.name: getattr(dynamics, f.name)

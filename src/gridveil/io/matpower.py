@@ -38,7 +38,7 @@ class _Case:
     @property
     def labels(self) -> tuple[str, ...]:
         """Bus numbers as text."""
-        return tuple(f"{number:g}" for number in self.bus.values[:, 0])
+        return tuple(f"{number:.0f}" for number in self.bus.values[:, 0])
 
 
 def read_matpower(path: Path, dynamics: Dynamics, *, name: str | None = None) -> SourceGrid:
@@ -48,13 +48,8 @@ def read_matpower(path: Path, dynamics: Dynamics, *, name: str | None = None) ->
     item; tap ratios enter the power flow, not k. What was merged or left out is counted in the facts' notes.
     """
     case, notes = _read_case(path)
-    voltage, angle = _operating_point(case, dynamics)
-    x = case.branch.column(4, "x")
-    i, j = case.ends.T
-    weights = voltage[i] * voltage[j] * np.cos(angle[i] - angle[j]) / x
     pairs = np.sort(case.ends, axis=1)
     edges, which = np.unique(pairs, axis=0, return_inverse=True)
-    k = np.bincount(which.ravel(), weights=weights, minlength=len(edges))
     if len(edges) < len(pairs):
         notes.append(f"{len(pairs) - len(edges)} parallel branches merged with their twins")
 
@@ -82,7 +77,17 @@ def read_matpower(path: Path, dynamics: Dynamics, *, name: str | None = None) ->
         operating_point=OPERATING_POINTS[dynamics.operating_point],
         notes=tuple(notes),
     )
+    # After the facts, which check that the grid is connected: no power flow converges on one that is not.
+    k = np.bincount(which.ravel(), weights=_weights(case, dynamics), minlength=len(edges))
     return SourceGrid.of(facts, k=k, m=summed["inertia"], d=summed["damping"])
+
+
+def _weights(case: _Case, dynamics: Dynamics) -> Array:
+    """v_i v_j cos(δ_i − δ_j) / x_ij of every branch [p.u. power / rad]."""
+    voltage, angle = _operating_point(case, dynamics)
+    i, j = case.ends.T
+    with np.errstate(over="ignore"):  # infinite where x is next to nothing; SourceGrid refuses that by the line's name
+        return voltage[i] * voltage[j] * np.cos(angle[i] - angle[j]) / case.branch.column(4, "x")
 
 
 def _machine_values(case: _Case, dynamics: Dynamics, what: str) -> Array:
@@ -125,15 +130,22 @@ def _read_case(path: Path) -> tuple[_Case, list[str]]:
 def _in_service(bus: Table, gen: Table, branch: Table, base: float) -> tuple[_Case, list[str]]:
     notes: list[str] = []
     numbers = bus.column(1, "bus number")
+    for row, number in enumerate(numbers):
+        if not (number.is_integer() and 0 < number < 1e15):
+            raise bus.error(row, "column 1 is no bus number", expected="a whole number above 0")
     for number, times in Counter(numbers.tolist()).items():
         if times > 1:
-            raise bus.error(int(np.flatnonzero(numbers == number)[1]), f"bus {number:g} occurs twice", expected="each bus once")
+            raise bus.error(
+                int(np.flatnonzero(numbers == number)[1]), f"bus {number:.0f} occurs twice", expected="each bus once"
+            )
     known = set(numbers.tolist())
     for table, columns in ((gen, (1,)), (branch, (1, 2))):
         for column in columns:
             for row, number in enumerate(table.column(column, "bus number").tolist()):
                 if number not in known:
-                    raise table.error(row, f"bus {number:g} is unknown", expected="a bus of table mpc.bus")
+                    # Only a whole number is quoted: in a shifted row a private reactance may stand here.
+                    what = f"bus {number:.0f}" if number.is_integer() else f"the bus in column {column}"
+                    raise table.error(row, f"{what} is unknown", expected="a bus of table mpc.bus")
 
     isolated = set(numbers[bus.column(2, "type") == ISOLATED].tolist())
     bus = _keep(bus, [number not in isolated for number in numbers.tolist()], "isolated buses (type 4)", notes)
@@ -199,7 +211,7 @@ def _operating_point(case: _Case, dynamics: Dynamics) -> tuple[Array, Array]:
             expected="exactly one reference bus for the power flow",
             remedy="Mark one bus as type 3, or use --operating-point file.",
         )
-    controlled = np.flatnonzero(((kind == 2) & with_machine) | (kind == SLACK))
+    controlled = np.flatnonzero(((kind == 2) | (kind == SLACK)) & with_machine)
     set_point = case.gen.column(6, "Vg")
     for bus, value in zip(case.machine_bus, set_point, strict=True):
         if bus in controlled:
@@ -219,4 +231,4 @@ def _operating_point(case: _Case, dynamics: Dynamics) -> tuple[Array, Array]:
         slack=int(slack[0]),
         controlled=controlled,
     )
-    return newton(network, voltage, angle)
+    return newton(network, voltage, angle, file=case.bus.file)

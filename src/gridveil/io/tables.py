@@ -12,6 +12,8 @@ import numpy as np
 from gridveil.errors import InputError
 from gridveil.grid import Array
 
+# Python's float() also takes 1_000 and digits of other scripts; MATLAB does not.
+NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|nan)", re.ASCII | re.IGNORECASE)
 FIELD = re.compile(r"mpc\.(\w+)\s*=\s*(.*)", re.DOTALL)
 
 
@@ -103,7 +105,7 @@ def read_tables(path: Path) -> tuple[dict[str, Table], dict[str, float]]:
         if body.startswith("["):
             tables[field] = _table(name, field, line, body, rows)
         elif body.startswith("{"):
-            _skip_cells(name, field, body, rows)
+            _skip_cells(name, field, line, body, rows)
         elif (number := _number(body.rstrip("; \t"))) is not None:
             numbers[field] = number
         elif not re.fullmatch(r"'[^']*'\s*;?|\"[^\"]*\"\s*;?", body):
@@ -163,9 +165,8 @@ def _row(file: str, table: str, row: int, line: int, text: str) -> list[float]:
     return numbers
 
 
-def _skip_cells(file: str, name: str, body: str, rows: Iterator[tuple[int, str]]) -> None:
+def _skip_cells(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]]) -> None:
     """Pass over a cell array, such as bus names: nothing in it is used."""
-    line = 0
     while "}" not in body:
         try:
             line, body = next(rows)
@@ -174,10 +175,7 @@ def _skip_cells(file: str, name: str, body: str, rows: Iterator[tuple[int, str]]
 
 
 def _number(token: str) -> float | None:
-    try:
-        return float(token)
-    except ValueError:
-        return None
+    return float(token) if NUMBER.fullmatch(token) else None
 
 
 def _without_comment(line: str) -> str:

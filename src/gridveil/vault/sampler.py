@@ -105,6 +105,8 @@ class DemoSampler:
     mechanism = "seeded NumPy Laplace (demo: no privacy)"
 
     def __init__(self, seed: int | Sequence[int]) -> None:
+        if np.min(seed) < 0:
+            raise OptionError("The seed is negative.", expected="a whole number of 0 or more", outcome="Nothing was drawn.")
         self._random = np.random.default_rng(seed)
 
     def draw(self, values: Array, scale: float) -> Array:
