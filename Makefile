@@ -41,7 +41,7 @@ reproduction: .venv/run
 lock: .venv/dev
 	$(BIN)/pip install -q uv
 	$(COMPILE) --extra build pyproject.toml -o requirements.txt
-	$(COMPILE) --extra build --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
+	$(COMPILE) --extra build --extra postgres --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
 
 clean:
 	rm -rf .venv gridveil-demo

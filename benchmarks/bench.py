@@ -12,16 +12,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from baseline import objective_and_gradient
+from gridveil.algorithm import publish
 from gridveil.cases import open_grid
 from gridveil.demo import PUBLIC_EVENT
 from gridveil.dynamics import simulate
 from gridveil.fit import Observation, problem
+from gridveil.groups import Bounds
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.ledger import Charge, Ledger
 from gridveil.profiles import PROFILES
+from gridveil.provenance import Provenance
+from gridveil.signing import load_signer, new_key
+from gridveil.vault.mechanism import version_of
 from gridveil.vault.truth import true_model
 
 SEED = 7
@@ -33,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     as_json = parser.parse_args().json
-    results = {"engine": [engine(1), engine(100)], "paper": paper(), "commands": commands()}
+    results = {"engine": [engine(1), engine(100)], "trust": trust(), "paper": paper(), "commands": commands()}
     if as_json:
         print(json.dumps(results, indent=2))
         return
@@ -44,6 +52,11 @@ def main() -> None:
             f"baseline {spread(row['baseline_ms'])} ms, {row['ratio']:.0f} times faster (must be {row['required_ratio']}); "
             f"gradients differ by {row['difference']:.1e}"
         )
+    row = results["trust"]
+    print(
+        f"A release of IEEE-30 in a warm process: {spread(row['release_ms'])} ms; of that ledger {spread(row['ledger_ms'])} ms "
+        f"(charge, drawn, published; SQLite, synced), signature {spread(row['signature_ms'])} ms"
+    )
     row = results["paper"]
     print(
         f"gridveil paper, 100 runs at three ε: {row['gridveil_s']:.0f} s with all figures (must be under {row['limit_s']} s); "
@@ -82,13 +95,46 @@ def _task(models: int) -> tuple:
     truth, settings = true_model(source), PROFILES["paper"].settings
     trajectory = simulate(truth, PUBLIC_EVENT, dt_s=settings.dt_s, scheme="euler")
     task = problem(
-        truth, [Observation(PUBLIC_EVENT, trajectory, "simulated", "")], PROFILES["paper"].bounds,
+        truth, [Observation(PUBLIC_EVENT, trajectory, Provenance("simulated", "bench"))], PROFILES["paper"].bounds,
         dt_s=settings.dt_s, scheme="euler", rho=0.0,
     )  # fmt: skip
     theta = truth.theta * np.random.default_rng(SEED).uniform(0.8, 1.2, size=(models, len(truth.theta)))
     u = truth.port_map @ PUBLIC_EVENT.steps[0].loads(truth)
     plain = (theta, truth.edges, truth.governor_rate, truth.droop_gain, truth.omega_b, u, trajectory.omega, settings.dt_s)
     return task, plain, theta
+
+
+def trust(repeats: int = 15) -> dict:
+    """Time a whole release with ledger, certificate and signature, and what ledger and signature take of it."""
+    source, taken = open_grid("ieee30"), {"release_ms": [], "ledger_ms": [], "signature_ms": []}
+    settings = {"epsilon": Fraction(1, 10), "adjacency": Adjacency(), "bounds": Bounds()}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ledger = Ledger(folder / "ledger.sqlite", safe=folder / "safe")
+        ledger.set_budget("ieee30", Adjacency(), Fraction(1000))
+        new_key(folder / "keys")
+        signer = load_signer(folder / "keys")
+        for number in range(repeats + 1):  # the first one warms up
+
+            def release(number=number):
+                made = publish(source, ledger=ledger, **settings)
+                report = made.save(folder / f"bundle-{number}", signer)
+                ledger.mark_published(made.receipt.entry, report.digest)
+
+            taken["release_ms"].append(1e3 * _clock(release))
+            spent = dict.fromkeys("kmd", 0.01)
+            charge = Charge(
+                "ieee30", version_of(source, ledger), "one-asset", Fraction(1, 100), Adjacency().alpha, spent, spent
+            )
+
+            def account(charge=charge):
+                entry = ledger.charge(charge)
+                ledger.mark_drawn(entry)
+                ledger.mark_published(entry, "0" * 64)
+
+            taken["ledger_ms"].append(1e3 * _clock(account))
+            taken["signature_ms"].append(1e3 * _clock(lambda: signer.sign(b"0" * 1000)))
+    return {name: values[1:] for name, values in taken.items()}
 
 
 def paper(sample: int = 5) -> dict:
@@ -108,13 +154,14 @@ def commands() -> list[dict]:
     program = str(Path(sys.executable).with_name("gridveil"))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"GRIDVEIL_LEDGER": f"{folder}/ledger.sqlite"}
         for arguments, limit in ((["--help"], 0.5), (["release", "ieee30", "--epsilon", "1/2"], 5), (["demo"], 10)):
             seconds = []
             for number in range(5):
                 out = [] if arguments == ["--help"] else ["--out", f"{folder}/{arguments[0]}-{number}"]
-                call = [program, *arguments, *out]
-                seconds.append(_clock(lambda call=call: subprocess.run(call, check=True, capture_output=True, env=environment)))
+                call, home = [program, *arguments, *out], os.environ | {"GRIDVEIL_HOME": f"{folder}/{number}"}
+                seconds.append(
+                    _clock(lambda call=call, env=home: subprocess.run(call, check=True, capture_output=True, env=env))
+                )
             rows.append({"command": " ".join(["gridveil", *arguments]), "seconds": seconds, "limit_s": limit})
     return rows
 

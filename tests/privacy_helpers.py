@@ -1,12 +1,10 @@
 """A small grid whose private values are easy to find again, and ways to look for them."""
 
 import struct
-from fractions import Fraction
 
 import numpy as np
 
 from gridveil.grid import GridFacts
-from gridveil.privacy.ledger import Charge
 from gridveil.vault.source import SourceGrid
 
 TRUE = {
@@ -56,7 +54,3 @@ def all_that_it_says(error):
         said.append(f"{error} {error!r} {vars(error)}")
         error = error.__cause__ or error.__context__
     return "\n".join(said)
-
-
-def a_charge(grid="chain", epsilon=Fraction(1, 3)):
-    return Charge(grid, "one-item", epsilon, dict.fromkeys("kmd", Fraction(1)), dict.fromkeys("kmd", 0.3333333333333333))

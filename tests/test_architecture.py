@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-HEAVY = {"opendp", "scipy", "pandas", "matplotlib"}
+HEAVY = {"cryptography", "opendp", "scipy", "pandas", "matplotlib"}
 
 
 def lint_imports(root):

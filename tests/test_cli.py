@@ -9,8 +9,10 @@ import pytest
 
 from cli_helpers import charges, gridveil, gridveil_process, write_grid
 from gridveil import load, open_grid
-from gridveil.cli import grids, options
+from gridveil.cli import options
+from gridveil.cli.release import release as release_command
 from gridveil.groups import Bounds, Range
+from gridveil.profiles import PROFILES
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 
@@ -51,13 +53,13 @@ def test_the_demo_writes_a_bundle_and_a_figure_and_says_what_it_did(tmp_path, le
         "m p.u. power * s / p.u. frequency 1 1/4 4 ",
         "d p.u. power / p.u. frequency 1 1/4 4 ",
         "this release protects nothing",
-        "Conditional on: simulated from the case itself (+20 % load), demo only",
+        "Conditional on: the case's own answer to +20 % load (simulated from the source: demo only)",
         f"J of the noisy model {release.fitted.mismatch_before:.3e}, of the fitted one {release.fitted.mismatch_after:.3e}",
         f"gridveil verify {tmp_path / 'out' / 'bundle'}",
     ):
         assert words in said
     assert release.fitted.mismatch_after < release.fitted.mismatch_before / 100
-    assert release.guarantee.conditional_on == ("simulated from the case itself (+20 % load), demo only",)
+    assert [one.origin for one in release.provenance] == ["simulated"]
     assert release.demo
     assert charges(ledger) == []
 
@@ -75,7 +77,7 @@ def test_the_demo_as_json(tmp_path, ledger):
     assert found["demo"] is True
     assert found["guarantee"]["epsilon"] == "3/10"
     assert found["guarantee"]["groups"]["m"]["scale"] == pytest.approx(1 / 0.15)
-    assert found["guarantee"]["conditional_on"] == ["simulated from the case itself (+20 % load), demo only"]
+    assert "demo only" in found["guarantee"]["conditional_on"][0]
     assert found["mismatch_after_pu2_s"] < found["mismatch_before_pu2_s"]
     assert found["worst_error_fitted_mhz"] < found["worst_error_noisy_mhz"]
     assert found["converged"] is True
@@ -123,10 +125,10 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
     found = as_json(gridveil("release", write_grid(tmp_path), "--epsilon=1/2", "--out", tmp_path / "out", "--json"))
     (entry,) = charges(ledger)
     groups = found["guarantee"]["groups"]
-    assert entry.state == "drawn"
-    assert (entry.charge.grid, entry.charge.rule, entry.charge.epsilon) == ("private.m", "one-asset", HALF)
-    assert entry.charge.alpha == {"k": 1, "m": 1, "d": 1}
-    assert entry.charge.spent == {name: groups[name]["spent"] for name in "kmd"}
+    assert (entry.state, entry.digest) == ("published", found["digest"])
+    assert (entry.lineage, entry.rule, entry.epsilon) == ("private.m", "one-asset", HALF)
+    assert entry.alpha == {"k": 1, "m": 1, "d": 1}
+    assert entry.spent == {name: groups[name]["spent"] for name in "kmd"}
     assert {name: groups[name]["epsilon"] for name in "kmd"} == {"k": "1/2", "m": "1/4", "d": "1/4"}
     assert {name: groups[name]["scale"] for name in "kmd"} == pytest.approx({"k": 2, "m": 4, "d": 4})
     assert found["guarantee"]["conditional_on"] == []
@@ -139,15 +141,40 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
         "epsilon": "1/2",
         "adjacency": "one-asset",
         "machines": 3,
-        "files": ["README.md", "SHA256SUMS", "model.mat", "reference.csv", "release.json"],
+        "files": [
+            "README.md",
+            "SHA256SUMS",
+            "certificate.json",
+            "certificate.txt",
+            "model.mat",
+            "reference.csv",
+            "release.json",
+        ],
         "digest": found["digest"],
+        "signed_by": None,
+        "trusted": False,
     }
 
 
-def test_every_release_is_charged_and_summed(tmp_path, ledger):
-    done = [gridveil("release", "star5", f"--epsilon={epsilon}", "--out", tmp_path / epsilon[0]) for epsilon in ("1/2", "0.1")]
-    assert [entry.charge.epsilon for entry in charges(ledger)] == [HALF, Fraction(1, 10)]
-    assert "ε = 0.6 spent on star5 so far" in done[1].out
+def test_every_release_is_charged_summed_and_refused_beyond_the_budget(tmp_path, ledger):
+    assert gridveil("ledger", "budget", "star5", "--epsilon=0.6").code == 0
+    asked = enumerate(("1/2", "0.1", "1/9"))
+    done = [gridveil("release", "star5", f"--epsilon={epsilon}", "--out", tmp_path / str(n)) for n, epsilon in asked]
+    assert [entry.epsilon for entry in charges(ledger)] == [HALF, Fraction(1, 10)]
+    assert "ε = 0.6 spent, " in done[1].out
+    assert done[2].code == 2
+    assert "does not cover ε = 1/9" in done[2].err
+    assert not (tmp_path / "2").exists()
+
+
+def test_several_draws_say_what_they_cost_before_they_start(tmp_path, ledger):
+    done = gridveil("release", "star5", "--epsilon=1/10", "--count=3", "--out", tmp_path / "out.zip")
+    said = " ".join(done.out.split())
+    assert "3 draws at ε = 1/10 each cost ε = 3/10 together" in said
+    assert "has no ε bound" in said
+    assert said.index("together") < said.index("Bundle")
+    assert sorted(path.name for path in tmp_path.glob("*.zip")) == ["out-1.zip", "out-2.zip", "out-3.zip"]
+    assert [entry.state for entry in charges(ledger)] == ["published"] * 3
 
 
 def test_a_release_says_what_it_promises(tmp_path):
@@ -166,9 +193,8 @@ def test_a_release_says_what_it_promises(tmp_path):
 
 
 def test_two_releases_differ(tmp_path):
-    for name in ("a", "b"):
-        assert gridveil("release", "star5", "--epsilon=1/2", "--out", tmp_path / name).code == 0
-    assert not np.isin(load(tmp_path / "a").model.k_r, load(tmp_path / "b").model.k_r).any()
+    assert gridveil("release", "star5", "--epsilon=1/2", "--count=2", "--out", tmp_path / "out").code == 0
+    assert not np.isin(load(tmp_path / "out-1").model.k_r, load(tmp_path / "out-2").model.k_r).any()
 
 
 def test_profile_paper_is_one_per_group_with_a_third_of_epsilon_each(tmp_path, ledger):
@@ -177,12 +203,12 @@ def test_profile_paper_is_one_per_group_with_a_third_of_epsilon_each(tmp_path, l
     for group in found["guarantee"]["groups"].values():
         assert (group["alpha"], group["epsilon"]) == ("1", "1/6")
         assert 6 <= group["scale"] < 6.0001
-    assert load(tmp_path / "out").bounds == Bounds(k=Range(1, 100), k_r=Range(1, 100), m=Range(1, 40), d=Range(1, 40))
-    assert charges(ledger)[0].charge.rule == "one-per-group"
+    assert load(tmp_path / "out").bounds == PROFILES["paper"].bounds
+    assert charges(ledger)[0].rule == "one-per-group"
 
 
 def test_release_toml_knows_every_option():
-    assert set(inspect.signature(grids.release).parameters) - {"config", "json"} == options.KNOWN
+    assert set(inspect.signature(release_command).parameters) - {"config", "json"} == options.KNOWN
 
 
 EVERY_OPTION = """
@@ -200,6 +226,9 @@ bounds_d = "1:25"
 profile = "paper"
 out = "{out}"
 ledger = "{ledger}"
+lineage = "mine"
+count = 1
+bounds_origin = "a public study"
 publish_loads = true
 dynamics = "{dynamics}"
 inertia = 10
@@ -232,10 +261,12 @@ def test_release_toml_holds_every_option(config, ledger):
         "m": ("1/2", "1/4"),
         "d": ("3", "1/8"),
     }
+    assert found["lineage"] == "mine"
     release = load(config.parent / "out.zip")
     assert release.guarantee.rule == "one-item"
     assert release.guarantee.operating_point.startswith("flat")
-    assert release.bounds == Bounds(k=Range(2, 90), k_r=Range(0.5, 150), m=Range(3, 30), d=Range(1, 25))
+    ranges = {"k": Range(2, 90), "k_r": Range(0.5, 150), "m": Range(3, 30), "d": Range(1, 25)}
+    assert release.bounds == Bounds(**ranges, origin="a public study")
     assert (release.model.frequency_hz, release.model.omega_b) == (50, 314)
     assert release.model.governor_rate.tolist() == [4, 4, 4]
     assert release.model.droop_gain.tolist() == [30, 30, 30]
@@ -246,7 +277,7 @@ def test_release_toml_holds_every_option(config, ledger):
 
 def test_options_win_over_release_toml(config, ledger):
     given = ["--epsilon=1", "--adjacency=one-asset", "--alpha-k=4", "--split=k=1,m=1/2,d=1/2", "--bounds-k=5:50"]
-    given += ["--out", config.parent / "mine", "--ledger", ledger, "--withhold-loads", "--frequency-hz=60"]
+    given += ["--out", config.parent / "mine", "--ledger", ledger, "--withhold-loads", "--frequency-hz=60", "--lineage=star"]
     found = as_json(gridveil("release", "star5", "--config", config, *given, "--json"))
     assert found["guarantee"]["epsilon"] == "1"
     assert found["guarantee"]["groups"]["k"]["alpha"] == "4"
@@ -256,14 +287,15 @@ def test_options_win_over_release_toml(config, ledger):
     assert (release.bounds.k, release.bounds.m) == (Range(5, 50), Range(3, 30))
     assert np.isnan(release.model.loads).all()
     assert release.model.frequency_hz == 60
-    assert [entry.charge.grid for entry in charges(ledger)] == ["star5"]
+    assert [entry.lineage for entry in charges(ledger)] == ["star"]
     assert not (config.parent / "out.zip").exists()
 
 
 def test_loads_are_published_only_if_somebody_says_so(tmp_path):
     grid = write_grid(tmp_path)
     for name, given, published in (("a", [], False), ("b", ["--publish-loads"], True)):
-        assert gridveil("release", grid, "--epsilon=1", "--out", tmp_path / name, *given).code == 0
+        ledger = tmp_path / f"{name}.sqlite"
+        assert gridveil("release", grid, "--epsilon=1", "--out", tmp_path / name, "--ledger", ledger, *given).code == 0
         release = load(tmp_path / name)
         assert np.isfinite(release.model.loads).all() == published
         assert json.loads((tmp_path / name / "release.json").read_text())["model"]["loads_published"] == published

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gridveil.certificate import CertificateDocument
+from gridveil.schema import ReleaseDocument
+
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "THREAT_MODEL.md", ROOT / "KNOWN_LIMITS.md"]
 
 
 def blocks(page, language):
@@ -21,7 +24,7 @@ def blocks(page, language):
 @pytest.fixture
 def workplace(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
+    monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
     return tmp_path
 
 
@@ -33,7 +36,7 @@ def run(line):
 def test_the_readme_works_from_top_to_bottom(workplace):
     page = ROOT / "README.md"
     lines = [line for block in blocks(page, "") for line in block.splitlines() if line.startswith("gridveil ")]
-    assert len(lines) == 4
+    assert len(lines) == 6
     for line in lines:
         result = run(line)
         assert result.returncode == 0, result.stderr
@@ -58,11 +61,10 @@ def test_the_toml_of_the_commands_page_is_a_working_configuration(workplace):
     assert run("gridveil inspect case.m").returncode == 0
 
 
-def test_the_published_schema_is_the_one_in_use():
-    from gridveil.schema import ReleaseDocument
-
-    published = json.loads((ROOT / "docs" / "release-schema-1.json").read_text(encoding="utf-8"))
-    assert published == ReleaseDocument.model_json_schema()
+@pytest.mark.parametrize(("name", "document"), [("release", ReleaseDocument), ("certificate", CertificateDocument)])
+def test_the_published_schemas_are_the_ones_in_use(name, document):
+    published = json.loads((ROOT / "docs" / f"{name}-schema-1.json").read_text(encoding="utf-8"))
+    assert published == document.model_json_schema()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

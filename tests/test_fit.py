@@ -9,6 +9,7 @@ import pytest
 from baseline import objective_and_gradient
 from cli_helpers import charges
 from gridveil.algorithm import publish
+from gridveil.bundle import load
 from gridveil.cases import open_grid
 from gridveil.dynamics import simulate
 from gridveil.errors import GridveilError, InputError, OptionError, UnstableStep
@@ -20,6 +21,7 @@ from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.guarantee import CONDITIONAL
 from gridveil.privacy.ledger import Ledger
 from gridveil.profiles import PROFILES
+from gridveil.provenance import Provenance
 from gridveil.vault.mechanism import perturb
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.truth import true_full_model, true_model
@@ -46,9 +48,13 @@ def noisy(source, seed, rule="one-asset", bounds=None):
     return reduce(perturb(source, **draw, sampler=DemoSampler(seed)))
 
 
+RECORD = Provenance("measured", "Wide-area record", "2016-01-06", "https://example.org/record", "the operator's report")
+SIMULATED = Provenance("simulated", "the case itself")
+
+
 def observe(model, event=EVENT, *, origin="measured", horizon_s=30.0, settings=QUICK, buses=None):
     clock = {"horizon_s": horizon_s, "dt_s": settings.dt_s, "scheme": settings.scheme}
-    return Observation(event, simulate(model, event, **clock, buses=buses), origin, "Wide-area record of 2016-01-06")
+    return Observation(event, simulate(model, event, **clock, buses=buses), RECORD if origin == "measured" else SIMULATED)
 
 
 def error(model, truth, event):
@@ -255,13 +261,14 @@ def test_a_trajectory_simulated_from_the_source_is_refused_and_nothing_is_charge
 def test_a_measured_trajectory_makes_the_guarantee_conditional_on_it(source, truth, tmp_path):
     made = release(source, [observe(truth)], Ledger(tmp_path / "ledger"))
     made.save(tmp_path / "bundle")
-    assert made.guarantee.conditional_on == ("Wide-area record of 2016-01-06",)
+    assert made.guarantee.conditional_on == (RECORD.in_words(),)
+    assert load(tmp_path / "bundle").provenance == (RECORD,)
     assert not made.demo
     assert made.fitted.mismatch_after < made.fitted.mismatch_before
     for text in (made.guarantee.in_words(), (tmp_path / "bundle" / "README.md").read_text()):
         assert CONDITIONAL in text
         assert "Unconditional" not in text
-    assert "- Wide-area record of 2016-01-06" in (tmp_path / "bundle" / "README.md").read_text()
+    assert f"- {RECORD.in_words()}" in (tmp_path / "bundle" / "README.md").read_text()
     assert len(charges(tmp_path / "ledger")) == 1
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cli_helpers import files_under, found_in, gridveil, gridveil_process, write_grid
-from gridveil import algorithm, bundle
+from gridveil import algorithm, archive, bundle
 from gridveil.cases import open_grid
 from gridveil.errors import GridveilError
 from gridveil.kron import kron_reduce, laplacian
@@ -147,7 +147,7 @@ def spill(planted):
         (algorithm, "perturb"),
         (algorithm, "reduce"),
         (bundle, "contents"),
-        (bundle, "_write_file"),
+        (archive, "write_synced"),
     ],
 )
 @pytest.mark.parametrize("options", [(), ("--json",)])

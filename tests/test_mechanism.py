@@ -4,6 +4,7 @@ import dataclasses
 import math
 import pickle
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import opendp.prelude as dp
@@ -137,6 +138,7 @@ def test_the_noise_of_one_group_tells_nothing_of_another(noise):
 
 def test_two_draws_differ_in_every_entry(ledger):
     wide = Range(1e-9, 1e9)
+    ledger.set_budget("chain", Adjacency(), Fraction(1))
     far = private_grid(**{name: np.full(len(values), 1e5) for name, values in TRUE.items()})
     first, second = (release(far, bounds=Bounds(wide, wide, wide, wide), ledger=ledger) for _ in range(2))
     for name in TRUE:
@@ -169,7 +171,7 @@ def test_the_charge_is_in_the_ledger_before_the_draw(ledger, monkeypatch):
     seen, draw = [], SecureSampler.draw
 
     def spy(sampler, values, scale):
-        seen.extend(entry.state for entry in Ledger(ledger.path).entries())
+        seen.extend(entry.state for entry in Ledger(ledger.location).entries())
         return draw(sampler, values, scale)
 
     monkeypatch.setattr(SecureSampler, "draw", spy)
@@ -177,8 +179,8 @@ def test_the_charge_is_in_the_ledger_before_the_draw(ledger, monkeypatch):
     (entry,) = ledger.entries("chain")
     assert seen == ["reserved"] * 3
     assert entry.state == "drawn"
-    assert (entry.charge.rule, entry.charge.epsilon, entry.charge.alpha) == ("one-asset", HALF, ALPHA)
-    assert entry.charge.spent == {name: loss.spent for name, loss in guarantee.groups.items()}
+    assert (entry.rule, entry.epsilon, entry.alpha) == ("one-asset", HALF, ALPHA)
+    assert entry.spent == {name: loss.spent for name, loss in guarantee.groups.items()}
 
 
 def test_a_draw_that_fails_stays_charged(ledger, monkeypatch):
@@ -189,13 +191,13 @@ def test_a_draw_that_fails_stays_charged(ledger, monkeypatch):
     with pytest.raises(RuntimeError, match="no entropy"):
         release(ledger=ledger)
     assert [entry.state for entry in ledger.entries()] == ["reserved"]
-    assert all(total > 0 for total in ledger.totals("chain", Adjacency().alpha).values())
+    assert all(total > 0 for total in ledger.accounts()["chain"].totals.values())
 
 
 def test_a_ledger_that_refuses_prevents_the_draw(ledger, monkeypatch):
     drawn = []
     monkeypatch.setattr(SecureSampler, "draw", lambda *args: drawn.append(args))
-    ledger.path.write_bytes(b"no database")
+    Path(ledger.location).write_bytes(b"no database")
     with pytest.raises(LedgerError, match="nothing was spent"):
         release(ledger=ledger)
     assert not drawn

@@ -98,7 +98,11 @@ def paper(*arguments, **options):
 def test_a_killed_command_goes_on_where_it_stopped(tmp_path, with_signal):
     arguments = ("--runs", "20", "--only", "fig4", "--out")
     whole = paper(*arguments, tmp_path / "whole")
-    process = subprocess.Popen([GRIDVEIL, "paper", *arguments, tmp_path / "cut"], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [GRIDVEIL, "paper", *arguments, tmp_path / "cut"],
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
     while not list((tmp_path / "cut").rglob("*.npz")):
         time.sleep(0.05)
     process.send_signal(with_signal)
@@ -158,6 +162,15 @@ def test_the_star_is_recovered_and_the_row_is_not():
     assert well.error < 1e-12
     assert (over.rank, well.rank, under.rank) == (4, 3, 1)
     np.testing.assert_allclose(recover_star(np.array([1, 1.6, 1, 4, 2.5, 4]), 4), [4, 10, 16, 10])
+
+
+def test_the_example_runs_on_another_grid():
+    script = DOCS.parent / "examples" / "another_grid.py"
+    done = subprocess.run(
+        [sys.executable, script, "--runs", "1", "--iterations", "1"], capture_output=True, text=True, check=True
+    )
+    assert "118 buses" in done.stdout
+    assert done.stdout.count("L_pp mean") == 3
 
 
 @pytest.fixture(scope="module")

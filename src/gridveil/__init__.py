@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gridveil.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from gridveil.algorithm import publish
     from gridveil.bundle import load, verify
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from gridveil.vault.mechanism import perturb
     from gridveil.vault.sampler import DemoSampler, SecureSampler
 
-__version__ = "0.1.0"
 
 # Where each public name lives. Imported when it is first used: `gridveil --help` needs none of them.
 _HOMES = {

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from gridveil import faults
 from gridveil.errors import OptionError
 from gridveil.fit import FitSettings, Observation, fit, problem
 from gridveil.fit.methods import Progress
@@ -32,26 +33,28 @@ def publish(
     settings: FitSettings | None = None,
     sampler: Sampler | None = None,
     progress: Progress | None = None,
+    lineage: str | None = None,
 ) -> Release:
     """Release a private grid's frequency dynamics (Algorithm 1).
 
-    Without a trajectory it stops after step 2, and the guarantee is unconditional.
+    Without a trajectory it stops after step 2, and the guarantee is unconditional. lineage : the account that is charged.
     """
     sampler = sampler or SecureSampler()
     settings = settings or FitSettings()
     _check_origin(observed, sampler)
     _check_records(observed, source.facts, settings, bounds)
-    noisy = perturb(
-        source, epsilon=epsilon, adjacency=adjacency, bounds=bounds, ledger=ledger, sampler=sampler
-    )  # step 1: spends ε
+    noisy = perturb(  # step 1: spends ε
+        source, epsilon=epsilon, adjacency=adjacency, bounds=bounds, ledger=ledger, sampler=sampler, lineage=lineage
+    )
     reduced = reduce(noisy)  # step 2: post-processing
+    faults.step("reduced")
     fitted = fit(reduced, observed, settings, bounds, progress) if observed else None  # step 3: post-processing
     return Release.of(noisy, reduced, fitted, observed)
 
 
 def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
     """Refuse a trajectory that was simulated from the source: it would carry private values past the noise."""
-    if not makes_demo(sampler) and any(one.origin != "measured" for one in observed):
+    if not makes_demo(sampler) and any(one.provenance.origin != "measured" for one in observed):
         raise OptionError(
             "A trajectory simulated from the source grid is not public.",
             outcome=NOTHING_SPENT,

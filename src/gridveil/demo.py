@@ -17,6 +17,7 @@ from gridveil.fit.methods import Progress
 from gridveil.kron import reduce
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.profiles import PROFILES, ProfileName
+from gridveil.provenance import Provenance
 from gridveil.release import Release
 from gridveil.trajectory import Trajectory
 from gridveil.vault.mechanism import perturb
@@ -57,8 +58,7 @@ def run_demo(
     truth = true_model(source)
     clock = {"horizon_s": 30.0, "dt_s": chosen.settings.dt_s, "scheme": chosen.settings.scheme}
     trajectory = simulate(truth, PUBLIC_EVENT, **clock)
-    origin = "simulated from the case itself (+20 % load), demo only"
-    observed = [Observation(PUBLIC_EVENT, trajectory, "simulated", origin)]
+    observed = [Observation(PUBLIC_EVENT, trajectory, Provenance("simulated", "the case's own answer to +20 % load"))]
     settings = {"epsilon": epsilon, "adjacency": Adjacency(chosen.rule), "bounds": chosen.bounds, "ledger": None}
     release = publish(source, observed, **settings, settings=chosen.settings, sampler=DemoSampler(seed), progress=progress)
     noisy = reduce(perturb(source, **settings, sampler=DemoSampler(seed)))  # the same seed: step 2 of the same release

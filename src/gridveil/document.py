@@ -10,17 +10,18 @@ from gridveil.grid import Array
 from gridveil.groups import UNITS, Bounds, Range
 from gridveil.models import ReducedModel
 from gridveil.privacy.guarantee import NOT_PROTECTED, GroupLoss, Guarantee
+from gridveil.provenance import Provenance
 from gridveil.release import NOT_VALID_FOR, VALID_FOR, FitSummary, Release, reference_event
 from gridveil.schema import (
     SCHEMA_VERSION,
     BoundsDocument,
     FitDocument,
-    GroupDocument,
-    GroupsDocument,
     GuaranteeDocument,
     ModelDocument,
+    ProvenanceDocument,
     ReferenceDocument,
     ReleaseDocument,
+    groups_document,
 )
 
 EQUATIONS = (
@@ -60,14 +61,7 @@ def to_document(release: Release) -> ReleaseDocument:
             epsilon=str(guarantee.epsilon),
             spent=str(guarantee.spent),
             adjacency=guarantee.rule,
-            groups=GroupsDocument(
-                **{
-                    name: GroupDocument(
-                        unit=loss.unit, alpha=str(loss.alpha), epsilon=str(loss.epsilon), spent=loss.spent, scale=loss.scale
-                    )
-                    for name, loss in guarantee.groups.items()
-                }
-            ),
+            groups=groups_document(guarantee),
             mechanism=guarantee.mechanism,
             operating_point=guarantee.operating_point,
             conditional_on=guarantee.conditional_on,
@@ -90,6 +84,8 @@ def to_document(release: Release) -> ReleaseDocument:
         clipped=release.clipped,  # pyright: ignore[reportArgumentType]
         fit=FitDocument(**asdict(release.fitted)) if release.fitted else None,
         reference=ReferenceDocument(event=reference_event(model), horizon_s=30.0, dt_s=0.1, scheme="exact"),
+        public_inputs=dict(release.public_inputs),
+        provenance=tuple(ProvenanceDocument(**asdict(one)) for one in release.provenance),
         valid_for=VALID_FOR,
         not_valid_for=NOT_VALID_FOR,
         licence="as its publisher states; gridveil claims none",
@@ -120,9 +116,14 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
             conditional_on=g.conditional_on,
             demo=document.demo,
         ),
-        bounds=Bounds(**{name: Range(*ends) for name, ends in document.bounds.model_dump().items()}),
+        bounds=Bounds(
+            **{name: Range(*ends) for name, ends in document.bounds.model_dump().items()},  # pyright: ignore[reportArgumentType]
+            origin=document.public_inputs["bounds"],
+        ),
         clipped={str(name): count for name, count in document.clipped.items()},
         fitted=FitSummary(**document.fit.model_dump()) if document.fit else None,
+        public_inputs=document.public_inputs,
+        provenance=tuple(Provenance(**one.model_dump()) for one in document.provenance),
     )
 
 

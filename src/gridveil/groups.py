@@ -41,13 +41,14 @@ class Range:
 class Bounds:
     """Public bounds: of the source's line weights, of the reduced ones, of inertia and of damping.
 
-    They are declared, never taken from the source: a bound that follows the data would leak it.
+    They are declared, never taken from the source: a bound that follows the data would leak it. origin : where they are from.
     """
 
     k: Range = Range(1.0, 100.0)
     k_r: Range = Range(0.0, 200.0)
     m: Range = Range(1.0, 40.0)
     d: Range = Range(1.0, 40.0)
+    origin: str = "gridveil's defaults"
 
     def __post_init__(self) -> None:
         for name in ("k", "m"):

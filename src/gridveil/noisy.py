@@ -7,6 +7,15 @@ from dataclasses import dataclass
 from gridveil.grid import Array, GridFacts, frozen
 from gridveil.groups import Bounds
 from gridveil.privacy.guarantee import Guarantee
+from gridveil.privacy.ledger.chain import Head
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the ledger gave for a draw: the number of its entry, and where the ledger stood after it."""
+
+    entry: int
+    head: Head
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +31,7 @@ class NoisyGrid:
     d: Array
     bounds: Bounds
     guarantee: Guarantee
+    receipt: Receipt | None = None
 
     @property
     def demo(self) -> bool:

@@ -19,6 +19,7 @@ def readme(release: Release, document: ReleaseDocument) -> str:
     unprotected = "\n".join(f"- {item}" for item in g.not_protected)
     equations = "\n".join(document.model.equations)
     units = "\n".join(f"| `{name}` | {unit} |" for name, unit in m.units.items())
+    key = "" if release.demo else "  # --key PUBLIC_KEY, from the publisher, checks who signed it"
     loads = "published in `loads`" if m.loads_published else "not published (`loads` is NaN); give events bus by bus"
     return f"""# A gridveil release
 
@@ -28,7 +29,7 @@ def readme(release: Release, document: ReleaseDocument) -> str:
 ## Run it
 
 ```
-gridveil verify .
+gridveil verify .{key}
 gridveil simulate . --event "{document.reference.event}"
 python -c "import gridveil; print(gridveil.load('.').simulate('{document.reference.event}').to_frame())"
 ```

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +16,14 @@ from gridveil.fit import FitResult, Observation
 from gridveil.grid import GridFacts
 from gridveil.groups import Bounds
 from gridveil.models import ReducedModel
-from gridveil.noisy import NoisyGrid
+from gridveil.noisy import NoisyGrid, Receipt
 from gridveil.privacy.guarantee import Guarantee
+from gridveil.provenance import Provenance
 from gridveil.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from gridveil.bundle import Report
+    from gridveil.signing import Signer
 
 VALID_FOR = "frequency response of the machines and loaded buses to lasting steps of load or generation"
 NOT_VALID_FOR = "voltages, protection, flows on single lines, faults, and deviations so large that limits act"
@@ -43,6 +45,8 @@ class Release:
 
     model : buses carry neutral names, G1 … for machines and L1 … for loaded buses.
     clipped : entries of each noisy group that lie on a public bound.
+    public_inputs : where bounds, loads and the like come from; provenance : of the trajectories that the fit used.
+    receipt : what the ledger gave for the draw; None for a demo, and for a release that was loaded.
     """
 
     model: ReducedModel
@@ -50,20 +54,27 @@ class Release:
     bounds: Bounds
     clipped: dict[str, int]
     fitted: FitSummary | None
+    public_inputs: Mapping[str, str]
+    provenance: tuple[Provenance, ...]
+    receipt: Receipt | None = None
 
     @classmethod
     def of(cls, noisy: NoisyGrid, reduced: ReducedModel, fitted: FitResult | None, observed: Sequence[Observation]) -> Release:
         """Put a release together, under neutral names; the guarantee becomes conditional on what was fitted to."""
-        conditions = tuple(one.description for one in observed)
+        provenance = tuple(one.provenance for one in observed)
+        loads = "declared public by the owner" if noisy.facts.loads_are_public else "withheld"
         summary = fitted and FitSummary(
             fitted.mismatch_before, fitted.mismatch_after, len(fitted.history) - 1, fitted.converged
         )
         return cls(
             model=neutral(fitted.model if fitted else reduced, noisy.facts),
-            guarantee=replace(noisy.guarantee, conditional_on=conditions),
+            guarantee=replace(noisy.guarantee, conditional_on=tuple(one.in_words() for one in provenance)),
             bounds=noisy.bounds,
             clipped=noisy.clipped(),
             fitted=summary,
+            public_inputs={"bounds": noisy.bounds.origin, "loads": loads, "T, G, omega_b": "declared public by the owner"},
+            provenance=provenance,
+            receipt=noisy.receipt,
         )
 
     @property
@@ -90,11 +101,11 @@ class Release:
         """List the oscillatory modes, slowest first."""
         return modes(self.model)
 
-    def save(self, path: str | Path) -> Report:
-        """Write the bundle: a folder, or one canonical zip if the path ends in .zip. All of it or nothing."""
+    def save(self, path: str | Path, signer: Signer | None = None) -> Report:
+        """Write the bundle, signed if a signer is given: a folder, or one canonical zip if the path ends in .zip."""
         from gridveil.bundle import write
 
-        return write(self, Path(path))
+        return write(self, Path(path), signer)
 
 
 def neutral_names(facts: GridFacts) -> dict[str, str]:

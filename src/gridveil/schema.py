@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gridveil.privacy.guarantee import Guarantee
+
 SCHEMA_VERSION = 1
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -13,11 +15,13 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 FractionText = Annotated[str, Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$")]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Nothing unknown, nothing converted."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class GroupDocument(_Strict):
+class GroupDocument(Strict):
     """Privacy of one group of parameters."""
 
     unit: str
@@ -27,7 +31,7 @@ class GroupDocument(_Strict):
     scale: Positive = Field(description="scale of the Laplace noise, in `unit`")
 
 
-class GroupsDocument(_Strict):
+class GroupsDocument(Strict):
     """Privacy of line weights, inertia and damping."""
 
     k: GroupDocument
@@ -35,7 +39,7 @@ class GroupsDocument(_Strict):
     d: GroupDocument
 
 
-class GuaranteeDocument(_Strict):
+class GuaranteeDocument(Strict):
     """What the release promises."""
 
     epsilon: FractionText
@@ -50,7 +54,19 @@ class GuaranteeDocument(_Strict):
     not_protected: tuple[str, ...]
 
 
-class ModelDocument(_Strict):
+def groups_document(guarantee: Guarantee) -> GroupsDocument:
+    """Describe what each group was charged."""
+    return GroupsDocument(
+        **{
+            name: GroupDocument(
+                unit=loss.unit, alpha=str(loss.alpha), epsilon=str(loss.epsilon), spent=loss.spent, scale=loss.scale
+            )
+            for name, loss in guarantee.groups.items()
+        }
+    )
+
+
+class ModelDocument(Strict):
     """How to read model.mat."""
 
     equations: tuple[str, ...]
@@ -64,7 +80,7 @@ class ModelDocument(_Strict):
     loads_published: bool
 
 
-class BoundsDocument(_Strict):
+class BoundsDocument(Strict):
     """Public bounds [lower, upper]."""
 
     k: tuple[Finite, Finite]
@@ -73,7 +89,7 @@ class BoundsDocument(_Strict):
     d: tuple[Finite, Finite]
 
 
-class FitDocument(_Strict):
+class FitDocument(Strict):
     """How step 3 went; absent where there was no trajectory."""
 
     mismatch_before: Finite = Field(description="J of the noisy model, p.u.^2 s")
@@ -82,7 +98,17 @@ class FitDocument(_Strict):
     converged: bool
 
 
-class ReferenceDocument(_Strict):
+class ProvenanceDocument(Strict):
+    """Where a public trajectory and its event data come from."""
+
+    origin: Literal["measured", "simulated"]
+    source: str
+    date: str
+    link: str
+    event_source: str
+
+
+class ReferenceDocument(Strict):
     """How reference.csv was made."""
 
     event: str
@@ -91,7 +117,7 @@ class ReferenceDocument(_Strict):
     scheme: Literal["exact"]
 
 
-class ReleaseDocument(_Strict):
+class ReleaseDocument(Strict):
     """release.json of a bundle."""
 
     schema_version: Literal[1]
@@ -103,6 +129,8 @@ class ReleaseDocument(_Strict):
     clipped: dict[Literal["k", "m", "d"], int]
     fit: FitDocument | None
     reference: ReferenceDocument
+    public_inputs: dict[str, str] = Field(description="where bounds, loads and other public inputs come from")
+    provenance: tuple[ProvenanceDocument, ...] = Field(description="public trajectories that the fit used")
     valid_for: str
     not_valid_for: str
     licence: str

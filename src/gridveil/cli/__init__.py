@@ -1,4 +1,4 @@
-"""The command line: `gridveil demo | inspect | release | verify | simulate | paper`."""
+"""The command line: `gridveil demo | inspect | release | verify | simulate | ledger | keys | audit | paper`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from io import TextIOWrapper
 
 import typer
 
-from gridveil.cli import bundles, grids, research
+from gridveil.cli import assurance, bundles, grids, keys, ledger, release, research
 from gridveil.cli.output import fail, fail_unexpectedly, print_json
 from gridveil.errors import GridveilError
 
@@ -21,9 +21,12 @@ app = typer.Typer(
 )
 app.command("demo")(grids.demo)
 app.command("inspect")(grids.inspect)
-app.command("release")(grids.release)
+app.command("release")(release.release)
 app.command("verify")(bundles.verify)
 app.command("simulate")(bundles.simulate)
+app.add_typer(ledger.app, name="ledger")
+app.add_typer(keys.app, name="keys")
+app.command("audit")(assurance.audit)
 app.command("paper")(research.paper)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,22 +12,40 @@ from gridveil.cli import options
 from gridveil.cli.output import print_json, print_table, print_text, writing
 from gridveil.errors import OptionError
 
+if TYPE_CHECKING:
+    from gridveil.bundle import Report
+
 FORMATS = (".png", ".pdf", ".svg")
 
 
-def verify(bundle: options.Bundle, json: options.Json = False) -> None:
-    """Check every bit of a bundle, its schema and its reference trajectory. Exit code 1 if anything is wrong."""
+def verify(
+    bundle: options.Bundle,
+    key: Annotated[
+        Path | None, typer.Option(help="the publisher's public key (PEM) or keyring: it must have signed", show_default=False)
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Check every bit of a bundle, its schema, certificate and signature. Exit code 1 if anything is wrong."""
     from gridveil.bundle import verify as check
 
-    report = check(bundle)
+    report = check(bundle, key)
     if json:
         print_json({"ok": True, **asdict(report)})
         return
     kind = "DEMO (made with a seed; protects nothing)" if report.demo else "real release"
     print_text(
         f"{report.path}: intact. {kind}, ε = {report.epsilon}, adjacency {report.adjacency}, {report.machines} machines, "
-        f"{len(report.files)} files.\nSHA-256 of its checksums: {report.digest}"
+        f"{len(report.files)} files.\nSHA-256 of its checksums: {report.digest}\n{_signature(report)}"
     )
+
+
+def _signature(report: Report) -> str:
+    if report.signed_by is None:
+        return "Not signed."
+    from gridveil.signing import KeyInfo
+
+    key = KeyInfo(bytes.fromhex(report.signed_by), "active").id
+    return f"Signed by key {key}, which you trust." if report.trusted else f"Signed by key {key}; whose that is, --key tells."
 
 
 def simulate(

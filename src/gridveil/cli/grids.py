@@ -1,4 +1,4 @@
-"""Commands that read a source grid: demo, inspect, release."""
+"""Commands that read a grid and charge nothing: demo, inspect."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import fit_progress, print_json, print_table, print_text
+from gridveil.cli.output import fit_progress, guarantee_json, print_guarantee, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from gridveil.grid import GridFacts
-    from gridveil.privacy.guarantee import Guarantee
 
 
 def demo(
@@ -24,7 +23,7 @@ def demo(
     json: options.Json = False,
 ) -> None:
     """Run Algorithm 1 on a public case: perturb, reduce, fit; write a demo bundle and a figure."""
-    from gridveil.bundle import check_free
+    from gridveil.archive import check_free
     from gridveil.demo import run_demo, worst_error_mhz
     from gridveil.plot import plot_comparison
     from gridveil.privacy.epsilon import exact
@@ -48,7 +47,7 @@ def demo(
                 "bundle": str(out / "bundle"),
                 "figure": str(figure),
                 "digest": report.digest,
-                "guarantee": _guarantee_json(result.release.guarantee),
+                "guarantee": guarantee_json(result.release.guarantee),
                 "mismatch_before_pu2_s": fitted.mismatch_before,
                 "mismatch_after_pu2_s": fitted.mismatch_after,
                 "iterations": fitted.iterations,
@@ -58,7 +57,7 @@ def demo(
             }
         )
         return
-    _print_guarantee(result.release.guarantee, result.release.clipped)
+    print_guarantee(result.release.guarantee, result.release.clipped)
     print_text(
         f"Mismatch J of the noisy model {fitted.mismatch_before:.3e}, of the fitted one {fitted.mismatch_after:.3e} p.u.² s "
         f"({fitted.iterations} iterations).\n"
@@ -101,129 +100,6 @@ def inspect(
         [(name, str(size), unit, asset) for name, size, unit, asset in _private_groups(facts)],
     )
     print_text("Names in a bundle (bus: name), yours to keep: " + ", ".join(f"{bus}: {name}" for bus, name in names.items()))
-
-
-def release(
-    grid: options.OptionalGrid = None,
-    epsilon: Annotated[str | None, typer.Option(help="privacy loss, exact: 1/2 or 0.5", show_default=False)] = None,
-    adjacency: Annotated[
-        str | None, typer.Option(help="one-asset (default), one-item or one-per-group", show_default=False)
-    ] = None,
-    alpha_k: Annotated[
-        str | None, typer.Option(help="distance protected in k [p.u. power / rad]; default 1", show_default=False)
-    ] = None,
-    alpha_m: Annotated[
-        str | None, typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]; default 1", show_default=False)
-    ] = None,
-    alpha_d: Annotated[
-        str | None, typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1", show_default=False)
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="shares of epsilon, such as k=1,m=1/2,d=1/2", show_default=False)] = None,
-    bounds_k: Annotated[
-        str | None, typer.Option(help="public bounds lower:upper of k [p.u. power / rad]; default 1:100", show_default=False)
-    ] = None,
-    bounds_k_r: Annotated[
-        str | None,
-        typer.Option(help="public bounds of the reduced weights [p.u. power / rad]; default 0:200", show_default=False),
-    ] = None,
-    bounds_m: Annotated[
-        str | None, typer.Option(help="public bounds of m [p.u. power s / p.u. frequency]; default 1:40", show_default=False)
-    ] = None,
-    bounds_d: Annotated[
-        str | None, typer.Option(help="public bounds of d [p.u. power / p.u. frequency]; default 1:40", show_default=False)
-    ] = None,
-    profile: Annotated[str | None, typer.Option(help="default or paper", show_default=False)] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="bundle to write: a folder, or a file that ends in .zip; default release", show_default=False),
-    ] = None,
-    ledger: Annotated[
-        Path | None,
-        typer.Option(help="ledger to charge; default $GRIDVEIL_LEDGER or the user's data folder", show_default=False),
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="a release.toml that holds any of these options", show_default=False)
-    ] = None,
-    publish_loads: options.PublishLoads = None,
-    dynamics: options.DynamicsFile = None,
-    inertia: options.Inertia = None,
-    damping: options.Damping = None,
-    governor_rate: options.GovernorRate = None,
-    droop_gain: options.DroopGain = None,
-    load_damping: options.LoadDamping = None,
-    frequency_hz: options.Frequency = None,
-    omega_b: options.OmegaB = None,
-    operating_point: options.OperatingPoint = None,
-    json: options.Json = False,
-) -> None:
-    """Perturb a grid and reduce it to its machines (steps 1 and 2): a real release, charged to the ledger."""
-    given = {name: value for name, value in locals().items() if name not in ("config", "json")}
-    settings = options.release_settings(config, given)
-    from gridveil.algorithm import publish
-    from gridveil.bundle import check_free
-    from gridveil.privacy.adjacency import ASSETS
-    from gridveil.privacy.epsilon import float_at_least
-    from gridveil.privacy.ledger import Ledger
-
-    check_free(settings.out)
-    source = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics)
-    account = Ledger(settings.ledger)
-    made = publish(source, epsilon=settings.epsilon, adjacency=settings.adjacency, bounds=settings.bounds, ledger=account)
-    report = made.save(settings.out)
-    totals = account.totals(source.facts.name, settings.adjacency.alpha)
-    total = float_at_least(settings.adjacency.loss(totals, ASSETS))
-    if json:
-        print_json(
-            {
-                "demo": False,
-                "bundle": report.path,
-                "digest": report.digest,
-                "guarantee": _guarantee_json(made.guarantee),
-                "clipped": made.clipped,
-                "ledger": str(settings.ledger),
-                "epsilon_spent_on_grid": total,
-            }
-        )
-        return
-    _print_guarantee(made.guarantee, made.clipped)
-    print_text(
-        f"Bundle   {report.path}\n"
-        f"Ledger   {settings.ledger}: ε = {total:.6g} spent on {source.facts.name} so far, for this adjacency and α\n"
-        f"Next     gridveil verify {report.path}"
-    )
-
-
-def _print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
-    print_table(
-        f"{'DEMO: ' if guarantee.demo else ''}ε = {guarantee.epsilon}, adjacency {guarantee.rule}",
-        ("group", "unit", "α", "ε of the group", "noise scale", "entries on a bound"),
-        [
-            (name, loss.unit, str(loss.alpha), str(loss.epsilon), f"{loss.scale:.6g}", str(clipped[name]))
-            for name, loss in guarantee.groups.items()
-        ],
-    )
-    print_text(guarantee.in_words())
-    print_text("Conditional on: " + ("; ".join(guarantee.conditional_on) or "nothing") + "\n")
-
-
-def _guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
-    return {
-        "epsilon": str(guarantee.epsilon),
-        "adjacency": guarantee.rule,
-        "conditional_on": list(guarantee.conditional_on),
-        "mechanism": guarantee.mechanism,
-        "in_words": guarantee.in_words(),
-        "groups": {
-            name: {
-                "unit": loss.unit,
-                "alpha": str(loss.alpha),
-                "epsilon": str(loss.epsilon),
-                "spent": loss.spent,
-                "scale": loss.scale,
-            }
-            for name, loss in guarantee.groups.items()
-        },
-    }
 
 
 def _facts_json(facts: GridFacts) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from gridveil.errors import InputError, OptionError
 if TYPE_CHECKING:
     from gridveil.groups import Bounds, Range
     from gridveil.privacy.adjacency import Adjacency
+    from gridveil.privacy.ledger import Account
     from gridveil.profiles import Profile
     from gridveil.vault.source import SourceGrid
 
@@ -22,7 +23,14 @@ Grid = Annotated[str, typer.Argument(help="ieee30, star5, or a MATPOWER file (.m
 OptionalGrid = Annotated[str | None, typer.Argument(help="ieee30, star5, or a MATPOWER file (.m)", show_default=False)]
 Bundle = Annotated[Path, typer.Argument(help="a bundle: its folder or its .zip", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
-Text = Annotated[str | None, typer.Option(show_default=False)]
+LedgerPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        help="a path, or a URL such as postgresql://host/database; default $GRIDVEIL_LEDGER or the user's data folder",
+        show_default=False,
+    ),
+]
 
 MACHINES = "Dynamics of the machines (files only)"
 
@@ -75,26 +83,40 @@ class ReleaseSettings:
 
     grid: str
     epsilon: Fraction
-    adjacency: Adjacency
+    rule: str | None
+    alpha: Mapping[str, Fraction]
+    shares: Mapping[str, Fraction] | None
+    profile: Profile
     bounds: Bounds
     out: Path
-    ledger: Path
+    ledger: str
+    lineage: str | None
+    count: int
     dynamics_file: Path | None
     dynamics: Mapping[str, Any]
+
+    def adjacency(self, account: Account | None) -> Adjacency:
+        """What was asked for; where nothing was, what the lineage's budget fixes, else the profile's rule and α = 1."""
+        from gridveil.privacy.adjacency import Adjacency
+
+        fixed = account.adjacency if account else None
+        usual = fixed.alpha if fixed else dict.fromkeys("kmd", Fraction(1))
+        rule = self.rule or (fixed.rule if fixed else self.profile.rule)
+        return Adjacency(rule, {**usual, **self.alpha}, self.shares)  # pyright: ignore[reportArgumentType]
 
 
 KNOWN = {
     "grid", "epsilon", "adjacency", "alpha_k", "alpha_m", "alpha_d", "split", "bounds_k", "bounds_k_r", "bounds_m", "bounds_d",
-    "profile", "out", "ledger", "dynamics", *DYNAMICS,
+    "bounds_origin", "profile", "out", "ledger", "lineage", "count", "dynamics", *DYNAMICS,
 }  # fmt: skip
-TEXTS = {"grid", "adjacency", "split", "profile", "out", "ledger", "dynamics"}
+TEXTS = {"grid", "adjacency", "split", "bounds_origin", "profile", "out", "ledger", "lineage", "dynamics"}
 
 
 def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSettings:
     """Merge options over a release.toml over defaults, and check all of it before anything is drawn."""
-    from gridveil.privacy.adjacency import Adjacency
+    from gridveil.privacy.adjacency import ASSETS
     from gridveil.privacy.epsilon import exact
-    from gridveil.privacy.ledger import default_path
+    from gridveil.privacy.ledger import default_location
 
     merged = _read_config(config) if config else {}
     merged |= {name: value for name, value in given.items() if value is not None}
@@ -105,21 +127,29 @@ def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSe
             )
     profile = _profile(merged.get("profile", "default"))
     split = merged.get("split")
-    adjacency = Adjacency(
-        merged.get("adjacency", profile.rule),
-        alpha={name: exact(merged.get(f"alpha_{name}", 1), name=f"alpha of {name}") for name in "kmd"},
-        shares=_split(split) if split is not None else None,
-    )
-    return ReleaseSettings(
+    settings = ReleaseSettings(
         grid=str(merged["grid"]),
         epsilon=exact(merged["epsilon"]),
-        adjacency=adjacency,
+        rule=merged.get("adjacency"),
+        alpha={name: exact(merged[f"alpha_{name}"], name=f"alpha of {name}") for name in "kmd" if f"alpha_{name}" in merged},
+        shares=_split(split) if split is not None else None,
+        profile=profile,
         bounds=_bounds(merged, profile),
         out=Path(merged.get("out", "release")),
-        ledger=Path(merged["ledger"]) if "ledger" in merged else default_path(),
+        ledger=merged.get("ledger") or default_location(),
+        lineage=merged.get("lineage"),
+        count=_count(merged.get("count", 1)),
         dynamics_file=Path(merged["dynamics"]) if "dynamics" in merged else None,
         dynamics={name: merged.get(name) for name in DYNAMICS},
     )
+    settings.adjacency(None).split(settings.epsilon, ASSETS)  # a mistake in them is found before a file is read
+    return settings
+
+
+def _count(value: Any) -> int:
+    if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1000):
+        raise OptionError("The count of draws is not usable.", expected="a whole number from 1 to 1000")
+    return value
 
 
 def profile_named(name: str) -> Profile:
@@ -139,7 +169,9 @@ def _bounds(merged: Mapping[str, Any], profile: Profile) -> Bounds:
     from gridveil.groups import Bounds
 
     chosen = {name: getattr(profile.bounds, name) for name in ("k", "k_r", "m", "d")}
-    return Bounds(**chosen | {name: _range(name, merged[f"bounds_{name}"]) for name in chosen if f"bounds_{name}" in merged})
+    given = {name: _range(name, merged[f"bounds_{name}"]) for name in chosen if f"bounds_{name}" in merged}
+    usual = "declared public by the owner" if given else profile.bounds.origin
+    return Bounds(**chosen | given, origin=merged.get("bounds_origin", usual))  # pyright: ignore[reportArgumentType]
 
 
 def _range(name: str, text: Any) -> Range:

@@ -14,6 +14,7 @@ from gridveil.errors import GridveilError
 
 if TYPE_CHECKING:
     from gridveil.fit.methods import Progress
+    from gridveil.privacy.guarantee import Guarantee
 
 
 def print_json(data: Any) -> None:
@@ -41,6 +42,41 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         table.add_row(*row)
     width = None if sys.stdout.isatty() else 160
     Console(highlight=False, markup=False, width=width).print(table)
+
+
+def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
+    """Print what a release promises."""
+    print_table(
+        f"{'DEMO: ' if guarantee.demo else ''}ε = {guarantee.epsilon}, adjacency {guarantee.rule}",
+        ("group", "unit", "α", "ε of the group", "noise scale", "entries on a bound"),
+        [
+            (name, loss.unit, str(loss.alpha), str(loss.epsilon), f"{loss.scale:.6g}", str(clipped[name]))
+            for name, loss in guarantee.groups.items()
+        ],
+    )
+    print_text(guarantee.in_words())
+    print_text("Conditional on: " + ("; ".join(guarantee.conditional_on) or "nothing") + "\n")
+
+
+def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
+    """Turn a guarantee into JSON's types."""
+    return {
+        "epsilon": str(guarantee.epsilon),
+        "adjacency": guarantee.rule,
+        "conditional_on": list(guarantee.conditional_on),
+        "mechanism": guarantee.mechanism,
+        "in_words": guarantee.in_words(),
+        "groups": {
+            name: {
+                "unit": loss.unit,
+                "alpha": str(loss.alpha),
+                "epsilon": str(loss.epsilon),
+                "spent": loss.spent,
+                "scale": loss.scale,
+            }
+            for name, loss in guarantee.groups.items()
+        },
+    }
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from gridveil.events import Event
 from gridveil.grid import Array
 from gridveil.groups import Bounds
 from gridveil.models import ReducedModel, port_position
+from gridveil.provenance import Provenance
 from gridveil.trajectory import Trajectory
 
 NOT_FITTED = "Nothing was fitted."
@@ -24,15 +24,13 @@ NOT_FITTED = "Nothing was fitted."
 class Observation:
     """A public trajectory and the event behind it.
 
-    origin : `measured` (public before the draw) or `simulated` (from the source itself: for demos only).
-    description : source and date, as the guarantee's condition will state it.
+    provenance : where both are from; a trajectory simulated from the source itself is for demos only.
     trajectory.omega : NaN where there is a gap.
     """
 
     event: Event
     trajectory: Trajectory
-    origin: Literal["measured", "simulated"]
-    description: str
+    provenance: Provenance
 
 
 @dataclass(frozen=True, eq=False)

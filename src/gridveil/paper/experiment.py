@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from io import BytesIO
 from pathlib import Path
 from zipfile import BadZipFile
 
 import numpy as np
 
 from gridveil.cases import open_grid
+from gridveil.durable import replace_whole
 from gridveil.dynamics import simulate
 from gridveil.engine import Objective, Record
 from gridveil.engine.propagate import step_responses
@@ -236,9 +237,6 @@ def _read(path: Path) -> Runs | None:
 
 
 def _write(path: Path, runs: Runs) -> None:
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        np.savez(file, **{name: getattr(runs, name) for name in Runs.__dataclass_fields__})
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    buffer = BytesIO()
+    np.savez(buffer, **{name: getattr(runs, name) for name in Runs.__dataclass_fields__})
+    replace_whole(path, buffer.getvalue(), mode=0o644)

@@ -8,16 +8,20 @@ from fractions import Fraction
 
 import numpy as np
 
+from gridveil import faults
 from gridveil.errors import OptionError
 from gridveil.grid import Array
 from gridveil.groups import UNITS, Bounds
-from gridveil.noisy import NoisyGrid
+from gridveil.noisy import NoisyGrid, Receipt
 from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
-from gridveil.privacy.ledger import Charge, Ledger
+from gridveil.privacy.ledger import Charge, Ledger, Version
+from gridveil.privacy.ledger.marks import line_marks
 from gridveil.vault.sampler import Sampler, SecureSampler, calibrate, makes_demo
 from gridveil.vault.source import Private, SourceGrid
+
+MARKS = 512
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ def perturb(
     bounds: Bounds,
     ledger: Ledger | None,
     sampler: Sampler | None = None,
+    lineage: str | None = None,
 ) -> NoisyGrid:
     """Release k̃ = clip(k + Lap(α_k/ε_k)), and likewise m and d, before the Kron reduction.
 
@@ -44,6 +49,8 @@ def perturb(
     ε-DP for the adjacency: each group is a vector Laplace mechanism with loss ε_γ for a change of one entry by α_γ, the
     adjacency's rule combines them, and clipping to public bounds is data-independent post-processing. The charge is durable
     before the draw. A sampler with a seed needs no ledger, and all that it touches is a demo.
+
+    lineage : the account that is charged; default: the grid's own name.
     """
     sampler = sampler or SecureSampler()
     demo = makes_demo(sampler)
@@ -69,14 +76,31 @@ def perturb(
 
     entry = None
     if ledger is not None and not demo:
-        spent = {name: loss.spent for name, loss in plan.losses.items()}
-        entry = ledger.charge(Charge(source.facts.name, adjacency.rule, epsilon, dict(adjacency.alpha), spent))
+        charge = Charge(
+            lineage=lineage or source.facts.name,
+            version=version_of(source, ledger),
+            rule=adjacency.rule,
+            epsilon=epsilon,
+            alpha=dict(adjacency.alpha),
+            spent={name: loss.spent for name, loss in plan.losses.items()},
+            scale={name: loss.scale for name, loss in plan.losses.items()},
+        )
+        entry = ledger.charge(charge)
+        faults.step("charged")
     drawn = {name: sampler.draw(Private.open(values), plan.losses[name].scale) for name, values in private.items()}
-    if ledger is not None and entry is not None:
-        ledger.mark_drawn(entry)
+    faults.step("drawn")
+    receipt = Receipt(entry, ledger.mark_drawn(entry)) if ledger is not None and entry is not None else None
 
     clipped = {name: np.clip(values, *_ends(bounds, name)) for name, values in drawn.items()}
-    return NoisyGrid(source.facts, **clipped, bounds=bounds, guarantee=guarantee)
+    return NoisyGrid(source.facts, **clipped, bounds=bounds, guarantee=guarantee, receipt=receipt)
+
+
+def version_of(source: SourceGrid, ledger: Ledger) -> Version:
+    """Name a grid by keyed fingerprints: one of all its values, and one of the network around each line."""
+    content = [source.facts.edges.tobytes(), *(Private.open(values).tobytes() for values in (source.k, source.m, source.d))]
+    # The smallest ones stand for all: the same sample of two grids that are alike.
+    marks = sorted(ledger.name(mark) for mark in line_marks(source.facts))[:MARKS]
+    return Version(ledger.name(b"".join(content)), tuple(marks))
 
 
 def _plan(adjacency: Adjacency, epsilon: Fraction, sizes: Mapping[str, int]) -> _Plan:

@@ -1,0 +1,139 @@
+"""Folders and canonical zips of files with checksums: written whole or not at all, read only if every bit is as listed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from gridveil import faults
+from gridveil.durable import sync_folder, write_synced
+from gridveil.errors import BundleError, GridveilError, OutputExists
+
+SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
+NOT_LOADED = "Nothing was loaded."
+
+
+def check_free(path: Path) -> None:
+    """Refuse a place that is taken or cannot be written to, before anything is drawn."""
+    if path.exists() or path.is_symlink():
+        raise OutputExists(str(path))
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        raise GridveilError(
+            f"{parent} is not a folder that this user may write to.",
+            outcome="Nothing was drawn and nothing was written.",
+            remedy="Name another place with --out.",
+        )
+
+
+def write_files(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write files as a folder, or as one zip if the path ends in .zip, in one move: whoever sees it sees all of it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        faults.step("bundle-begun")
+        try:
+            made = work / "bundle"
+            if path.suffix == ".zip":
+                write_synced(made, canonical_zip(files))
+            else:
+                made.mkdir()
+                for name, data in files.items():
+                    write_synced(made / name, data)
+                    faults.step("bundle-half")
+                sync_folder(made)
+            made.rename(path)
+            sync_folder(path.parent)
+            faults.step("bundle-moved")
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    except OSError as error:
+        raise GridveilError(
+            f"The bundle could not be written to {path} ({error.strerror}).",
+            outcome="No bundle was left there; the privacy budget of its draw stays spent.",
+            remedy="Make room or choose another place with --out.",
+        ) from None
+
+
+def read_files(path: Path) -> dict[str, bytes]:
+    """Read all files of a folder or zip and compare them with its checksums; the signature alone is not listed."""
+    try:
+        files = _read_zip(path) if path.is_file() else _read_folder(path)
+    except OSError as error:
+        raise broken(path, f"it cannot be read ({error.strerror})") from None
+    if SUMS not in files:
+        raise broken(path, f"{SUMS} is missing")
+    listed = _parse_sums(path, files[SUMS])
+    found = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name not in (SUMS, SIGNATURE)}
+    problems = [f"{name} is missing" for name in sorted(listed.keys() - found.keys())]
+    problems += [f"{name} is not listed in {SUMS}" for name in sorted(found.keys() - listed.keys())]
+    problems += [f"{name} was changed" for name in sorted(listed.keys() & found.keys()) if listed[name] != found[name]]
+    if problems:
+        raise broken(path, "; ".join(problems))
+    return files
+
+
+def canonical_zip(files: Mapping[str, bytes]) -> bytes:
+    """Pack files so that the same ones always give the same bytes: sorted, stored, without times."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            archive.writestr(entry, files[name])
+    return buffer.getvalue()
+
+
+def checksums(files: Mapping[str, bytes]) -> bytes:
+    """Write checksums as `sha256sum -c` reads them."""
+    return "".join(f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files)).encode()
+
+
+def broken(path: Path, problem: str) -> BundleError:
+    """Say what is wrong with a bundle."""
+    return BundleError(
+        f"{path}: {problem}.", outcome=NOT_LOADED, remedy="Do not use it; ask its publisher for the bundle again."
+    )
+
+
+def _parse_sums(path: Path, data: bytes) -> dict[str, str]:
+    lines = re.findall(r"([0-9a-f]{64})  ([A-Za-z0-9_.-]+)\n", data.decode("ascii", "replace"))
+    listed = {name: digest for digest, name in lines}
+    # Any other byte in it (a blank, a second entry, another order) is a change too.
+    if "".join(f"{listed[name]}  {name}\n" for name in sorted(listed)).encode() != data:
+        raise broken(path, f"{SUMS} was changed")
+    return listed
+
+
+def _read_folder(path: Path) -> dict[str, bytes]:
+    if not path.is_dir():
+        raise broken(path, "there is no such folder or zip")
+    files: dict[str, bytes] = {}
+    for member in sorted(path.iterdir()):
+        if member.is_symlink() or not member.is_file():
+            raise broken(path, f"{member.name} is not a plain file, hence not listed in {SUMS}")
+        files[member.name] = member.read_bytes()
+    return files
+
+
+def _read_zip(path: Path) -> dict[str, bytes]:
+    data = path.read_bytes()
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size > len(data) for entry in archive.infolist()):
+                raise broken(path, "the zip is not the canonical one")
+            files = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+    except BundleError:
+        raise
+    except Exception as error:  # a damaged zip raises nearly anything
+        raise broken(path, f"the zip is damaged ({type(error).__name__})") from None
+    if canonical_zip(files) != data:
+        raise broken(path, "the zip's own bytes were changed: it is not the canonical one")
+    return files

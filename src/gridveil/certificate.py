@@ -1,0 +1,120 @@
+"""The certificate of a release: what was promised, what was charged and where, in JSON and in plain words."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from gridveil.privacy.adjacency import IN_WORDS
+from gridveil.privacy.guarantee import NOT_PROTECTED
+from gridveil.release import Release
+from gridveil.schema import FractionText, GroupsDocument, Strict, groups_document
+from gridveil.version import __version__
+
+Hex = Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
+
+SELECTION = (
+    "N draws cost N ε, and that covers publishing all of them or choosing among them by public data. Choosing among draws, or "
+    "vetoing one, by figures that saw the confidential grid has no ε bound: decide the settings on a public surrogate, then "
+    "draw once."
+)
+
+
+class HeadDocument(Strict):
+    """Where the ledger stood after the draw: whoever keeps it can tell later whether rows were lost."""
+
+    ledger: Hex
+    count: Annotated[int, Field(ge=1)]
+    mac: Hex
+    public_key: Hex
+    signature: Hex
+
+
+class CertificateDocument(Strict):
+    """certificate.json of a bundle."""
+
+    certificate_version: Literal[1]
+    adjacency: Literal["one-asset", "one-item", "one-per-group"]
+    neighbours: str
+    epsilon_asked: FractionText
+    epsilon_charged: FractionText
+    groups: GroupsDocument
+    mechanism: str
+    software: dict[str, str]
+    operating_point: str
+    conditional_on: tuple[str, ...]
+    claim: str
+    not_protected: tuple[str, ...]
+    public_inputs: dict[str, str]
+    selection: str
+    ledger_entry: Annotated[int, Field(ge=1)]
+    ledger_head: HeadDocument
+    signed_by: Hex | None = Field(
+        description="raw Ed25519 public key whose signature over SHA256SUMS is SHA256SUMS.sig, in hex"
+    )
+
+
+def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
+    """Certify a real release. public_key : of whoever will sign the bundle, None for an unsigned one."""
+    g, receipt = release.guarantee, release.receipt
+    assert receipt is not None, "a demo gets no certificate"
+    return CertificateDocument(
+        certificate_version=1,
+        adjacency=g.rule,
+        neighbours=IN_WORDS[g.rule],
+        epsilon_asked=str(g.epsilon),
+        epsilon_charged=str(g.spent),
+        groups=groups_document(g),
+        mechanism=g.mechanism,
+        software={"gridveil": __version__, "opendp": version("opendp"), "numpy": np.__version__},
+        operating_point=g.operating_point,
+        conditional_on=g.conditional_on,
+        claim=g.claim,
+        not_protected=NOT_PROTECTED,
+        public_inputs=dict(release.public_inputs),
+        selection=SELECTION,
+        ledger_entry=receipt.entry,
+        ledger_head=HeadDocument(**receipt.head.__dict__),
+        signed_by=public_key.hex() if public_key else None,
+    )
+
+
+def in_plain_words(certificate: CertificateDocument) -> str:
+    """Say the same for people."""
+    groups = "\n".join(
+        f"  {name}: α = {loss.alpha} {loss.unit}, ε asked {loss.epsilon}, ε charged {loss.spent!r}, "
+        f"Laplace scale {loss.scale!r} {loss.unit}"
+        for name, loss in certificate.groups
+    )
+    conditions = "\n".join(f"  {one}" for one in certificate.conditional_on) or "  nothing: no trajectory was used"
+    head = certificate.ledger_head
+    lists = {
+        "Not protected": certificate.not_protected,
+        "Public inputs, declared": tuple(f"{name}: {origin}" for name, origin in certificate.public_inputs.items()),
+        "Software": tuple(f"{name} {number}" for name, number in certificate.software.items()),
+    }
+    rest = "\n\n".join(f"{title}:\n" + "\n".join(f"  {item}" for item in items) for title, items in lists.items())
+    return f"""CERTIFICATE OF A GRIDVEIL RELEASE
+
+ε-differential privacy with ε = {certificate.epsilon_asked}, adjacency {certificate.adjacency}: two grids are neighbours if
+{certificate.neighbours}.
+
+{groups}
+  mechanism: {certificate.mechanism}
+  operating point inside k: {certificate.operating_point}
+
+{certificate.claim}
+
+Conditional on:
+{conditions}
+
+{rest}
+
+Several draws: {certificate.selection}
+
+Ledger {head.ledger}: entry {certificate.ledger_entry}; head after the draw: {head.count} rows, {head.mac}
+Signed by: {certificate.signed_by or "nobody: this bundle carries no signature"}
+"""

@@ -1,0 +1,145 @@
+"""The command that spends: release."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gridveil.cli import options
+from gridveil.cli.keys import open_signer
+from gridveil.cli.output import guarantee_json, print_guarantee, print_json, print_text
+from gridveil.privacy.epsilon import float_at_least, float_at_most
+
+
+def release(
+    grid: options.OptionalGrid = None,
+    epsilon: Annotated[str | None, typer.Option(help="privacy loss, exact: 1/2 or 0.5", show_default=False)] = None,
+    adjacency: Annotated[
+        str | None, typer.Option(help="one-asset (default), one-item or one-per-group", show_default=False)
+    ] = None,
+    alpha_k: Annotated[
+        str | None, typer.Option(help="distance protected in k [p.u. power / rad]; default 1", show_default=False)
+    ] = None,
+    alpha_m: Annotated[
+        str | None, typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]; default 1", show_default=False)
+    ] = None,
+    alpha_d: Annotated[
+        str | None, typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1", show_default=False)
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="shares of epsilon, such as k=1,m=1/2,d=1/2", show_default=False)] = None,
+    bounds_k: Annotated[
+        str | None, typer.Option(help="public bounds lower:upper of k [p.u. power / rad]; default 1:100", show_default=False)
+    ] = None,
+    bounds_k_r: Annotated[
+        str | None,
+        typer.Option(help="public bounds of the reduced weights [p.u. power / rad]; default 0:200", show_default=False),
+    ] = None,
+    bounds_m: Annotated[
+        str | None, typer.Option(help="public bounds of m [p.u. power s / p.u. frequency]; default 1:40", show_default=False)
+    ] = None,
+    bounds_d: Annotated[
+        str | None, typer.Option(help="public bounds of d [p.u. power / p.u. frequency]; default 1:40", show_default=False)
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="default or paper", show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="bundle to write: a folder, or a file that ends in .zip; default release", show_default=False),
+    ] = None,
+    lineage: Annotated[
+        str | None, typer.Option(help="account of the ledger to charge; default: the grid's name", show_default=False)
+    ] = None,
+    ledger: options.LedgerPlace = None,
+    count: Annotated[
+        int | None, typer.Option(help="draw this many releases; costs as many times epsilon; default 1", show_default=False)
+    ] = None,
+    bounds_origin: Annotated[
+        str | None, typer.Option(help="where the bounds come from: a public source, in words", show_default=False)
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="a release.toml that holds any of these options", show_default=False)
+    ] = None,
+    publish_loads: options.PublishLoads = None,
+    dynamics: options.DynamicsFile = None,
+    inertia: options.Inertia = None,
+    damping: options.Damping = None,
+    governor_rate: options.GovernorRate = None,
+    droop_gain: options.DroopGain = None,
+    load_damping: options.LoadDamping = None,
+    frequency_hz: options.Frequency = None,
+    omega_b: options.OmegaB = None,
+    operating_point: options.OperatingPoint = None,
+    json: options.Json = False,
+) -> None:
+    """Perturb a grid and reduce it to its machines (steps 1 and 2): a real release, charged, certified and signed."""
+    given = {name: value for name, value in locals().items() if name not in ("config", "json")}
+    settings = options.release_settings(config, given)
+    from gridveil import faults
+    from gridveil.algorithm import publish
+    from gridveil.archive import check_free
+    from gridveil.privacy.ledger import Ledger
+    from gridveil.vault.mechanism import version_of
+
+    places = [settings.out] if settings.count == 1 else [_numbered(settings.out, n + 1) for n in range(settings.count)]
+    for place in places:
+        check_free(place)
+    source = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics)
+    book = Ledger(settings.ledger)
+    faults.step("opened")
+    name = settings.lineage or source.facts.name
+    chosen = settings.adjacency(book.accounts().get(name))
+    signer = open_signer()
+    if settings.count > 1:
+        _announce(settings.count, settings.epsilon, json)
+        if name not in book.accounts():
+            book.set_budget(name, chosen, settings.count * settings.epsilon, version_of(source, book))
+    reports = []
+    for place in places:
+        made = publish(source, epsilon=settings.epsilon, adjacency=chosen, bounds=settings.bounds, ledger=book, lineage=name)
+        report = made.save(place, signer)
+        assert made.receipt is not None
+        book.mark_published(made.receipt.entry, report.digest)
+        faults.step("published")
+        reports.append((made, report))
+    account = book.accounts()[name]
+    spent, left = float_at_least(account.spent), float_at_most(account.left)
+    made, report = reports[-1]
+    if json:
+        print_json(
+            {
+                "demo": False,
+                "bundles": [one.path for _, one in reports],
+                "bundle": report.path,
+                "digest": report.digest,
+                "signed_by": report.signed_by,
+                "guarantee": guarantee_json(made.guarantee),
+                "clipped": made.clipped,
+                "ledger": book.location,
+                "lineage": name,
+                "epsilon_spent": spent,
+                "epsilon_left": left,
+            }
+        )
+        return
+    print_guarantee(made.guarantee, made.clipped)
+    for _, one in reports:
+        print_text(f"Bundle   {one.path}")
+    print_text(
+        f"Ledger   {book.location}: lineage {name}, ε = {spent:.6g} spent, {left:.6g} left of {account.epsilon}\n"
+        + (f"Signed   by key {signer.key_id}\n" if signer else "Signed   by nobody: make a key with gridveil keys new\n")
+        + f"Next     gridveil verify {report.path}"
+    )
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def _announce(count: int, epsilon: Fraction, quiet: bool) -> None:
+    """Say what several draws cost before the first one."""
+    from gridveil.certificate import SELECTION
+
+    if not quiet:
+        print_text(f"{count} draws at ε = {epsilon} each cost ε = {count * epsilon} together. {SELECTION}\n")

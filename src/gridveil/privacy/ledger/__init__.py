@@ -1,0 +1,418 @@
+"""The ledger: every draw is charged here, durably, before any noise is drawn."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from gridveil.errors import BudgetExceeded, LedgerError
+from gridveil.home import gridveil_home
+from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency, Rule
+from gridveil.privacy.epsilon import float_at_most
+from gridveil.privacy.ledger.chain import Head, Row, Safe, Secret, new_ledger_id, problems
+from gridveil.privacy.ledger.store import Store
+
+State = Literal["reserved", "drawn", "published"]
+
+# Two grids that share more than this part of their marks are versions of one lineage.
+SAME_GRID = 0.5
+
+
+@dataclass(frozen=True)
+class Version:
+    """A grid as a ledger knows it: keyed fingerprints only. marks : one a line, of the network around it."""
+
+    fingerprint: str
+    marks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a draw costs: neighbours, α, exact ε asked for, and per group the loss charged and the scale of the noise."""
+
+    lineage: str
+    version: Version
+    rule: Rule
+    epsilon: Fraction
+    alpha: Mapping[str, Fraction]
+    spent: Mapping[str, float]
+    scale: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A draw in the ledger. A reserved one counts as spent, whatever became of it."""
+
+    number: int
+    state: State
+    lineage: str
+    rule: Rule
+    epsilon: Fraction
+    alpha: Mapping[str, Fraction]
+    spent: Mapping[str, float]
+    digest: str | None
+
+
+@dataclass(frozen=True)
+class Account:
+    """A lineage: its budget, fixed in adjacency and α for ever, and what was spent of it.
+
+    totals : loss of each group so far; spent : of all, by the adjacency's rule; epsilon : the budget.
+    """
+
+    lineage: str
+    versions: int
+    adjacency: Adjacency | None
+    epsilon: Fraction
+    totals: Mapping[str, Fraction]
+    entries: tuple[Entry, ...]
+
+    @property
+    def spent(self) -> Fraction:
+        """ε spent so far under the adjacency's rule."""
+        return self.adjacency.loss(self.totals, ASSETS) if self.adjacency else Fraction(0)
+
+    @property
+    def left(self) -> Fraction:
+        """ε left of the budget."""
+        return max(Fraction(0), self.epsilon - self.spent)
+
+
+class Ledger:
+    """A durable account of privacy spent: append-only, chained by keyed hashes, in SQLite or PostgreSQL.
+
+    location : a path, or a URL such as postgresql://host/database. Its key and its latest head lie outside the database, in
+    `safe` (default: the folder `ledgers` of gridveil's home).
+
+    Privacy
+    -------
+    A charge is checked against the budget and committed with full synchronisation, by one writer at a time, before `charge`
+    returns; `perturb` draws only after that. A crash in between counts as spent, never as free. Rows hold what was asked and
+    charged and keyed fingerprints, never a seed or a value of the grid.
+    """
+
+    def __init__(self, location: str | Path, *, safe: Path | None = None) -> None:
+        self._store = Store(location)
+        self.location = self._store.location
+        folder = safe or gridveil_home() / "ledgers"
+        try:
+            with self._store.transaction() as connection:
+                found = self._store.prepare(connection)
+                identity = self._store.read_meta(connection, "ledger")
+                if identity is None:
+                    identity = new_ledger_id()
+                    self._safe = Safe(folder, identity)
+                    self._secret = self._safe.make_secret()
+                    self._store.write_meta(connection, "ledger", identity)
+                    writer = _Writer(self._store, connection, self._secret)
+                    writer.append("opened", {"ledger": identity})
+                    if found == 1:
+                        _import_first_version(writer)
+                else:
+                    self._safe = Safe(folder, identity)
+                    self._secret = self._safe.secret()
+        except OSError as error:
+            raise self._store.error(f"its key cannot be written to {folder} ({error.strerror})") from None
+
+    def name(self, data: bytes) -> str:
+        """Name data by this ledger's keyed fingerprint."""
+        return self._secret.name(data)
+
+    def register(self, lineage: str, version: Version | None = None) -> None:
+        """Open an account for a grid and all its versions."""
+        with self._writing() as writer:
+            if lineage in writer.accounts():
+                raise LedgerError(f"The lineage {lineage!r} is registered already.", outcome="Nothing was changed.")
+            writer.admit(lineage, version)
+
+    def set_budget(self, lineage: str, adjacency: Adjacency, epsilon: Fraction, version: Version | None = None) -> None:
+        """Give a lineage its budget, or raise it; adjacency and α stay as they were first set, for ever."""
+        with self._writing() as writer:
+            writer.admit(lineage, version)
+            writer.set_budget(lineage, adjacency, epsilon)
+
+    def charge(self, charge: Charge) -> int:
+        """Write a charge down for good and return its number; only then may anything be drawn.
+
+        A lineage that was never registered is registered now, with a budget of just this charge.
+
+        Raises
+        ------
+        BudgetExceeded : if the budget does not cover it; says what is left.
+        LedgerError : if adjacency or α are not the budget's, or the grid belongs to another lineage.
+        """
+        with self._writing() as writer:
+            known = charge.lineage in writer.accounts()
+            writer.admit(charge.lineage, charge.version)
+            adjacency = Adjacency(charge.rule, charge.alpha)
+            account = writer.accounts()[charge.lineage]
+            if not known:
+                writer.set_budget(charge.lineage, adjacency, charge.epsilon)
+                account = writer.accounts()[charge.lineage]
+            _check_affordable(account, charge, adjacency)
+            return writer.append(
+                "reserved",
+                {
+                    "lineage": charge.lineage,
+                    "version": charge.version.fingerprint,
+                    "adjacency": charge.rule,
+                    "epsilon": str(charge.epsilon),
+                    "alpha": {name: str(alpha) for name, alpha in charge.alpha.items()},
+                    "spent": dict(charge.spent),
+                    "scale": dict(charge.scale),
+                },
+            )
+
+    def mark_drawn(self, number: int) -> Head:
+        """Note that the noise of a charge was drawn; return where the ledger stands then."""
+        with self._writing("The noise was drawn and stays charged; nothing was released.") as writer:
+            writer.append("drawn", {"of": number})
+        return self._secret.head(writer.count, writer.mac)
+
+    def mark_published(self, number: int, digest: str) -> None:
+        """Note which bundle a draw went into."""
+        with self._writing("The release stays charged; its bundle stands.") as writer:
+            writer.append("published", {"of": number, "digest": digest})
+
+    def accounts(self) -> dict[str, Account]:
+        """List the lineages with their budgets and what was spent."""
+        with self._store.transaction("Nothing was read.") as connection:
+            return _accounts(self._store.rows(connection))
+
+    def entries(self, lineage: str | None = None) -> list[Entry]:
+        """List the draws, oldest first, of one lineage or of all."""
+        found = [entry for account in self.accounts().values() for entry in account.entries]
+        return sorted((entry for entry in found if lineage in (None, entry.lineage)), key=lambda entry: entry.number)
+
+    def head(self) -> Head:
+        """Sign where the ledger stands now."""
+        with self._store.transaction("Nothing was read.") as connection:
+            rows = self._store.rows(connection)
+        return self._secret.head(len(rows), rows[-1].mac if rows else "")
+
+    def verify(self, head: Head | None = None) -> list[str]:
+        """Check every row against the chain and against a head (default: the one kept outside); return what is wrong."""
+        with self._store.transaction("Nothing was checked.") as connection:
+            rows = self._store.rows(connection)
+        return problems(self._secret, rows, head or self._safe.head())
+
+    def export(self) -> list[dict[str, Any]]:
+        """Return all rows, for an auditor: no key, no value of a grid."""
+        with self._store.transaction("Nothing was read.") as connection:
+            rows = self._store.rows(connection)
+        return [{"number": row.number, "kind": row.kind, "body": json.loads(row.body), "mac": row.mac} for row in rows]
+
+    @contextmanager
+    def _writing(self, outcome: str = NOTHING_SPENT) -> Iterator[_Writer]:
+        with self._store.transaction(outcome) as connection:
+            writer = _Writer(self._store, connection, self._secret)
+            writer.check_not_rolled_back(self._safe.head())
+            yield writer
+        try:
+            # After the commit: a head that is one behind is harmless, one ahead would cry wolf.
+            self._safe.keep(self._secret.head(writer.count, writer.mac))
+        except OSError as error:
+            outcome = "Nothing was drawn; what was charged stays charged." if outcome == NOTHING_SPENT else outcome
+            raise self._store.error(f"its head cannot be kept in {self._safe.folder} ({error.strerror})", outcome) from None
+
+
+class _Writer:
+    """Appends rows inside one transaction."""
+
+    def __init__(self, store: Store, connection: Any, secret: Secret) -> None:
+        self._store, self._connection, self._secret = store, connection, secret
+        self._rows = store.rows(connection)
+
+    @property
+    def count(self) -> int:
+        return len(self._rows)
+
+    @property
+    def mac(self) -> str:
+        return self._rows[-1].mac if self._rows else ""
+
+    def first_version(self) -> list[tuple[str, ...]]:
+        return self._store.first_version(self._connection)
+
+    def accounts(self) -> dict[str, Account]:
+        return _accounts(self._rows)
+
+    def append(self, kind: str, body: Mapping[str, Any]) -> int:
+        number, text = self.count + 1, json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        row = Row(number, kind, text, self._secret.mac(number, kind, text, self.mac))
+        self._store.append(self._connection, row)
+        self._rows.append(row)
+        return number
+
+    def admit(self, lineage: str, version: Version | None) -> None:
+        """Register a lineage and note a version of it, unless the grid belongs to another one."""
+        seen = _versions(self._rows)
+        if version is not None:
+            for other, versions in seen.items():
+                if other != lineage and any(_shared(version.marks, marks) > SAME_GRID for marks in versions.values()):
+                    raise LedgerError(
+                        f"This grid shares most of its lines with lineage {other!r}: it is a version of that one.",
+                        outcome=NOTHING_SPENT,
+                        remedy=f"Release it with --lineage {other}, from the same budget.",
+                    )
+        if lineage not in self.accounts():
+            self.append("registered", {"lineage": lineage})
+        if version is not None and version.fingerprint not in seen.get(lineage, {}):
+            self.append("version", {"lineage": lineage, "fingerprint": version.fingerprint, "marks": list(version.marks)})
+
+    def set_budget(self, lineage: str, adjacency: Adjacency, epsilon: Fraction) -> None:
+        account = self.accounts()[lineage]
+        if account.adjacency is not None:
+            _check_same(account, adjacency)
+            if epsilon < account.epsilon:
+                raise LedgerError(
+                    f"The budget of {lineage!r} is ε = {account.epsilon}; it cannot shrink to {epsilon}.",
+                    outcome="Nothing was changed.",
+                )
+        alpha = {name: str(value) for name, value in adjacency.alpha.items()}
+        self.append("budget", {"lineage": lineage, "adjacency": adjacency.rule, "alpha": alpha, "epsilon": str(epsilon)})
+
+    def check_not_rolled_back(self, head: Head | None) -> None:
+        """Refuse to write on a ledger that has lost rows since the head was kept."""
+        if head is None:
+            return
+        if self.count < head.count or self._rows[head.count - 1].mac != head.mac:
+            raise LedgerError(
+                f"The ledger {self._store.location} has lost rows since its head was kept ({head.count} rows then).",
+                outcome=NOTHING_SPENT,
+                remedy="A restored backup forgets what was spent: see `gridveil ledger verify` and docs/ledger.md.",
+            )
+
+
+def default_location() -> str:
+    """Where the ledger lies if nobody says otherwise: $GRIDVEIL_LEDGER, or gridveil's home."""
+    return os.environ.get("GRIDVEIL_LEDGER") or str(gridveil_home() / "ledger.sqlite")
+
+
+def _accounts(rows: Sequence[Row]) -> dict[str, Account]:
+    """Replay the rows into accounts."""
+    budgets: dict[str, tuple[Adjacency | None, Fraction]] = {}
+    draws: dict[int, dict[str, Any]] = {}
+    states: dict[int, tuple[State, str | None]] = {}
+    versions = _versions(rows)
+    for row in rows:
+        body = json.loads(row.body)
+        if row.kind == "registered":
+            budgets[body["lineage"]] = (None, Fraction(0))
+        elif row.kind == "budget":
+            budgets[body["lineage"]] = (Adjacency(body["adjacency"], _exact(body["alpha"])), Fraction(body["epsilon"]))
+        elif row.kind == "reserved":
+            draws[row.number], states[row.number] = body, ("reserved", None)
+        elif row.kind == "drawn":
+            states[body["of"]] = ("drawn", None)
+        elif row.kind == "published":
+            states[body["of"]] = ("published", body["digest"])
+    found = {}
+    for lineage, (adjacency, epsilon) in budgets.items():
+        entries = tuple(
+            Entry(
+                number,
+                states[number][0],
+                lineage,
+                body["adjacency"],
+                Fraction(body["epsilon"]),
+                _exact(body["alpha"]),
+                body["spent"],
+                states[number][1],
+            )
+            for number, body in draws.items()
+            if body["lineage"] == lineage
+        )
+        totals = _totals(entries, adjacency)
+        found[lineage] = Account(lineage, len(versions.get(lineage, {})), adjacency, epsilon, totals, entries)
+    return found
+
+
+def _totals(entries: Sequence[Entry], adjacency: Adjacency | None) -> dict[str, Fraction]:
+    """Add up, group by group, what all draws tell about a change by the budget's α: Σ spent · α_ref / α."""
+    totals = dict.fromkeys(ASSETS, Fraction(0))
+    for entry in entries:
+        for name, spent in entry.spent.items():
+            reference = adjacency.alpha[name] if adjacency else entry.alpha[name]
+            totals[name] += Fraction(spent) * reference / entry.alpha[name]
+    return totals
+
+
+def _versions(rows: Sequence[Row]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Marks of every version of every lineage."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for row in rows:
+        if row.kind == "version":
+            body = json.loads(row.body)
+            found.setdefault(body["lineage"], {})[body["fingerprint"]] = tuple(body["marks"])
+    return found
+
+
+def _check_same(account: Account, adjacency: Adjacency) -> None:
+    fixed = account.adjacency
+    assert fixed is not None
+    if fixed.rule != adjacency.rule or dict(fixed.alpha) != dict(adjacency.alpha):
+        alpha = ", ".join(f"{name} {value}" for name, value in fixed.alpha.items())
+        raise LedgerError(
+            f"The budget of {account.lineage!r} is fixed to adjacency {fixed.rule} with α = {alpha}, for ever.",
+            outcome=NOTHING_SPENT,
+            remedy="Use them, or leave --adjacency and --alpha-… out.",
+        )
+
+
+def _check_affordable(account: Account, charge: Charge, adjacency: Adjacency) -> None:
+    if account.adjacency is None:
+        raise BudgetExceeded(
+            f"The lineage {account.lineage!r} has no budget yet.",
+            outcome=NOTHING_SPENT,
+            remedy=f"Give it one: gridveil ledger budget {account.lineage} --epsilon …",
+        )
+    _check_same(account, adjacency)
+    after = {name: total + Fraction(charge.spent[name]) for name, total in account.totals.items()}
+    if account.adjacency.loss(after, ASSETS) > account.epsilon:
+        raise BudgetExceeded(
+            f"The budget of {account.lineage!r} does not cover ε = {charge.epsilon}: {float_at_most(account.left):.6g} is left "
+            f"of ε = {account.epsilon}.",
+            outcome=NOTHING_SPENT,
+            remedy=f"Ask for less, or raise the budget: gridveil ledger budget {account.lineage} --epsilon …",
+        )
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> float:
+    return len(set(one) & set(other)) / max(1, min(len(one), len(other)))
+
+
+def _exact(values: Mapping[str, str]) -> dict[str, Fraction]:
+    return {name: Fraction(value) for name, value in values.items()}
+
+
+def _import_first_version(writer: _Writer) -> None:
+    """Carry the rows of a schema-1 ledger over: each grid becomes a lineage whose budget is what it had spent."""
+    rows = [
+        (state, grid, rule, epsilon, json.loads(alpha), json.loads(spent))
+        for state, grid, rule, epsilon, alpha, spent in writer.first_version()
+    ]
+    for grid in dict.fromkeys(row[1] for row in rows):
+        mine = [row for row in rows if row[1] == grid]
+        writer.append("registered", {"lineage": grid})
+        total = sum((Fraction(row[3]) for row in mine), Fraction(0))
+        writer.append("budget", {"lineage": grid, "adjacency": mine[0][2], "alpha": mine[0][4], "epsilon": str(total)})
+        for state, _, rule, epsilon, alpha, spent in mine:
+            body = {
+                "lineage": grid,
+                "version": "",
+                "adjacency": rule,
+                "epsilon": epsilon,
+                "alpha": alpha,
+                "spent": spent,
+                "scale": {},
+            }
+            number = writer.append("reserved", body)
+            if state == "drawn":
+                writer.append("drawn", {"of": number})

@@ -1,0 +1,9 @@
+"""Tests never touch the user's own ledgers and keys."""
+
+import os
+import tempfile
+
+os.environ["GRIDVEIL_HOME"] = tempfile.mkdtemp(prefix="gridveil-tests-")
+os.environ.pop("GRIDVEIL_LEDGER", None)
+
+from ledger_helpers import home, location, postgres, postgres_server  # noqa: F401 - fixtures; below the home, which gridveil reads
