@@ -160,6 +160,14 @@ def test_a_bug_says_where_but_not_what(planted, spill, caplog, monkeypatch, home
     assert leaks(planted, *done[1:], caplog.text) == []
 
 
+def test_debug_lists_places_but_no_values(planted, spill, monkeypatch):
+    monkeypatch.setattr(algorithm, "reduce", spill)
+    done = gridveil("--debug", "release", planted.path, "--epsilon=1/2", "--out", planted.folder / "bundle")
+    assert done.code == 70
+    assert "algorithm.py:" in done.err
+    assert leaks(planted, *done[1:]) == []
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from io import TextIOWrapper
+from typing import Annotated
 
 import typer
 
@@ -19,6 +20,17 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def general(
+    debug: Annotated[bool, typer.Option("--debug", help="on an error, list the places it came through; never a value")] = False,
+) -> None:
+    """Options of every command."""
+    # Read by main, which also sees errors that come before this is called.
+    del debug
+
+
 app.command("demo")(grids.demo)
 app.command("inspect")(grids.inspect)
 app.command("release")(release.release)
@@ -32,7 +44,7 @@ app.command("paper")(research.paper)
 
 def main() -> None:
     """Run the command line: exit code 2 for a user's mistake, 1 for a bundle that does not verify."""
-    as_json = "--json" in sys.argv
+    as_json, debug = "--json" in sys.argv, "--debug" in sys.argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a screen without ε must not break off a release that was drawn
             stream.reconfigure(errors="replace")
@@ -45,9 +57,9 @@ def main() -> None:
             )
         raise
     except GridveilError as error:
-        fail(error, as_json)
+        fail(error, as_json, debug)
     except KeyboardInterrupt:
         sys.stderr.write("gridveil: interrupted.\n")
         sys.exit(130)
     except Exception as error:
-        fail_unexpectedly(error)
+        fail_unexpectedly(error, debug)

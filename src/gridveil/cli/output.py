@@ -113,18 +113,28 @@ def writing(path: Path, option: str) -> Iterator[None]:
         ) from None
 
 
-def fail(error: GridveilError, as_json: bool) -> NoReturn:
+def fail(error: GridveilError, as_json: bool, debug: bool) -> NoReturn:
     """Print a user's error and leave with its exit code."""
+    if debug:
+        _list_places(error)
     if as_json:
         print_json({"error": error.problem, "outcome": error.outcome, "remedy": error.remedy})
     sys.stderr.write(f"gridveil: {error}\n")
     sys.exit(error.exit_code)
 
 
-def fail_unexpectedly(error: Exception) -> NoReturn:
+def fail_unexpectedly(error: Exception, debug: bool) -> NoReturn:
     """Print where a bug struck, without the exception's own words: they might hold a private value."""
+    if debug:
+        _list_places(error)
     where = " < ".join(f"{frame.name} ({frame.lineno})" for frame in reversed(traceback.extract_tb(error.__traceback__)[-4:]))
     sys.stderr.write(
         f"gridveil: internal error, {type(error).__name__} in {where}. Please report it with the command you ran.\n"
     )
     sys.exit(70)
+
+
+def _list_places(error: Exception) -> None:
+    """List the places that an error came through, innermost last: modules, functions and lines, no source and no values."""
+    for frame in traceback.extract_tb(error.__traceback__):
+        sys.stderr.write(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}\n")
