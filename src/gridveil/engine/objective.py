@@ -79,11 +79,11 @@ class Objective:
 
     def _evaluate(self, theta: XArray) -> tuple[XArray, XArray]:
         lti = self.family.lti(theta)
-        scheme = SCHEMES[self.scheme]
-        E, start = scheme.transition(lti.F, self.dt_s), self._start(lti)
+        E, pullback = SCHEMES[self.scheme](lti.F, self.dt_s)
+        start = self._start(lti)
         mismatch = self._by_stepping if takes_steps(lti, self.path) else self._by_blocks
         J, E_bar, H_bar = mismatch(E, lti.H, start)
-        bar = LTI(scheme.pull(lti.F, self.dt_s, E, E_bar), H_bar, lti.states)
+        bar = LTI(pullback(E_bar), H_bar, lti.states)
         return J, self.family.pull(theta, bar)
 
     def _by_blocks(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:

@@ -34,7 +34,7 @@ def step_responses(
     lti: LTI, inputs: Sequence[int], samples: int, *, dt_s: float, scheme: SchemeName, path: Path = "auto"
 ) -> XArray:
     """Simulate a unit step of each named input from rest: (..., c, samples, h)."""
-    E = SCHEMES[scheme].transition(lti.F, dt_s)
+    E, _ = SCHEMES[scheme](lti.F, dt_s)
     start = unit_steps(lti, inputs)
     if takes_steps(lti, path):
         return stepping.respond(E, lti.H, start, samples)[1]
