@@ -169,12 +169,14 @@ def test_every_release_is_charged_summed_and_refused_beyond_the_budget(tmp_path,
 
 def test_several_draws_say_what_they_cost_before_they_start(tmp_path, ledger):
     done = gridveil("release", "star5", "--epsilon=1/10", "--count=3", "--out", tmp_path / "out.zip")
-    said = " ".join(done.out.split())
-    assert "3 draws at ε = 1/10 each cost ε = 3/10 together" in said
-    assert "has no ε bound" in said
-    assert said.index("together") < said.index("Bundle")
+    assert "3 draws at ε = 1/10 each cost ε = 3/10 together" in done.err
+    assert "has no ε bound" in done.err
     assert sorted(path.name for path in tmp_path.glob("*.zip")) == ["out-1.zip", "out-2.zip", "out-3.zip"]
     assert [entry.state for entry in charges(ledger)] == ["published"] * 3
+    assert gridveil("ledger", "budget", "star5", "--epsilon=1/2").code == 0
+    done = gridveil("release", "star5", "--epsilon=1/10", "--count=3", "--out", tmp_path / "more")
+    assert (done.code, len(charges(ledger))) == (2, 3)
+    assert "does not cover 3 draws at ε = 1/10: 0.2 is left" in done.err
 
 
 def test_a_release_says_what_it_promises(tmp_path):

@@ -29,6 +29,11 @@ def print_text(text: str) -> None:
     Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty()).print(text)
 
 
+def print_notice(text: str) -> None:
+    """Say something before the work starts, on stderr: it belongs to no result."""
+    sys.stderr.write(f"gridveil: {text}\n")
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; the first column is text, the others line up on the right."""
     from rich import box

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.keys import open_signer
-from gridveil.cli.output import guarantee_json, print_guarantee, print_json, print_text
+from gridveil.cli.output import guarantee_json, print_guarantee, print_json, print_notice, print_text
 from gridveil.privacy.epsilon import float_at_least, float_at_most
 
 
@@ -79,6 +78,8 @@ def release(
     from gridveil import faults
     from gridveil.algorithm import publish
     from gridveil.archive import check_free
+    from gridveil.certificate import SELECTION
+    from gridveil.privacy.adjacency import ASSETS
     from gridveil.privacy.ledger import Ledger
     from gridveil.vault.mechanism import version_of
 
@@ -89,12 +90,18 @@ def release(
     book = Ledger(settings.ledger)
     faults.step("opened")
     name = settings.lineage or source.facts.name
-    chosen = settings.adjacency(book.accounts().get(name))
+    known = book.accounts().get(name)
+    chosen = settings.adjacency(known)
     signer = open_signer()
     if settings.count > 1:
-        _announce(settings.count, settings.epsilon, json)
-        if name not in book.accounts():
+        print_notice(
+            f"{settings.count} draws at ε = {settings.epsilon} each cost ε = {settings.count * settings.epsilon} together."
+        )
+        print_notice(SELECTION)
+        if known is None:
             book.set_budget(name, chosen, settings.count * settings.epsilon, version_of(source, book))
+        else:
+            known.check_covers(settings.epsilon, chosen.split(settings.epsilon, ASSETS), settings.count)
     reports = []
     for place in places:
         made = publish(source, epsilon=settings.epsilon, adjacency=chosen, bounds=settings.bounds, ledger=book, lineage=name)
@@ -135,11 +142,3 @@ def release(
 
 def _numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{path.stem}-{number}{path.suffix}")
-
-
-def _announce(count: int, epsilon: Fraction, quiet: bool) -> None:
-    """Say what several draws cost before the first one."""
-    from gridveil.certificate import SELECTION
-
-    if not quiet:
-        print_text(f"{count} draws at ε = {epsilon} each cost ε = {count * epsilon} together. {SELECTION}\n")

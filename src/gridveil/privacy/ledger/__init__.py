@@ -83,6 +83,24 @@ class Account:
         """ε left of the budget."""
         return max(Fraction(0), self.epsilon - self.spent)
 
+    def check_covers(self, epsilon: Fraction, losses: Mapping[str, Fraction], draws: int = 1) -> None:
+        """Refuse draws at ε, each with these losses of its groups, that the budget does not cover; say what is left."""
+        if self.adjacency is None:
+            raise BudgetExceeded(
+                f"The lineage {self.lineage!r} has no budget yet.",
+                outcome=NOTHING_SPENT,
+                remedy=f"Give it one: gridveil ledger budget {self.lineage} --epsilon …",
+            )
+        after = {name: total + draws * losses[name] for name, total in self.totals.items()}
+        if self.adjacency.loss(after, ASSETS) > self.epsilon:
+            asked = f"ε = {epsilon}" if draws == 1 else f"{draws} draws at ε = {epsilon}"
+            raise BudgetExceeded(
+                f"The budget of {self.lineage!r} does not cover {asked}: {float_at_most(self.left):.6g} is left of "
+                f"ε = {self.epsilon}.",
+                outcome=NOTHING_SPENT,
+                remedy=f"Ask for less, or raise the budget: gridveil ledger budget {self.lineage} --epsilon …",
+            )
+
 
 class Ledger:
     """A durable account of privacy spent: append-only, chained by keyed hashes, in SQLite or PostgreSQL.
@@ -155,7 +173,9 @@ class Ledger:
             if not known:
                 writer.set_budget(charge.lineage, adjacency, charge.epsilon)
                 account = writer.accounts()[charge.lineage]
-            _check_affordable(account, charge, adjacency)
+            if account.adjacency is not None:
+                _check_same(account, adjacency)
+            account.check_covers(charge.epsilon, {name: Fraction(spent) for name, spent in charge.spent.items()})
             return writer.append(
                 "reserved",
                 {
@@ -363,24 +383,6 @@ def _check_same(account: Account, adjacency: Adjacency) -> None:
             f"The budget of {account.lineage!r} is fixed to adjacency {fixed.rule} with α = {alpha}, for ever.",
             outcome=NOTHING_SPENT,
             remedy="Use them, or leave --adjacency and --alpha-… out.",
-        )
-
-
-def _check_affordable(account: Account, charge: Charge, adjacency: Adjacency) -> None:
-    if account.adjacency is None:
-        raise BudgetExceeded(
-            f"The lineage {account.lineage!r} has no budget yet.",
-            outcome=NOTHING_SPENT,
-            remedy=f"Give it one: gridveil ledger budget {account.lineage} --epsilon …",
-        )
-    _check_same(account, adjacency)
-    after = {name: total + Fraction(charge.spent[name]) for name, total in account.totals.items()}
-    if account.adjacency.loss(after, ASSETS) > account.epsilon:
-        raise BudgetExceeded(
-            f"The budget of {account.lineage!r} does not cover ε = {charge.epsilon}: {float_at_most(account.left):.6g} is left "
-            f"of ε = {account.epsilon}.",
-            outcome=NOTHING_SPENT,
-            remedy=f"Ask for less, or raise the budget: gridveil ledger budget {account.lineage} --epsilon …",
         )
 
 
