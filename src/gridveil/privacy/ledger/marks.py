@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from functools import lru_cache
 
 from gridveil.grid import GridFacts
 
 ROUNDS = 3
 
 
-def line_marks(facts: GridFacts) -> list[bytes]:
+@lru_cache(maxsize=4)
+def line_marks(facts: GridFacts) -> tuple[bytes, ...]:
     """Describe each line by the network around it: the colours of its ends after three rounds of neighbourhood refinement.
 
     Colours start from a bus's number of lines and whether it has machines: public facts, no labels and no values. A line that
@@ -31,7 +33,7 @@ def line_marks(facts: GridFacts) -> list[bytes]:
         mark = _short(*sorted((colour[i], colour[j])))
         marks.append(f"{mark} {seen[mark]}".encode())
         seen[mark] += 1
-    return marks
+    return tuple(marks)
 
 
 def _short(*parts: str) -> str:

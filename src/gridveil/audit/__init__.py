@@ -1,0 +1,13 @@
+"""The audit: empirical lower bounds on ε from what `perturb` really puts out.
+
+It sees synthetic grids of its own making only, and `perturb`'s output: it never opens a private value.
+"""
+
+from __future__ import annotations
+
+from gridveil.audit.draws import ALPHA, Draw, Drawn, perturbed
+from gridveil.audit.findings import Finding
+from gridveil.audit.low_bits import audit_low_bits
+from gridveil.audit.run import audit_adjacency, values_to_draw
+
+__all__ = ["ALPHA", "Draw", "Drawn", "Finding", "audit_adjacency", "audit_low_bits", "perturbed", "values_to_draw"]
