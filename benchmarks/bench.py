@@ -114,10 +114,12 @@ def trust(repeats: int = 15) -> dict:
         ledger.set_budget("ieee30", Adjacency(), Fraction(1000))
         new_key(folder / "keys")
         signer = load_signer(folder / "keys")
+        assert signer is not None
         for number in range(repeats + 1):  # the first one warms up
 
             def release(number=number):
                 made = publish(source, ledger=ledger, **settings)
+                assert made.receipt is not None
                 report = made.save(folder / f"bundle-{number}", signer)
                 ledger.mark_published(made.receipt.entry, report.digest)
 

@@ -6,4 +6,4 @@ import tempfile
 os.environ["GRIDVEIL_HOME"] = tempfile.mkdtemp(prefix="gridveil-tests-")
 os.environ.pop("GRIDVEIL_LEDGER", None)
 
-from ledger_helpers import home, location, postgres, postgres_server  # noqa: F401 - fixtures; below the home, which gridveil reads
+from ledger_helpers import folder, home, location, postgres, postgres_server  # noqa: F401 - fixtures; below the home, which gridveil reads

@@ -126,7 +126,7 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
     (entry,) = charges(ledger)
     groups = found["guarantee"]["groups"]
     assert (entry.state, entry.digest) == ("published", found["digest"])
-    assert (entry.lineage, entry.rule, entry.epsilon) == ("private.m", "one-asset", HALF)
+    assert (entry.lineage, entry.rule, entry.epsilon) == ("private", "one-asset", HALF)
     assert entry.alpha == {"k": 1, "m": 1, "d": 1}
     assert entry.spent == {name: groups[name]["spent"] for name in "kmd"}
     assert {name: groups[name]["epsilon"] for name in "kmd"} == {"k": "1/2", "m": "1/4", "d": "1/4"}
@@ -157,7 +157,10 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
 
 
 def test_every_release_is_charged_summed_and_refused_beyond_the_budget(tmp_path, ledger):
+    assert gridveil("ledger", "register", "star5", "star5").code == 0
     assert gridveil("ledger", "budget", "star5", "--epsilon=0.6").code == 0
+    done = gridveil("ledger", "budget", "star6", "--epsilon=0.6")
+    assert (done.code, "Did you mean star5?" in done.err) == (2, True)
     asked = enumerate(("1/2", "0.1", "1/9"))
     done = [gridveil("release", "star5", f"--epsilon={epsilon}", "--out", tmp_path / str(n)) for n, epsilon in asked]
     assert [entry.epsilon for entry in charges(ledger)] == [HALF, Fraction(1, 10)]
@@ -280,6 +283,7 @@ def test_release_toml_holds_every_option(config, ledger):
 def test_options_win_over_release_toml(config, ledger):
     given = ["--epsilon=1", "--adjacency=one-asset", "--alpha-k=4", "--split=k=1,m=1/2,d=1/2", "--bounds-k=5:50"]
     given += ["--out", config.parent / "mine", "--ledger", ledger, "--withhold-loads", "--frequency-hz=60", "--lineage=star"]
+    given += ["--load-damping=0"]
     found = as_json(gridveil("release", "star5", "--config", config, *given, "--json"))
     assert found["guarantee"]["epsilon"] == "1"
     assert found["guarantee"]["groups"]["k"]["alpha"] == "4"

@@ -216,6 +216,6 @@ def test_a_release_toml_that_is_no_text_is_not_carried_along(planted, monkeypatc
     config = planted.path.with_name("release.toml")
     config.write_text(f"inertia = {planted.values[6]}\n# é\n", encoding="latin-1")
     seen = []
-    monkeypatch.setattr("gridveil.cli.fail", lambda error, as_json: seen.append(error) or sys.exit(error.exit_code))
+    monkeypatch.setattr("gridveil.cli.fail", lambda error, *_: seen.append(error) or sys.exit(error.exit_code))
     assert gridveil("release", "--config", config).code == 2
     assert leaks(planted, all_that_it_says(seen[0])) == []

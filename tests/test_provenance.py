@@ -27,6 +27,7 @@ def test_a_measured_trajectory_says_where_when_and_for_whom_it_can_be_read():
         ({"date": ""}, "2026-05-24"),
         ({"date": "2025-02-30"}, "2026-05-24"),
         ({"date": "2025-04-28T12:33"}, "2026-05-24"),
+        ({"date": "2999-01-01"}, "public already"),
         ({"link": "on my desk"}, "https://"),
         ({"event_source": ""}, "size and place of the event"),
     ],

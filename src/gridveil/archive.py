@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import re
 import shutil
 import tempfile
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from gridveil import faults
 from gridveil.durable import sync_folder, write_synced
-from gridveil.errors import BundleError, GridveilError, OutputExists
+from gridveil.errors import BundleError, GridveilError, InputError, OutputExists
 
 SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 NOT_LOADED = "Nothing was loaded."
@@ -25,12 +24,14 @@ def check_free(path: Path) -> None:
     if path.exists() or path.is_symlink():
         raise OutputExists(str(path))
     parent = next(folder for folder in path.absolute().parents if folder.exists())
-    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+    try:
+        Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=parent)).rmdir()
+    except OSError as error:
         raise GridveilError(
-            f"{parent} is not a folder that this user may write to.",
+            f"{parent} is not a folder that this user may write to ({error.strerror}).",
             outcome="Nothing was drawn and nothing was written.",
             remedy="Name another place with --out.",
-        )
+        ) from None
 
 
 def write_files(path: Path, files: Mapping[str, bytes]) -> None:
@@ -114,7 +115,16 @@ def _parse_sums(path: Path, data: bytes) -> dict[str, str]:
 
 def _read_folder(path: Path) -> dict[str, bytes]:
     if not path.is_dir():
-        raise broken(path, "there is no such folder or zip")
+        raise InputError(
+            f"there is no bundle at {path}",
+            outcome=NOT_LOADED,
+            expected="a bundle's folder or its .zip",
+            remedy="Check the path.",
+        )
+    if not (path / SUMS).exists() and (path / "bundle" / SUMS).exists():
+        raise InputError(
+            f"{path} is no bundle, but {path / 'bundle'} is", outcome=NOT_LOADED, remedy=f"Name {path / 'bundle'}."
+        )
     files: dict[str, bytes] = {}
     for member in sorted(path.iterdir()):
         if member.is_symlink() or not member.is_file():

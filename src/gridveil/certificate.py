@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from importlib.metadata import version
+from math import exp
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from gridveil.privacy.adjacency import IN_WORDS
-from gridveil.privacy.guarantee import NOT_PROTECTED
 from gridveil.release import Release
 from gridveil.schema import FractionText, GroupsDocument, Strict, groups_document
 from gridveil.version import __version__
@@ -50,6 +51,8 @@ class CertificateDocument(Strict):
     not_protected: tuple[str, ...]
     public_inputs: dict[str, str]
     selection: str
+    lineage_spent: FractionText = Field(description="ε spent on this grid so far, this draw included")
+    lineage_budget: FractionText = Field(description="ε that may be spent on this grid")
     ledger_entry: Annotated[int, Field(ge=1)]
     ledger_head: HeadDocument
     signed_by: Hex | None = Field(
@@ -73,9 +76,11 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
         operating_point=g.operating_point,
         conditional_on=g.conditional_on,
         claim=g.claim,
-        not_protected=NOT_PROTECTED,
+        not_protected=release.not_protected,
         public_inputs=dict(release.public_inputs),
         selection=SELECTION,
+        lineage_spent=str(receipt.spent),
+        lineage_budget=str(receipt.budget),
         ledger_entry=receipt.entry,
         ledger_head=HeadDocument(**receipt.head.__dict__),
         signed_by=public_key.hex() if public_key else None,
@@ -91,6 +96,7 @@ def in_plain_words(certificate: CertificateDocument) -> str:
     )
     conditions = "\n".join(f"  {one}" for one in certificate.conditional_on) or "  nothing: no trajectory was used"
     head = certificate.ledger_head
+    factor, spent = exp(Fraction(certificate.epsilon_asked)), float(Fraction(certificate.lineage_spent))
     lists = {
         "Not protected": certificate.not_protected,
         "Public inputs, declared": tuple(f"{name}: {origin}" for name, origin in certificate.public_inputs.items()),
@@ -105,6 +111,9 @@ def in_plain_words(certificate: CertificateDocument) -> str:
 {groups}
   mechanism: {certificate.mechanism}
   operating point inside k: {certificate.operating_point}
+
+At most, an observer's odds between two neighbours change by a factor of {factor:.3g}.
+Releases add up: with this one, ε = {spent:.6g} of a budget of {certificate.lineage_budget} was spent on this grid.
 
 {certificate.claim}
 

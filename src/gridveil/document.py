@@ -9,7 +9,7 @@ from fractions import Fraction
 from gridveil.grid import Array
 from gridveil.groups import UNITS, Bounds, Range
 from gridveil.models import ReducedModel
-from gridveil.privacy.guarantee import NOT_PROTECTED, GroupLoss, Guarantee
+from gridveil.privacy.guarantee import GroupLoss, Guarantee
 from gridveil.provenance import Provenance
 from gridveil.release import NOT_VALID_FOR, VALID_FOR, FitSummary, Release, reference_event
 from gridveil.schema import (
@@ -67,7 +67,7 @@ def to_document(release: Release) -> ReleaseDocument:
             conditional_on=guarantee.conditional_on,
             in_words=guarantee.in_words(),
             claim=guarantee.claim,
-            not_protected=NOT_PROTECTED,
+            not_protected=release.not_protected,
         ),
         model=ModelDocument(
             equations=EQUATIONS,

@@ -14,10 +14,10 @@ class GridveilError(Exception):
     exit_code = 2
 
     def __init__(self, problem: str, *, outcome: str = "Nothing was written.", remedy: str = "") -> None:
-        self.problem = problem
+        self.problem = problem if problem.endswith((".", "…")) else f"{problem}."
         self.outcome = outcome
         self.remedy = remedy
-        super().__init__(" ".join(part for part in (problem, outcome, remedy) if part))
+        super().__init__(" ".join(part for part in (self.problem, outcome, remedy) if part))
 
 
 class InputError(GridveilError):

@@ -111,6 +111,13 @@ class GridFacts:
         for name in ("governor_rate", "droop_gain", "load_damping"):
             if (getattr(self, name) < 0).any():
                 raise InputError(f"{name} holds a negative number", file=self.name, expected="numbers >= 0")
+        if self.load_damping.any() and not self.loads_are_public:
+            raise InputError(
+                "load damping follows the loads, which are withheld: damping without noise would give them away",
+                file=self.name,
+                expected="published loads, or no load damping",
+                remedy="Publish the loads (--publish-loads), or leave load damping out.",
+            )
         for name in ("omega_b", "frequency_hz", "base_mva"):
             value = getattr(self, name)
             if not (np.isfinite(value) and value > 0):

@@ -66,7 +66,7 @@ def reduced_model(facts: GridFacts, k: Array, m: Array, d: Array) -> ReducedMode
         governor_rate=facts.governor_rate,
         droop_gain=facts.droop_gain,
         K_ac=K_ac,
-        loads=facts.loads[order],
+        loads=facts.loads[order] if facts.loads_are_public else np.full(n, np.nan),
         omega_b=facts.omega_b,
         frequency_hz=facts.frequency_hz,
         base_mva=facts.base_mva,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from gridveil.grid import Array, GridFacts, frozen
 from gridveil.groups import Bounds
@@ -12,10 +13,15 @@ from gridveil.privacy.ledger.chain import Head
 
 @dataclass(frozen=True)
 class Receipt:
-    """What the ledger gave for a draw: the number of its entry, and where the ledger stood after it."""
+    """What the ledger gave for a draw: the number of its entry, and where the ledger and the account stood after it.
+
+    spent, budget : ε spent on the lineage so far, this draw included, and ε that may be.
+    """
 
     entry: int
     head: Head
+    spent: Fraction
+    budget: Fraction
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,8 @@ def readme(release: Release, document: ReleaseDocument) -> str:
 
 ## Run it
 
+With the Python package gridveil:
+
 ```
 gridveil verify .{key}
 gridveil simulate . --event "{document.reference.event}"
@@ -46,6 +48,8 @@ python -c "import gridveil; print(gridveil.load('.').simulate('{document.referen
 ```
 
 {m.sign_convention}
+M, D, T and G are diagonal: `m`, `d`, `governor_rate`, `droop_gain`. L has -k_r off its diagonal and rows that sum to 0. All
+states start at 0. `loads` lists the machines first, then the loaded buses; `uniform:+10%` adds a tenth of it from t = 0 on.
 omega_b = {m.omega_b!r} rad/s, nominal frequency {m.frequency_hz:g} Hz, base {m.base_mva:g} MVA.
 `k_r` lists the weights of the complete graph in the order of `edges` (numbered from 1). Nominal loads: {loads}.
 

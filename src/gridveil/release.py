@@ -17,7 +17,13 @@ from gridveil.grid import GridFacts
 from gridveil.groups import Bounds
 from gridveil.models import ReducedModel
 from gridveil.noisy import NoisyGrid, Receipt
-from gridveil.privacy.guarantee import Guarantee
+from gridveil.privacy.guarantee import (
+    LOADS_NOT_PROTECTED,
+    NOT_PROTECTED,
+    OPERATING_POINT_NOT_PROTECTED,
+    TRAJECTORY_NOT_PROTECTED,
+    Guarantee,
+)
 from gridveil.provenance import Provenance
 from gridveil.trajectory import Trajectory
 
@@ -72,10 +78,26 @@ class Release:
             bounds=noisy.bounds,
             clipped=noisy.clipped(),
             fitted=summary,
-            public_inputs={"bounds": noisy.bounds.origin, "loads": loads, "T, G, omega_b": "declared public by the owner"},
+            public_inputs={
+                "bounds": noisy.bounds.origin,
+                "loads": loads,
+                "T, G, omega_b": "settings of the owner or gridveil's defaults, public",
+            },
             provenance=provenance,
             receipt=noisy.receipt,
         )
+
+    @property
+    def not_protected(self) -> tuple[str, ...]:
+        """What this very release does not protect."""
+        found: list[str] = list(NOT_PROTECTED)
+        if np.isfinite(self.model.loads).all():
+            found.append(LOADS_NOT_PROTECTED)
+        if not self.guarantee.operating_point.startswith("flat"):
+            found.append(OPERATING_POINT_NOT_PROTECTED)
+        if self.provenance:
+            found.append(TRAJECTORY_NOT_PROTECTED)
+        return tuple(found)
 
     @property
     def demo(self) -> bool:
@@ -116,15 +138,14 @@ def neutral_names(facts: GridFacts) -> dict[str, str]:
 
 
 def neutral(model: ReducedModel, facts: GridFacts) -> ReducedModel:
-    """Rename buses, leave unloaded ones out, and withhold the loads unless they were declared public."""
+    """Rename buses and leave out those without load."""
     names = neutral_names(facts)
     kept = [position for position, port in enumerate(model.ports) if port in names]
-    loads = model.loads[kept] if facts.loads_are_public else np.full(len(kept), np.nan)
     return replace(
         model,
         ports=tuple(names[model.ports[position]] for position in kept),
         K_ac=model.K_ac[:, [position - len(model.m) for position in kept[len(model.m) :]]],
-        loads=loads,
+        loads=model.loads[kept],
     )
 
 

@@ -53,8 +53,10 @@ class Trajectory:
     def responses(self) -> list[Response]:
         """Nadir, rate of change and settling value of each bus."""
         hz, dt = self.deviation_hz, self.time_s[1] - self.time_s[0]
-        window = max(1, min(len(hz) - 1, round(ROCOF_WINDOW_S / dt)))
-        slope = (hz[window:] - hz[:-window]) / (window * dt)
+        window = max(1, round(ROCOF_WINDOW_S / dt))
+        # Before the record the grid was at rest, so that it does not matter when in the record an event falls.
+        at_rest = np.concatenate([np.zeros((window, hz.shape[1])), hz])
+        slope = (hz - at_rest[: len(hz)]) / (window * dt)
         found = []
         for column, bus in enumerate(self.buses):
             worst = int(np.argmax(np.abs(hz[:, column])))

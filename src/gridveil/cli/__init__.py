@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gridveil.cli import assurance, bundles, grids, keys, ledger, release, research
-from gridveil.cli.output import fail, fail_unexpectedly, print_json
+from gridveil.cli.output import fail, fail_unexpectedly, print_json, print_text
 from gridveil.errors import GridveilError
 
 app = typer.Typer(
@@ -22,13 +22,22 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from gridveil.version import __version__
+
+        print_text(f"gridveil {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def general(
     debug: Annotated[bool, typer.Option("--debug", help="on an error, list the places it came through; never a value")] = False,
+    version: Annotated[bool, typer.Option("--version", help="print the version", is_eager=True, callback=_version)] = False,
 ) -> None:
     """Options of every command."""
     # Read by main, which also sees errors that come before this is called.
-    del debug
+    del debug, version
 
 
 app.command("demo")(grids.demo)

@@ -69,6 +69,11 @@ def simulate(
     """Simulate an event on a release: nadir, rate of change, settling value of each bus, and the model's modes."""
     from gridveil.bundle import load
 
+    for path in (plot, csv):
+        if path and bundle.is_dir() and path.absolute().parent == bundle.absolute():
+            raise OptionError(
+                f"{path} lies inside the bundle, which would no longer verify.", remedy="Name a place outside it."
+            )
     if plot and plot.suffix not in FORMATS:
         raise OptionError(f"--plot {plot} is no figure that can be drawn.", expected=".png, .pdf or .svg at its end")
     release = load(bundle)
@@ -104,4 +109,5 @@ def simulate(
         ("mode", "frequency [Hz]", "damping ratio [%]"),
         [(str(n), f"{mode.frequency_hz:.4f}", f"{100 * mode.damping_ratio:.2f}") for n, mode in enumerate(modes, start=1)],
     )
-    print_text(f"Figure   {plot}" if plot else "Add --plot response.png for a figure, --csv response.csv for the samples.")
+    written = [f"Figure   {plot}"] * bool(plot) + [f"Samples  {csv}  [s, p.u.]"] * bool(csv)
+    print_text("\n".join(written) or "Add --plot response.png for a figure, --csv response.csv for the samples.")

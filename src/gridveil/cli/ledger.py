@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text, writing
+from gridveil.cli.output import print_json, print_notice, print_table, print_text, writing
+from gridveil.errors import OptionError
 
 if TYPE_CHECKING:
     from gridveil.privacy.ledger import Account, Ledger
@@ -30,7 +31,7 @@ def register(
     json: options.Json = False,
 ) -> None:
     """Open an account for a grid: its other formats, seasons and edited copies belong to it."""
-    book = _open(ledger)
+    book = _open(ledger, create=True)
     version = None
     if grid is not None:
         from gridveil.vault.mechanism import version_of
@@ -61,6 +62,7 @@ def budget(
     alpha = {"k": alpha_k, "m": alpha_m, "d": alpha_d}
     chosen = Adjacency(adjacency, {name: exact(value, name=f"alpha of {name}") for name, value in alpha.items()})  # pyright: ignore[reportArgumentType]
     book = _open(ledger)
+    _check_known(lineage, book)
     book.set_budget(lineage, chosen, exact(epsilon))
     account = book.accounts()[lineage]
     if json:
@@ -73,6 +75,8 @@ def budget(
 def show(ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
     """Show every account: its budget, what was spent, what is left, and each draw."""
     book = _open(ledger)
+    for problem in book.verify():
+        print_notice(f"this ledger does not verify: {problem}.")
     accounts = list(book.accounts().values())
     if json:
         print_json({"ledger": book.location, "accounts": [_account_json(account) for account in accounts]})
@@ -150,10 +154,23 @@ def export(
         print_text(f"Wrote {len(document['rows'])} rows to {out}.")
 
 
-def _open(location: str | None) -> Ledger:
+def _open(location: str | None, *, create: bool = False) -> Ledger:
     from gridveil.privacy.ledger import Ledger, default_location
 
-    return Ledger(location or default_location())
+    return Ledger(location or default_location(), create=create)
+
+
+def _check_known(lineage: str, book: Ledger) -> None:
+    from difflib import get_close_matches
+
+    known = book.accounts()
+    if lineage not in known:
+        close = get_close_matches(lineage, known, n=1)
+        raise OptionError(
+            f"The lineage {lineage!r} is not registered.",
+            outcome="Nothing was changed.",
+            remedy=(f"Did you mean {close[0]}? " if close else "") + f"Register it: gridveil ledger register {lineage} GRID.",
+        )
 
 
 def _account_json(account: Account) -> dict[str, Any]:
@@ -176,4 +193,4 @@ def _account_json(account: Account) -> dict[str, Any]:
 
 
 def _number(value: Any) -> str:
-    return f"{float(value):.6g}"
+    return f"{float(value):.6g}" if value > 1e-12 else "0"  # what rounding down to floats left over

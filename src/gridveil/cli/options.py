@@ -87,6 +87,7 @@ class ReleaseSettings:
     alpha: Mapping[str, Fraction]
     shares: Mapping[str, Fraction] | None
     profile: Profile
+    profile_given: bool
     bounds: Bounds
     out: Path
     ledger: str
@@ -101,7 +102,7 @@ class ReleaseSettings:
 
         fixed = account.adjacency if account else None
         usual = fixed.alpha if fixed else dict.fromkeys("kmd", Fraction(1))
-        rule = self.rule or (fixed.rule if fixed else self.profile.rule)
+        rule = self.rule or (fixed.rule if fixed and not self.profile_given else self.profile.rule)
         return Adjacency(rule, {**usual, **self.alpha}, self.shares)  # pyright: ignore[reportArgumentType]
 
 
@@ -134,6 +135,7 @@ def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSe
         alpha={name: exact(merged[f"alpha_{name}"], name=f"alpha of {name}") for name in "kmd" if f"alpha_{name}" in merged},
         shares=_split(split) if split is not None else None,
         profile=profile,
+        profile_given="profile" in merged,
         bounds=_bounds(merged, profile),
         out=Path(merged.get("out", "release")),
         ledger=merged.get("ledger") or default_location(),

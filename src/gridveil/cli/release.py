@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +13,9 @@ from gridveil.cli import options
 from gridveil.cli.keys import open_signer
 from gridveil.cli.output import guarantee_json, print_guarantee, print_json, print_notice, print_text
 from gridveil.privacy.epsilon import float_at_least, float_at_most
+
+if TYPE_CHECKING:
+    from gridveil.grid import GridFacts
 
 
 def release(
@@ -89,7 +94,7 @@ def release(
     source = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics)
     book = Ledger(settings.ledger)
     faults.step("opened")
-    name = settings.lineage or source.facts.name
+    name = settings.lineage or Path(source.facts.name).stem
     known = book.accounts().get(name)
     chosen = settings.adjacency(known)
     signer = open_signer()
@@ -110,8 +115,10 @@ def release(
         book.mark_published(made.receipt.entry, report.digest)
         faults.step("published")
         reports.append((made, report))
+    warnings = _warnings(settings.epsilon, reports[-1][0].clipped, source.facts)
     account = book.accounts()[name]
     spent, left = float_at_least(account.spent), float_at_most(account.left)
+    left = left if left > 1e-12 else 0.0  # what rounding down to floats left over
     made, report = reports[-1]
     if json:
         print_json(
@@ -127,9 +134,12 @@ def release(
                 "lineage": name,
                 "epsilon_spent": spent,
                 "epsilon_left": left,
+                "warnings": warnings,
             }
         )
         return
+    for warning in warnings:
+        print_notice(warning)
     print_guarantee(made.guarantee, made.clipped)
     for _, one in reports:
         print_text(f"Bundle   {one.path}")
@@ -142,3 +152,18 @@ def release(
 
 def _numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def _warnings(epsilon: Fraction, clipped: Mapping[str, int], facts: GridFacts) -> list[str]:
+    """Say what an owner should not overlook: an ε that hides little, bounds that hold the values."""
+    found = []
+    if epsilon > 10:
+        found.append(f"ε = {epsilon} hides next to nothing: odds between neighbours may change by e^ε.")
+    sizes = {"k": len(facts.edges), "m": len(facts.machines), "d": len(facts.machines)}
+    for name, count in clipped.items():
+        if count > sizes[name] / 4:
+            found.append(
+                f"{count} of {sizes[name]} entries of {name} lie on their public bounds: if these do not fit the grid, the "
+                f"model is poor. Choose --bounds-{name} from public knowledge."
+            )
+    return found

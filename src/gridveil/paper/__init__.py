@@ -53,7 +53,9 @@ def reproduce(runs: int, out: Path, only: Sequence[str] = (), progress: Callable
         judged = tuple(claims(experiment, found, star))
         files = [path for name in (only or FIGURES) for path in draw(name, experiment, results, out)]
         page = out / "reproduction.md"
-        page.write_text(report(found, star, judged), encoding="utf-8")
+        page.write_text(
+            report(found, star, judged, [name for name in FIGURES if (out / f"{name}.png").exists()]), encoding="utf-8"
+        )
     except OSError as error:
         raise GridveilError(
             f"Cannot write to {out} ({error.strerror}).",

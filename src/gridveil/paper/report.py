@@ -37,8 +37,8 @@ READINGS = (
 )
 
 
-def report(levels: Sequence[Level], star: Sequence[Case], claims: Sequence[Claim]) -> str:
-    """Write the page; its figures lie beside it."""
+def report(levels: Sequence[Level], star: Sequence[Case], claims: Sequence[Claim], figures: Sequence[str]) -> str:
+    """Write the page; the figures that were drawn lie beside it."""
     runs = levels[0].runs
     table = "\n".join(_line(level) for level in levels)
     verdicts = "\n".join(f"| {c.place} | {c.words} | {c.figure} | **{c.verdict}** |" for c in claims)
@@ -50,12 +50,12 @@ def report(levels: Sequence[Level], star: Sequence[Case], claims: Sequence[Claim
     )
     both = "; ".join(f"ε = {one.epsilon}: {one.laplace_all.mean:.2e} → {one.fitted_all.mean:.2e}" for one in levels)
     rmse = "; ".join(f"ε = {one.epsilon}: {one.rmse_before['d']:.2f} → {one.rmse_after['d']:.2f}" for one in levels)
-    images = "\n".join(f"![Figure {n}: {caption}](fig{n}.png)" for n, caption in _CAPTIONS.items())
+    images = "\n".join(f"![Figure {n}: {caption}](fig{n}.png)" for n, caption in _CAPTIONS.items() if f"fig{n}" in figures)
     return f"""# The paper, reproduced
 
 Written by `gridveil paper --runs {runs}`; every figure on this page is that run's own. All of it is a **demo**: it draws with
-seeds and shows the truth, and nothing of it is charged to a ledger. {runs} runs an ε ({-(-runs // 100)} fixed seed(s), up to
-100 runs each), IEEE-30, profile `paper`: M = 10, D = 5, T = 20 s⁻¹, G = 0.04, ω_b = 1, Euler 0.01 s, 30 s, 500 projected
+seeds and shows the truth, and nothing of it is charged to a ledger. {runs} runs an ε ({-(-runs // 100)} fixed seeds, up to 100
+runs each), IEEE-30, profile `paper`: M = 10, D = 5, T = 20 s⁻¹, G = 0.04, ω_b = 1, Euler 0.01 s, 30 s, 500 projected
 gradient steps of η = 100. Figures are numbered by their order in the paper's source.
 
 ## L on the five named transients

@@ -25,10 +25,12 @@ NOT_PROTECTED = (
     "the edge set and the number of buses (they shape the map of loads to machines)",
     "which buses have machines and which carry load",
     "governor rates T, droop gains G, base power and nominal frequency",
-    "the loads that events refer to, where the bundle carries them",
-    "a change of the operating point: it moves several line weights at once and costs ε_k Σ|Δk| / α_k",
-    "whatever a public trajectory already tells",
 )
+LOADS_NOT_PROTECTED = "the nominal loads, which the bundle carries, and damping in proportion to them"
+OPERATING_POINT_NOT_PROTECTED = (
+    "a change of the operating point: it moves several line weights at once and costs ε_k Σ|Δk| / α_k"
+)
+TRAJECTORY_NOT_PROTECTED = "whatever the public trajectory already tells"
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,9 @@ class Guarantee:
         """State the promise in plain words."""
         if self.demo:
             return (
-                "DEMO: the noise came from a seed, so this release protects nothing. A real one with the same settings "
-                f"would be ε-differentially private with ε = {self.epsilon}, where two grids are neighbours if "
-                f"{IN_WORDS[self.rule]}."
+                "DEMO: the noise came from a seed, so this release protects nothing. With secure noise, and fitted to a public "
+                f"trajectory or to none, it would be ε-differentially private with ε = {self.epsilon}, where two grids are "
+                f"neighbours if {IN_WORDS[self.rule]}."
             )
         return (
             f"ε-differential privacy with ε = {self.epsilon}. Two grids are neighbours if {IN_WORDS[self.rule]}. For any two "

@@ -89,7 +89,10 @@ def perturb(
         faults.step("charged")
     drawn = {name: sampler.draw(Private.open(values), plan.losses[name].scale) for name, values in private.items()}
     faults.step("drawn")
-    receipt = Receipt(entry, ledger.mark_drawn(entry)) if ledger is not None and entry is not None else None
+    receipt = None
+    if ledger is not None and entry is not None:
+        head, account = ledger.mark_drawn(entry), ledger.accounts()[lineage or source.facts.name]
+        receipt = Receipt(entry, head, account.spent, account.epsilon)
 
     clipped = {name: np.clip(values, *_ends(bounds, name)) for name, values in drawn.items()}
     return NoisyGrid(source.facts, **clipped, bounds=bounds, guarantee=guarantee, receipt=receipt)

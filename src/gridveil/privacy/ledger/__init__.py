@@ -15,7 +15,7 @@ from gridveil.errors import BudgetExceeded, LedgerError
 from gridveil.home import gridveil_home
 from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency, Rule
 from gridveil.privacy.epsilon import float_at_most
-from gridveil.privacy.ledger.chain import Head, Row, Safe, Secret, new_ledger_id, problems
+from gridveil.privacy.ledger.chain import Head, Row, Safe, Secret, check_nothing_lost, new_ledger_id, problems
 from gridveil.privacy.ledger.store import Store
 
 State = Literal["reserved", "drawn", "published"]
@@ -106,7 +106,7 @@ class Ledger:
     """A durable account of privacy spent: append-only, chained by keyed hashes, in SQLite or PostgreSQL.
 
     location : a path, or a URL such as postgresql://host/database. Its key and its latest head lie outside the database, in
-    `safe` (default: the folder `ledgers` of gridveil's home).
+    `safe` (default: the folder `ledgers` of gridveil's home). create : whether to make one where there is none.
 
     Privacy
     -------
@@ -115,8 +115,8 @@ class Ledger:
     charged and keyed fingerprints, never a seed or a value of the grid.
     """
 
-    def __init__(self, location: str | Path, *, safe: Path | None = None) -> None:
-        self._store = Store(location)
+    def __init__(self, location: str | Path, *, safe: Path | None = None, create: bool = True) -> None:
+        self._store = Store(location, create=create)
         self.location = self._store.location
         folder = safe or gridveil_home() / "ledgers"
         try:
@@ -124,9 +124,10 @@ class Ledger:
                 found = self._store.prepare(connection)
                 identity = self._store.read_meta(connection, "ledger")
                 if identity is None:
+                    check_nothing_lost(folder, self.location)
                     identity = new_ledger_id()
                     self._safe = Safe(folder, identity)
-                    self._secret = self._safe.make_secret()
+                    self._secret = self._safe.make_secret(self.location)
                     self._store.write_meta(connection, "ledger", identity)
                     writer = _Writer(self._store, connection, self._secret)
                     writer.append("opened", {"ledger": identity})

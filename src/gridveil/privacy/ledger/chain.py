@@ -128,10 +128,11 @@ class Safe:
             ) from None
         return Secret(self.ledger, data)
 
-    def make_secret(self) -> Secret:
-        """Make a new ledger's key."""
+    def make_secret(self, location: str) -> Secret:
+        """Make a new ledger's key, and note where the ledger is."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         secret = secrets.token_bytes(32)
+        replace_whole(self.folder / f"{self.ledger}.place", f"{_place(location)}\n".encode())
         replace_whole(self._key_path, f"{secret.hex()}\n".encode())
         return Secret(self.ledger, secret)
 
@@ -154,6 +155,23 @@ class Safe:
     @property
     def _head_path(self) -> Path:
         return self.folder / f"{self.ledger}.head.json"
+
+
+def check_nothing_lost(folder: Path, location: str) -> None:
+    """Refuse to open a new ledger where one with rows was before: an empty one would forget what was spent."""
+    for note in sorted(folder.glob("*.place")):
+        safe = Safe(folder, note.stem)
+        head = safe.head()
+        if head is not None and note.read_text(encoding="utf-8").strip() == _place(location):
+            raise LedgerError(
+                f"The ledger at {location} is gone: by its head it had {head.count} rows.",
+                outcome="Nothing was drawn and nothing was spent.",
+                remedy=f"Bring it back from its backup; to start anew all the same, remove {note}.",
+            )
+
+
+def _place(location: str) -> str:
+    return location if "://" in location else str(Path(location).absolute())
 
 
 def read_head(path: Path) -> Head:

@@ -35,11 +35,17 @@ meta = Table("gridveil_meta", metadata, Column("name", Text, primary_key=True), 
 class Store:
     """The rows of one ledger. location : a path (SQLite) or a URL of SQLAlchemy's, such as postgresql://host/database."""
 
-    def __init__(self, location: str | Path) -> None:
+    def __init__(self, location: str | Path, *, create: bool = True) -> None:
         self.is_sqlite = "://" not in str(location)
         self.location = re.sub(r"//[^@/]*@", "//…@", str(location))  # no password in a message
         if self.is_sqlite:
             path = Path(location)
+            if not create and not path.exists():
+                raise LedgerError(
+                    f"There is no ledger at {path}.",
+                    outcome="Nothing was read.",
+                    remedy="Check --ledger and $GRIDVEIL_LEDGER; the first release or `gridveil ledger register` makes one.",
+                )
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 # touch opens no file that exists: closing it would drop the POSIX locks this process holds on it.
