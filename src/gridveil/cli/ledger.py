@@ -48,10 +48,18 @@ def register(
 def budget(
     lineage: Lineage,
     epsilon: Annotated[str, typer.Option(help="total privacy loss that may be spent, exact: 2 or 3/2", show_default=False)],
-    adjacency: Annotated[str, typer.Option(help="one-asset, one-item or one-per-group")] = "one-asset",
-    alpha_k: Annotated[str, typer.Option(help="distance protected in k [p.u. power / rad]")] = "1",
-    alpha_m: Annotated[str, typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]")] = "1",
-    alpha_d: Annotated[str, typer.Option(help="distance protected in d [p.u. power / p.u. frequency]")] = "1",
+    adjacency: Annotated[
+        str | None, typer.Option(help="one-asset (default), one-item or one-per-group", show_default=False)
+    ] = None,
+    alpha_k: Annotated[
+        str | None, typer.Option(help="distance protected in k [p.u. power / rad]; default 1", show_default=False)
+    ] = None,
+    alpha_m: Annotated[
+        str | None, typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]; default 1", show_default=False)
+    ] = None,
+    alpha_d: Annotated[
+        str | None, typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1", show_default=False)
+    ] = None,
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
@@ -59,16 +67,18 @@ def budget(
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.epsilon import exact
 
-    alpha = {"k": alpha_k, "m": alpha_m, "d": alpha_d}
-    chosen = Adjacency(adjacency, {name: exact(value, name=f"alpha of {name}") for name, value in alpha.items()})  # pyright: ignore[reportArgumentType]
+    given = {"k": alpha_k, "m": alpha_m, "d": alpha_d}
+    alpha = {name: exact(value, name=f"alpha of {name}") for name, value in given.items() if value is not None}
     book = _open(ledger)
     _check_known(lineage, book)
+    fixed = book.accounts()[lineage].adjacency or Adjacency()
+    chosen = Adjacency(adjacency or fixed.rule, {**fixed.alpha, **alpha})  # pyright: ignore[reportArgumentType]
     book.set_budget(lineage, chosen, exact(epsilon))
     account = book.accounts()[lineage]
     if json:
         print_json(_account_json(account))
         return
-    print_text(f"The budget of {lineage} is ε = {account.epsilon} under {adjacency}; {_number(account.left)} is left.")
+    print_text(f"The budget of {lineage} is ε = {account.epsilon} under {chosen.rule}; {_number(account.left)} is left.")
 
 
 @app.command()

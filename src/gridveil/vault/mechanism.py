@@ -17,11 +17,9 @@ from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
 from gridveil.privacy.ledger import Charge, Ledger, Version
-from gridveil.privacy.ledger.marks import line_marks
+from gridveil.privacy.ledger.marks import SAMPLE, line_marks
 from gridveil.vault.sampler import Sampler, SecureSampler, calibrate, makes_demo
 from gridveil.vault.source import Private, SourceGrid
-
-MARKS = 512
 
 
 @dataclass(frozen=True)
@@ -101,8 +99,11 @@ def perturb(
 def version_of(source: SourceGrid, ledger: Ledger) -> Version:
     """Name a grid by keyed fingerprints: one of all its values, and one of the network around each line."""
     content = [source.facts.edges.tobytes(), *(Private.open(values).tobytes() for values in (source.k, source.m, source.d))]
-    # The smallest ones stand for all: the same sample of two grids that are alike.
-    marks = sorted(ledger.name(mark) for mark in line_marks(source.facts))[:MARKS]
+    marks = [
+        f"{kind}:{name}"
+        for kind, marks in line_marks(source.facts).items()
+        for name in sorted(ledger.name(mark) for mark in marks)[:SAMPLE]
+    ]
     return Version(ledger.name(b"".join(content)), tuple(marks))
 
 

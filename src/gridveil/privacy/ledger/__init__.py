@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,19 +16,16 @@ from typing import Any, Literal
 from gridveil.errors import BudgetExceeded, LedgerError
 from gridveil.home import gridveil_home
 from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency, Rule
-from gridveil.privacy.epsilon import float_at_most
 from gridveil.privacy.ledger.chain import Head, Row, Safe, Secret, check_nothing_lost, new_ledger_id, problems
+from gridveil.privacy.ledger.marks import are_alike
 from gridveil.privacy.ledger.store import Store
 
 State = Literal["reserved", "drawn", "published"]
 
-# Two grids that share more than this part of their marks are versions of one lineage.
-SAME_GRID = 0.5
-
 
 @dataclass(frozen=True)
 class Version:
-    """A grid as a ledger knows it: keyed fingerprints only. marks : one a line, of the network around it."""
+    """A grid as a ledger knows it: keyed fingerprints only. marks : kind:name, of its lines (`line_marks`)."""
 
     fingerprint: str
     marks: tuple[str, ...]
@@ -95,7 +94,7 @@ class Account:
         if self.adjacency.loss(after, ASSETS) > self.epsilon:
             asked = f"ε = {epsilon}" if draws == 1 else f"{draws} draws at ε = {epsilon}"
             raise BudgetExceeded(
-                f"The budget of {self.lineage!r} does not cover {asked}: {float_at_most(self.left):.6g} is left of "
+                f"The budget of {self.lineage!r} does not cover {asked}: {math.floor(self.left * 10**6) / 10**6:g} is left of "
                 f"ε = {self.epsilon}.",
                 outcome=NOTHING_SPENT,
                 remedy=f"Ask for less, or raise the budget: gridveil ledger budget {self.lineage} --epsilon …",
@@ -123,6 +122,8 @@ class Ledger:
             with self._store.transaction() as connection:
                 found = self._store.prepare(connection)
                 identity = self._store.read_meta(connection, "ledger")
+                if identity is None and self._store.rows(connection):
+                    raise self._store.error("has rows, but its name is gone: it was changed")
                 if identity is None:
                     check_nothing_lost(folder, self.location)
                     identity = new_ledger_id()
@@ -134,6 +135,8 @@ class Ledger:
                     if found == 1:
                         _import_first_version(writer)
                 else:
+                    if not re.fullmatch("[0-9a-f]{16}", identity):  # it names the key's file
+                        raise self._store.error("its name is not one that gridveil gives: it was changed")
                     self._safe = Safe(folder, identity)
                     self._secret = self._safe.secret()
         except OSError as error:
@@ -166,6 +169,8 @@ class Ledger:
         BudgetExceeded : if the budget does not cover it; says what is left.
         LedgerError : if adjacency or α are not the budget's, or the grid belongs to another lineage.
         """
+        if not all(0 <= spent < math.inf for spent in charge.spent.values()):
+            raise LedgerError("A charge is a finite loss of 0 or more in each group.", outcome=NOTHING_SPENT)
         with self._writing() as writer:
             known = charge.lineage in writer.accounts()
             writer.admit(charge.lineage, charge.version)
@@ -192,13 +197,17 @@ class Ledger:
 
     def mark_drawn(self, number: int) -> Head:
         """Note that the noise of a charge was drawn; return where the ledger stands then."""
-        with self._writing("The noise was drawn and stays charged; nothing was released.") as writer:
+        outcome = "The noise was drawn and stays charged; nothing was released."
+        with self._writing(outcome) as writer:
+            writer.check_drawn_from(number, outcome)
             writer.append("drawn", {"of": number})
         return self._secret.head(writer.count, writer.mac)
 
     def mark_published(self, number: int, digest: str) -> None:
         """Note which bundle a draw went into."""
-        with self._writing("The release stays charged; its bundle stands.") as writer:
+        outcome = "The release stays charged; its bundle stands."
+        with self._writing(outcome) as writer:
+            writer.check_drawn_from(number, outcome)
             writer.append("published", {"of": number, "digest": digest})
 
     def accounts(self) -> dict[str, Account]:
@@ -219,9 +228,10 @@ class Ledger:
 
     def verify(self, head: Head | None = None) -> list[str]:
         """Check every row against the chain and against a head (default: the one kept outside); return what is wrong."""
+        head = head or self._safe.head()  # before the rows: what is written in between is no lost row
         with self._store.transaction("Nothing was checked.") as connection:
             rows = self._store.rows(connection)
-        return problems(self._secret, rows, head or self._safe.head())
+        return problems(self._secret, rows, head)
 
     def export(self) -> list[dict[str, Any]]:
         """Return all rows, for an auditor: no key, no value of a grid."""
@@ -233,7 +243,7 @@ class Ledger:
     def _writing(self, outcome: str = NOTHING_SPENT) -> Iterator[_Writer]:
         with self._store.transaction(outcome) as connection:
             writer = _Writer(self._store, connection, self._secret)
-            writer.check_not_rolled_back(self._safe.head())
+            writer.check_whole(self._safe.head(), outcome)
             yield writer
         try:
             # After the commit: a head that is one behind is harmless, one ahead would cry wolf.
@@ -265,7 +275,7 @@ class _Writer:
         return _accounts(self._rows)
 
     def append(self, kind: str, body: Mapping[str, Any]) -> int:
-        number, text = self.count + 1, json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        number, text = self.count + 1, json.dumps(body, sort_keys=True, separators=(",", ":"))
         row = Row(number, kind, text, self._secret.mac(number, kind, text, self.mac))
         self._store.append(self._connection, row)
         self._rows.append(row)
@@ -276,7 +286,7 @@ class _Writer:
         seen = _versions(self._rows)
         if version is not None:
             for other, versions in seen.items():
-                if other != lineage and any(_shared(version.marks, marks) > SAME_GRID for marks in versions.values()):
+                if other != lineage and any(are_alike(version.marks, marks) for marks in versions.values()):
                     raise LedgerError(
                         f"This grid shares most of its lines with lineage {other!r}: it is a version of that one.",
                         outcome=NOTHING_SPENT,
@@ -299,16 +309,25 @@ class _Writer:
         alpha = {name: str(value) for name, value in adjacency.alpha.items()}
         self.append("budget", {"lineage": lineage, "adjacency": adjacency.rule, "alpha": alpha, "epsilon": str(epsilon)})
 
-    def check_not_rolled_back(self, head: Head | None) -> None:
-        """Refuse to write on a ledger that has lost rows since the head was kept."""
-        if head is None:
-            return
-        if self.count < head.count or self._rows[head.count - 1].mac != head.mac:
+    def check_whole(self, head: Head | None, outcome: str) -> None:
+        """Refuse to write on a ledger that was changed, or has lost rows since the head was kept."""
+        if head is not None and self.count < head.count:
             raise LedgerError(
                 f"The ledger {self._store.location} has lost rows since its head was kept ({head.count} rows then).",
-                outcome=NOTHING_SPENT,
+                outcome=outcome,
                 remedy="A restored backup forgets what was spent: see `gridveil ledger verify` and docs/ledger.md.",
             )
+        for problem in problems(self._secret, self._rows, head):
+            raise LedgerError(
+                f"The ledger {self._store.location} is not as it was written: {problem}.",
+                outcome=outcome,
+                remedy="Restore it, with its key, from before that: see `gridveil ledger verify` and docs/ledger.md.",
+            )
+
+    def check_drawn_from(self, number: int, outcome: str) -> None:
+        """Refuse to note something about a row that is no charge."""
+        if not any(row.number == number and row.kind == "reserved" for row in self._rows):
+            raise LedgerError(f"Row {number} of the ledger {self._store.location} is no charge.", outcome=outcome)
 
 
 def default_location() -> str:
@@ -387,10 +406,6 @@ def _check_same(account: Account, adjacency: Adjacency) -> None:
         )
 
 
-def _shared(one: Sequence[str], other: Sequence[str]) -> float:
-    return len(set(one) & set(other)) / max(1, min(len(one), len(other)))
-
-
 def _exact(values: Mapping[str, str]) -> dict[str, Fraction]:
     return {name: Fraction(value) for name, value in values.items()}
 
@@ -404,7 +419,12 @@ def _import_first_version(writer: _Writer) -> None:
     for grid in dict.fromkeys(row[1] for row in rows):
         mine = [row for row in rows if row[1] == grid]
         writer.append("registered", {"lineage": grid})
-        total = sum((Fraction(row[3]) for row in mine), Fraction(0))
+        adjacency = Adjacency(mine[0][2], _exact(mine[0][4]))  # pyright: ignore[reportArgumentType] - checked there
+        losses = dict.fromkeys(ASSETS, Fraction(0))
+        for _, _, _, _, alpha, spent in mine:
+            for name in losses:
+                losses[name] += Fraction(spent[name]) * adjacency.alpha[name] / Fraction(alpha[name])
+        total = adjacency.loss(losses, ASSETS)
         writer.append("budget", {"lineage": grid, "adjacency": mine[0][2], "alpha": mine[0][4], "epsilon": str(total)})
         for state, _, rule, epsilon, alpha, spent in mine:
             body = {

@@ -181,7 +181,7 @@ def read_head(path: Path) -> Head:
         data = data.get("ledger_head", data)
         head = Head(**data)
         well_formed = isinstance(head.count, int) and all(isinstance(v, str) for k, v in data.items() if k != "count")
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         well_formed, head = False, None
     if not well_formed or head is None:
         raise LedgerError(

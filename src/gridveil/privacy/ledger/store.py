@@ -8,7 +8,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, Text, create_engine, event, inspect, select, text
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Column,
+    Connection,
+    MetaData,
+    Table,
+    Text,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
@@ -19,6 +33,11 @@ SCHEMA_VERSION = 2
 NOTHING_SPENT = "Nothing was drawn and nothing was spent."
 # Of the advisory lock that makes PostgreSQL's writers queue; any number that nobody else uses.
 LOCK = 7_238_501_964
+# A database may be set to confirm a commit before it is on disk; a charge must be there.
+DURABLY = text(
+    "SELECT set_config('synchronous_commit', 'on', true) "
+    "WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
+)
 
 metadata = MetaData()
 entry = Table(
@@ -36,28 +55,36 @@ class Store:
     """The rows of one ledger. location : a path (SQLite) or a URL of SQLAlchemy's, such as postgresql://host/database."""
 
     def __init__(self, location: str | Path, *, create: bool = True) -> None:
-        self.is_sqlite = "://" not in str(location)
-        self.location = re.sub(r"//[^@/]*@", "//…@", str(location))  # no password in a message
+        self.is_sqlite, self._create = "://" not in str(location), create
+        # No password in a message: of a URL, only where the server and the database are.
+        self.location = str(location) if self.is_sqlite else f"{str(location).partition('://')[0]}://…"
         if self.is_sqlite:
             path = Path(location)
             if not create and not path.exists():
-                raise LedgerError(
-                    f"There is no ledger at {path}.",
-                    outcome="Nothing was read.",
-                    remedy="Check --ledger and $GRIDVEIL_LEDGER; the first release or `gridveil ledger register` makes one.",
-                )
+                raise self.absent()
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 # touch opens no file that exists: closing it would drop the POSIX locks this process holds on it.
                 path.touch(mode=0o600)
             except OSError as error:
                 raise self.error(error.strerror or "cannot be opened") from None
-            self._engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 120})
+            # Made absolute: SQLite takes :memory: and file:… for something else. Given in parts: no ?, # or % is read in it.
+            url = URL.create("sqlite", database=str(path.absolute()))
+            self._engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": 120})
             event.listen(self._engine, "connect", _careful_sqlite)
         else:
-            url = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", str(location))
             try:
-                self._engine = create_engine(url, poolclass=NullPool)
+                url = make_url(re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", str(location)))
+                if "@" in (url.host or ""):
+                    raise ValueError
+            except (SQLAlchemyError, ValueError):
+                raise self.error("its URL cannot be read; in a password, write @ as %40 and / as %2F") from None
+            server = f"{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
+            socket = f"?host={url.query['host']}" if "host" in url.query else ""
+            self.location = f"{str(location).partition('://')[0]}://{'…@' if url.username else ''}{server}{socket}"
+            try:
+                # Each statement sees what was committed before it: the first one waits for the lock.
+                self._engine = create_engine(url, poolclass=NullPool, isolation_level="READ COMMITTED")
             except (SQLAlchemyError, ImportError) as error:
                 raise self.error(f"cannot be used ({type(error).__name__}); pip install gridveil[postgres]") from None
 
@@ -69,6 +96,7 @@ class Store:
                 if self.is_sqlite:
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 else:
+                    connection.execute(DURABLY)
                     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
                 yield connection
                 connection.commit()
@@ -84,7 +112,11 @@ class Store:
             if version > SCHEMA_VERSION:
                 raise self.error(f"was written by a newer gridveil (schema {version}, this one knows {SCHEMA_VERSION})")
             return version
+        if not self._create:
+            raise self.absent()
         metadata.create_all(connection)
+        if self.is_sqlite:
+            connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")  # where a gridveil of schema 1 looks
         self.write_meta(connection, "schema_version", str(SCHEMA_VERSION))
         return 1 if "entry" in names and self.is_sqlite else 0
 
@@ -109,6 +141,14 @@ class Store:
         """Rows of a ledger of schema 1: state, grid, rule, epsilon, alpha, spent."""
         found = connection.execute(text("SELECT state, grid, rule, epsilon, alpha, spent FROM entry ORDER BY number"))
         return [tuple(str(value) for value in row) for row in found]
+
+    def absent(self) -> LedgerError:
+        """Say that there is no ledger to look at."""
+        return LedgerError(
+            f"There is no ledger at {self.location}.",
+            outcome="Nothing was read.",
+            remedy="Check --ledger and $GRIDVEIL_LEDGER; the first release or `gridveil ledger register` makes one.",
+        )
 
     def error(self, reason: str, outcome: str = NOTHING_SPENT) -> LedgerError:
         """Say what is wrong with this ledger."""

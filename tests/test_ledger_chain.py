@@ -1,0 +1,265 @@
+"""Whoever changes a ledger without its key is found out, and a ledger that lost something takes no further charge."""
+
+import json
+import shutil
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from gridveil.errors import LedgerError
+from gridveil.privacy.ledger import Ledger
+from gridveil.privacy.ledger.chain import Secret, head_is_genuine, new_ledger_id, read_head
+from gridveil.privacy.ledger.store import Store
+from ledger_helpers import a_charge, an_adjacency, sql
+
+ROWS = 9
+
+
+@pytest.fixture
+def ledger(location):
+    """A ledger of nine rows: opened, registered, budget, version, reserved, drawn, published, reserved, drawn."""
+    ledger = Ledger(location)
+    ledger.set_budget("chain", an_adjacency(), Fraction(1))
+    number = ledger.charge(a_charge())
+    ledger.mark_drawn(number)
+    ledger.mark_published(number, "digest")
+    ledger.mark_drawn(ledger.charge(a_charge()))
+    assert len(ledger.export()) == ROWS
+    return ledger
+
+
+def renumber(by, above):
+    """SQL that moves all rows above a number; in two steps, because no number may occur twice in between."""
+    return (
+        f"UPDATE gridveil_entry SET number = -(number + ({by})) WHERE number > {above}",
+        "UPDATE gridveil_entry SET number = -number WHERE number < 0",
+    )
+
+
+def copy(row, to):
+    return f"INSERT INTO gridveil_entry SELECT {to}, kind, body, mac FROM gridveil_entry WHERE number = {row}"
+
+
+DAMAGES = {
+    "changed body": (5, "UPDATE gridveil_entry SET body = replace(body, '1/10', '1/99') WHERE number = 5"),
+    "changed kind": (5, "UPDATE gridveil_entry SET kind = 'drawn' WHERE number = 5"),
+    "changed mac": (5, "UPDATE gridveil_entry SET mac = replace(mac, 'a', 'b') || ' ' WHERE number = 5"),
+    "changed last row": (9, "UPDATE gridveil_entry SET body = replace(body, '8', '5') WHERE number = 9"),
+    "dropped": (5, "DELETE FROM gridveil_entry WHERE number = 5"),
+    "dropped and closed": (5, "DELETE FROM gridveil_entry WHERE number = 5", *renumber(-1, 5)),
+    "dropped first": (1, "DELETE FROM gridveil_entry WHERE number = 1"),
+    "swapped": (
+        5,
+        "UPDATE gridveil_entry SET number = -5 WHERE number = 5",
+        "UPDATE gridveil_entry SET number = 5 WHERE number = 8",
+        "UPDATE gridveil_entry SET number = 8 WHERE number = -5",
+    ),
+    "inserted": (6, *renumber(1, 5), copy(5, 6)),
+    "inserted at the end": (10, copy(5, 10)),
+    "inserted in front": (0, copy(5, 0)),
+}
+
+
+@pytest.fixture(params=DAMAGES)
+def damaged_row(request, ledger, location):
+    row, *statements = DAMAGES[request.param]
+    for statement in statements:
+        sql(location, statement)
+    return row
+
+
+def test_an_untouched_ledger_verifies(ledger, location):
+    assert ledger.verify() == ledger.verify(ledger.head()) == Ledger(location).verify() == []
+
+
+def test_a_changed_dropped_swapped_or_inserted_row_is_named(ledger, damaged_row):
+    (problem,) = ledger.verify()
+    assert f"row {damaged_row} " in problem
+
+
+def test_a_damaged_ledger_takes_no_charge(ledger, location, damaged_row):
+    before = ledger.export()
+    for opened in (ledger, Ledger(location)):
+        with pytest.raises(LedgerError, match="nothing was spent") as refusal:
+            opened.charge(a_charge())
+        assert f"row {damaged_row} " in str(refusal.value) or "has lost rows" in str(refusal.value)
+    assert ledger.export() == before
+
+
+# --- lost tails and old backups ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def restored_afterwards(location):
+    """Undo what happens to the rows in between, as a backup that is restored does."""
+    if "://" in location:
+        rows = len(sql(location, "SELECT number FROM gridveil_entry"))
+        yield
+        sql(location, f"DELETE FROM gridveil_entry WHERE number > {rows}")
+    else:
+        shutil.copy(location, f"{location}.backup")
+        yield
+        shutil.move(f"{location}.backup", location)
+
+
+def test_a_restored_backup_is_found_and_takes_no_charge(ledger, location):
+    with restored_afterwards(location):
+        ledger.mark_drawn(ledger.charge(a_charge()))
+    for opened in (ledger, Ledger(location)):
+        (problem,) = opened.verify()
+        assert "rows 10 to 11 are missing at the end" in problem
+        with pytest.raises(LedgerError, match="has lost rows since its head was kept") as refusal:
+            opened.charge(a_charge())
+        assert "nothing was spent" in str(refusal.value)
+    assert len(ledger.export()) == ROWS
+
+
+@pytest.mark.parametrize(("charges", "problem"), [(1, "rows 11 to 11 are missing"), (3, "row 11 is not the one that the head")])
+def test_an_old_backup_with_its_old_head_is_found_by_a_later_head(ledger, location, home, charges, problem):
+    """A whole machine that was set back knows nothing of it; a certificate does."""
+    shutil.copytree(home, f"{home}.backup")
+    with restored_afterwards(location):
+        head = ledger.mark_drawn(ledger.charge(a_charge()))
+    shutil.rmtree(home)
+    shutil.move(f"{home}.backup", home)
+    restored = Ledger(location)
+    assert restored.verify() == []
+    for _ in range(charges):
+        restored.charge(a_charge())
+    assert restored.verify() == []
+    (found,) = restored.verify(head)
+    assert problem in found
+
+
+def test_an_older_head_still_fits(ledger):
+    heads = [ledger.mark_drawn(ledger.charge(a_charge())) for _ in range(2)]
+    assert [ledger.verify(head) for head in heads] == [[], []]
+
+
+def test_a_check_beside_a_charge_raises_no_false_alarm(ledger, location, monkeypatch):
+    """A row that is written between the look at the rows and the look at the head is no lost one."""
+    transaction = Store.transaction
+
+    @contextmanager
+    def and_then_another_process_charges(store, *outcome):
+        with transaction(store, *outcome) as connection:
+            yield connection
+        monkeypatch.undo()
+        Ledger(location, safe=safe).charge(a_charge())
+
+    safe = ledger._safe.folder
+    monkeypatch.setattr(Store, "transaction", and_then_another_process_charges)
+    assert ledger.verify() == []
+
+
+def test_a_ledger_that_vanished_is_not_begun_anew(ledger, location):
+    """All its rows lost is a lost tail too: what was spent would be forgotten, and the head outside knows better."""
+    if "://" in location:
+        sql(location, "DROP TABLE gridveil_entry, gridveil_meta")
+    else:
+        Path(location).unlink()
+    with pytest.raises(LedgerError, match="nothing was spent"):
+        Ledger(location).charge(a_charge("another"))
+
+
+def test_a_new_ledger_does_not_pass_for_the_old_one(ledger, location, folder):
+    (problem,) = Ledger(folder / "new.sqlite", safe=folder / "safe").verify(ledger.head())
+    assert problem == "the head is not a head of this ledger"
+
+
+# --- heads and keys ---------------------------------------------------------------------------------------------------
+
+FORGERIES = {
+    "a smaller count": lambda head: replace(head, count=head.count - 1),
+    "another mac": lambda head: replace(head, mac="0" * 64),
+    "another ledger": lambda head: replace(head, ledger="0" * 16),
+    "no signature": lambda head: replace(head, signature=""),
+    "signed by another key": lambda head: Secret(head.ledger, b"x" * 32).head(head.count, head.mac),
+    "a negative count": lambda head: Secret(head.ledger, b"x" * 32).head(-1, head.mac),
+}
+
+
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
+def test_a_forged_head_is_refused(ledger, forge):
+    head = ledger.head()
+    assert head_is_genuine(head)
+    assert ledger.verify(forge(head)) == ["the head is not a head of this ledger"]
+    assert not head_is_genuine(forge(head), head.public_key)
+
+
+def test_a_head_is_read_from_its_own_file_and_from_a_certificate(ledger, folder):
+    head = asdict(ledger.head())
+    for document in (head, {"certificate_version": 1, "ledger_head": head}):
+        (folder / "file.json").write_text(json.dumps(document))
+        assert read_head(folder / "file.json") == ledger.head()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", "null", '{"ledger_head": null}', '{"ledger_head": {"count": 1}}', "\xff", "[" * 100_000],
+    ids=["empty", "list", "object", "null", "no head", "half a head", "no UTF-8", "deep"],
+)
+def test_what_is_no_head_is_called_so(folder, text):
+    (folder / "file.json").write_text(text, encoding="latin-1")
+    with pytest.raises(LedgerError, match=r"file.json is no ledger head"):
+        read_head(folder / "file.json")
+
+
+KEYS = {
+    "lost": lambda key: key.unlink(),
+    "cut": lambda key: key.write_text(key.read_text()[:40]),
+    "no hex": lambda key: key.write_bytes(b"\xff" * 64),
+    "empty": lambda key: key.write_text(""),
+}
+
+
+@pytest.mark.parametrize("damage", KEYS.values(), ids=KEYS)
+def test_a_ledger_without_its_key_is_not_opened(ledger, location, home, damage):
+    (key,) = home.glob("ledgers/*.key")
+    damage(key)
+    with pytest.raises(LedgerError, match="nothing was spent") as refusal:
+        Ledger(location)
+    assert str(key) in str(refusal.value)
+
+
+def test_a_ledger_takes_no_charge_under_another_key(ledger, location, home):
+    (key,) = home.glob("ledgers/*.key")
+    key.write_text("00" * 32 + "\n")
+    with pytest.raises(LedgerError, match="nothing was spent"):
+        Ledger(location).charge(a_charge())
+    assert len(ledger.export()) == ROWS
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["with its rows", "without rows"])
+def test_a_ledger_without_its_name_is_not_begun_anew(ledger, location, rows):
+    sql(location, "DELETE FROM gridveil_meta WHERE name = 'ledger'")
+    if not rows:
+        sql(location, "DELETE FROM gridveil_entry")
+    with pytest.raises(LedgerError, match="nothing was spent"):
+        Ledger(location)
+
+
+def test_the_database_cannot_point_to_a_key_outside_the_safe(ledger, location, folder):
+    """Who may write to the database, and to any folder, would bring his own key, and rows that fit it."""
+    safe = folder / "world-writable"
+    Ledger(folder / "forged.sqlite", safe=safe)
+    (key,) = safe.glob("*.key")
+    for name in (str(key.with_suffix("")), f"../../world-writable/{key.stem}"):
+        sql(location, "UPDATE gridveil_meta SET value = :name WHERE name = 'ledger'", name=name)
+        with pytest.raises(LedgerError, match="nothing was spent"):
+            Ledger(location)
+
+
+def test_two_ledgers_name_the_same_data_differently(folder, home):
+    one, other = (Ledger(folder / name) for name in ("one", "other"))
+    assert one.name(b"data") == Ledger(folder / "one").name(b"data") != other.name(b"data")
+    assert len({new_ledger_id() for _ in range(100)}) == 100
+
+
+def test_a_secret_does_not_show_itself(ledger, home):
+    (key,) = home.glob("ledgers/*.key")
+    shown = repr(ledger._secret) + str(vars(ledger)) + json.dumps(ledger.export()) + str(ledger.head())
+    assert key.read_text().strip() not in shown
