@@ -248,6 +248,12 @@ def test_a_path_is_taken_as_it_is(folder, home, name, monkeypatch):
     assert len(Ledger(folder / name).entries()) == 1
 
 
+def test_whoever_only_reads_bundles_needs_no_file_locks():
+    """Windows has none, and verifying works everywhere."""
+    script = "import sys; sys.modules['fcntl'] = None; import gridveil.bundle"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [

@@ -35,6 +35,7 @@ def verify(location):
         assert ledger.verify() == []
 
 
+@pytest.mark.slow
 def test_of_32_processes_that_ask_for_a_tenth_ten_get_it(location):
     Ledger(location).set_budget("chain", an_adjacency(), Fraction(1))
     assert Counter(at_once([charge] * 32, location)) == {"done": 10, "refused": 22}
