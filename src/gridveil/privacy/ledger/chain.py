@@ -6,7 +6,6 @@ old head (count, mac) notices a lost tail and a restored backup.
 
 from __future__ import annotations
 
-import fcntl
 import hmac
 import json
 import secrets
@@ -142,6 +141,8 @@ class Safe:
 
     def keep(self, head: Head) -> None:
         """Replace the head by a later one; an earlier one never replaces a later one."""
+        import fcntl  # here: whoever only reads bundles needs no locks, and Windows has none
+
         with (self.folder / f"{self.ledger}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             old = self.head()
