@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.epsilon import exact
     from gridveil.privacy.ledger import Ledger
+    from gridveil.provenance import Provenance
     from gridveil.release import Release
     from gridveil.trajectory import Trajectory
     from gridveil.vault.mechanism import perturb
@@ -43,6 +44,7 @@ _HOMES = {
     "GridveilError": "gridveil.errors",
     "Ledger": "gridveil.privacy.ledger",
     "Observation": "gridveil.fit",
+    "Provenance": "gridveil.provenance",
     "Range": "gridveil.groups",
     "Release": "gridveil.release",
     "SecureSampler": "gridveil.vault.sampler",
@@ -68,6 +70,7 @@ __all__ = [
     "GridveilError",
     "Ledger",
     "Observation",
+    "Provenance",
     "Range",
     "Release",
     "SecureSampler",

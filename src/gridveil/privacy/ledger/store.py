@@ -33,6 +33,9 @@ SCHEMA_VERSION = 2
 NOTHING_SPENT = "Nothing was drawn and nothing was spent."
 # Of the advisory lock that makes PostgreSQL's writers queue; any number that nobody else uses.
 LOCK = 7_238_501_964
+# How long a writer waits for its turn.
+PATIENCE_S = 120
+PATIENTLY = text(f"SELECT set_config('lock_timeout', '{PATIENCE_S}s', true)")
 # A database may be set to confirm a commit before it is on disk; a charge must be there.
 DURABLY = text(
     "SELECT set_config('synchronous_commit', 'on', true) "
@@ -70,7 +73,7 @@ class Store:
                 raise self.error(error.strerror or "cannot be opened") from None
             # Made absolute: SQLite takes :memory: and file:… for something else. Given in parts: no ?, # or % is read in it.
             url = URL.create("sqlite", database=str(path.absolute()))
-            self._engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": 120})
+            self._engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": PATIENCE_S})
             event.listen(self._engine, "connect", _careful_sqlite)
         else:
             try:
@@ -97,6 +100,7 @@ class Store:
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 else:
                     connection.execute(DURABLY)
+                    connection.execute(PATIENTLY)
                     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
                 yield connection
                 connection.commit()
