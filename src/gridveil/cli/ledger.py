@@ -48,18 +48,10 @@ def register(
 def budget(
     lineage: Lineage,
     epsilon: Annotated[str, typer.Option(help="total privacy loss that may be spent, exact: 2 or 3/2", show_default=False)],
-    adjacency: Annotated[
-        str | None, typer.Option(help="one-asset (default), one-item or one-per-group", show_default=False)
-    ] = None,
-    alpha_k: Annotated[
-        str | None, typer.Option(help="distance protected in k [p.u. power / rad]; default 1", show_default=False)
-    ] = None,
-    alpha_m: Annotated[
-        str | None, typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]; default 1", show_default=False)
-    ] = None,
-    alpha_d: Annotated[
-        str | None, typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1", show_default=False)
-    ] = None,
+    adjacency: options.AdjacencyName = None,
+    alpha_k: options.AlphaK = None,
+    alpha_m: options.AlphaM = None,
+    alpha_d: options.AlphaD = None,
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:

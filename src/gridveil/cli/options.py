@@ -32,6 +32,15 @@ LedgerPlace = Annotated[
     ),
 ]
 
+AdjacencyName = Annotated[str | None, typer.Option(help="one-asset (default), one-item or one-per-group", show_default=False)]
+AlphaK = Annotated[str | None, typer.Option(help="distance protected in k [p.u. power / rad]; default 1", show_default=False)]
+AlphaM = Annotated[
+    str | None, typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]; default 1", show_default=False)
+]
+AlphaD = Annotated[
+    str | None, typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1", show_default=False)
+]
+
 MACHINES = "Dynamics of the machines (files only)"
 
 

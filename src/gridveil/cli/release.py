@@ -21,18 +21,10 @@ if TYPE_CHECKING:
 def release(
     grid: options.OptionalGrid = None,
     epsilon: Annotated[str | None, typer.Option(help="privacy loss, exact: 1/2 or 0.5", show_default=False)] = None,
-    adjacency: Annotated[
-        str | None, typer.Option(help="one-asset (default), one-item or one-per-group", show_default=False)
-    ] = None,
-    alpha_k: Annotated[
-        str | None, typer.Option(help="distance protected in k [p.u. power / rad]; default 1", show_default=False)
-    ] = None,
-    alpha_m: Annotated[
-        str | None, typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]; default 1", show_default=False)
-    ] = None,
-    alpha_d: Annotated[
-        str | None, typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1", show_default=False)
-    ] = None,
+    adjacency: options.AdjacencyName = None,
+    alpha_k: options.AlphaK = None,
+    alpha_m: options.AlphaM = None,
+    alpha_d: options.AlphaD = None,
     split: Annotated[str | None, typer.Option(help="shares of epsilon, such as k=1,m=1/2,d=1/2", show_default=False)] = None,
     bounds_k: Annotated[
         str | None, typer.Option(help="public bounds lower:upper of k [p.u. power / rad]; default 1:100", show_default=False)

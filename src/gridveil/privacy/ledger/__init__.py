@@ -6,99 +6,21 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from gridveil.errors import BudgetExceeded, LedgerError
+from gridveil.errors import LedgerError
 from gridveil.home import gridveil_home
-from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency, Rule
+from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency
+from gridveil.privacy.ledger.accounts import Account, Charge, Entry, Version, check_same, exact_values, replay, versions_of
 from gridveil.privacy.ledger.chain import Head, Row, Safe, Secret, check_nothing_lost, new_ledger_id, problems
 from gridveil.privacy.ledger.marks import are_alike
 from gridveil.privacy.ledger.store import Store
 
-State = Literal["reserved", "drawn", "published"]
-
-
-@dataclass(frozen=True)
-class Version:
-    """A grid as a ledger knows it: keyed fingerprints only. marks : kind:name, of its lines (`line_marks`)."""
-
-    fingerprint: str
-    marks: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Charge:
-    """What a draw costs: neighbours, α, exact ε asked for, and per group the loss charged and the scale of the noise."""
-
-    lineage: str
-    version: Version
-    rule: Rule
-    epsilon: Fraction
-    alpha: Mapping[str, Fraction]
-    spent: Mapping[str, float]
-    scale: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A draw in the ledger. A reserved one counts as spent, whatever became of it."""
-
-    number: int
-    state: State
-    lineage: str
-    rule: Rule
-    epsilon: Fraction
-    alpha: Mapping[str, Fraction]
-    spent: Mapping[str, float]
-    digest: str | None
-
-
-@dataclass(frozen=True)
-class Account:
-    """A lineage: its budget, fixed in adjacency and α for ever, and what was spent of it.
-
-    totals : loss of each group so far; spent : of all, by the adjacency's rule; epsilon : the budget.
-    """
-
-    lineage: str
-    versions: int
-    adjacency: Adjacency | None
-    epsilon: Fraction
-    totals: Mapping[str, Fraction]
-    entries: tuple[Entry, ...]
-
-    @property
-    def spent(self) -> Fraction:
-        """ε spent so far under the adjacency's rule."""
-        return self.adjacency.loss(self.totals, ASSETS) if self.adjacency else Fraction(0)
-
-    @property
-    def left(self) -> Fraction:
-        """ε left of the budget."""
-        return max(Fraction(0), self.epsilon - self.spent)
-
-    def check_covers(self, epsilon: Fraction, losses: Mapping[str, Fraction], draws: int = 1) -> None:
-        """Refuse draws at ε, each with these losses of its groups, that the budget does not cover; say what is left."""
-        if self.adjacency is None:
-            raise BudgetExceeded(
-                f"The lineage {self.lineage!r} has no budget yet.",
-                outcome=NOTHING_SPENT,
-                remedy=f"Give it one: gridveil ledger budget {self.lineage} --epsilon …",
-            )
-        after = {name: total + draws * losses[name] for name, total in self.totals.items()}
-        if self.adjacency.loss(after, ASSETS) > self.epsilon:
-            asked = f"ε = {epsilon}" if draws == 1 else f"{draws} draws at ε = {epsilon}"
-            raise BudgetExceeded(
-                f"The budget of {self.lineage!r} does not cover {asked}: {math.floor(self.left * 10**6) / 10**6:g} is left of "
-                f"ε = {self.epsilon}.",
-                outcome=NOTHING_SPENT,
-                remedy=f"Ask for less, or raise the budget: gridveil ledger budget {self.lineage} --epsilon …",
-            )
+__all__ = ["Account", "Charge", "Entry", "Ledger", "Version", "default_location"]
 
 
 class Ledger:
@@ -180,7 +102,7 @@ class Ledger:
                 writer.set_budget(charge.lineage, adjacency, charge.epsilon)
                 account = writer.accounts()[charge.lineage]
             if account.adjacency is not None:
-                _check_same(account, adjacency)
+                check_same(account, adjacency)
             account.check_covers(charge.epsilon, {name: Fraction(spent) for name, spent in charge.spent.items()})
             return writer.append(
                 "reserved",
@@ -213,7 +135,7 @@ class Ledger:
     def accounts(self) -> dict[str, Account]:
         """List the lineages with their budgets and what was spent."""
         with self._store.transaction("Nothing was read.") as connection:
-            return _accounts(self._store.rows(connection))
+            return replay(self._store.rows(connection))
 
     def entries(self, lineage: str | None = None) -> list[Entry]:
         """List the draws, oldest first, of one lineage or of all."""
@@ -272,7 +194,7 @@ class _Writer:
         return self._store.first_version(self._connection)
 
     def accounts(self) -> dict[str, Account]:
-        return _accounts(self._rows)
+        return replay(self._rows)
 
     def append(self, kind: str, body: Mapping[str, Any]) -> int:
         number, text = self.count + 1, json.dumps(body, sort_keys=True, separators=(",", ":"))
@@ -283,7 +205,7 @@ class _Writer:
 
     def admit(self, lineage: str, version: Version | None) -> None:
         """Register a lineage and note a version of it, unless the grid belongs to another one."""
-        seen = _versions(self._rows)
+        seen = versions_of(self._rows)
         if version is not None:
             for other, versions in seen.items():
                 if other != lineage and any(are_alike(version.marks, marks) for marks in versions.values()):
@@ -300,7 +222,7 @@ class _Writer:
     def set_budget(self, lineage: str, adjacency: Adjacency, epsilon: Fraction) -> None:
         account = self.accounts()[lineage]
         if account.adjacency is not None:
-            _check_same(account, adjacency)
+            check_same(account, adjacency)
             if epsilon < account.epsilon:
                 raise LedgerError(
                     f"The budget of {lineage!r} is ε = {account.epsilon}; it cannot shrink to {epsilon}.",
@@ -335,81 +257,6 @@ def default_location() -> str:
     return os.environ.get("GRIDVEIL_LEDGER") or str(gridveil_home() / "ledger.sqlite")
 
 
-def _accounts(rows: Sequence[Row]) -> dict[str, Account]:
-    """Replay the rows into accounts."""
-    budgets: dict[str, tuple[Adjacency | None, Fraction]] = {}
-    draws: dict[int, dict[str, Any]] = {}
-    states: dict[int, tuple[State, str | None]] = {}
-    versions = _versions(rows)
-    for row in rows:
-        body = json.loads(row.body)
-        if row.kind == "registered":
-            budgets[body["lineage"]] = (None, Fraction(0))
-        elif row.kind == "budget":
-            budgets[body["lineage"]] = (Adjacency(body["adjacency"], _exact(body["alpha"])), Fraction(body["epsilon"]))
-        elif row.kind == "reserved":
-            draws[row.number], states[row.number] = body, ("reserved", None)
-        elif row.kind == "drawn":
-            states[body["of"]] = ("drawn", None)
-        elif row.kind == "published":
-            states[body["of"]] = ("published", body["digest"])
-    found = {}
-    for lineage, (adjacency, epsilon) in budgets.items():
-        entries = tuple(
-            Entry(
-                number,
-                states[number][0],
-                lineage,
-                body["adjacency"],
-                Fraction(body["epsilon"]),
-                _exact(body["alpha"]),
-                body["spent"],
-                states[number][1],
-            )
-            for number, body in draws.items()
-            if body["lineage"] == lineage
-        )
-        totals = _totals(entries, adjacency)
-        found[lineage] = Account(lineage, len(versions.get(lineage, {})), adjacency, epsilon, totals, entries)
-    return found
-
-
-def _totals(entries: Sequence[Entry], adjacency: Adjacency | None) -> dict[str, Fraction]:
-    """Add up, group by group, what all draws tell about a change by the budget's α: Σ spent · α_ref / α."""
-    totals = dict.fromkeys(ASSETS, Fraction(0))
-    for entry in entries:
-        for name, spent in entry.spent.items():
-            reference = adjacency.alpha[name] if adjacency else entry.alpha[name]
-            totals[name] += Fraction(spent) * reference / entry.alpha[name]
-    return totals
-
-
-def _versions(rows: Sequence[Row]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Marks of every version of every lineage."""
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for row in rows:
-        if row.kind == "version":
-            body = json.loads(row.body)
-            found.setdefault(body["lineage"], {})[body["fingerprint"]] = tuple(body["marks"])
-    return found
-
-
-def _check_same(account: Account, adjacency: Adjacency) -> None:
-    fixed = account.adjacency
-    assert fixed is not None
-    if fixed.rule != adjacency.rule or dict(fixed.alpha) != dict(adjacency.alpha):
-        alpha = ", ".join(f"{name} {value}" for name, value in fixed.alpha.items())
-        raise LedgerError(
-            f"The budget of {account.lineage!r} is fixed to adjacency {fixed.rule} with α = {alpha}, for ever.",
-            outcome=NOTHING_SPENT,
-            remedy="Use them, or leave --adjacency and --alpha-… out.",
-        )
-
-
-def _exact(values: Mapping[str, str]) -> dict[str, Fraction]:
-    return {name: Fraction(value) for name, value in values.items()}
-
-
 def _import_first_version(writer: _Writer) -> None:
     """Carry the rows of a schema-1 ledger over: each grid becomes a lineage whose budget is what it had spent."""
     rows = [
@@ -419,7 +266,7 @@ def _import_first_version(writer: _Writer) -> None:
     for grid in dict.fromkeys(row[1] for row in rows):
         mine = [row for row in rows if row[1] == grid]
         writer.append("registered", {"lineage": grid})
-        adjacency = Adjacency(mine[0][2], _exact(mine[0][4]))  # pyright: ignore[reportArgumentType] - checked there
+        adjacency = Adjacency(mine[0][2], exact_values(mine[0][4]))  # pyright: ignore[reportArgumentType] - checked there
         losses = dict.fromkeys(ASSETS, Fraction(0))
         for _, _, _, _, alpha, spent in mine:
             for name in losses:
