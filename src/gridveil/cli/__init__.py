@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from io import TextIOWrapper
 from typing import Annotated
@@ -69,6 +70,9 @@ def main() -> None:
         fail(error, as_json, debug)
     except KeyboardInterrupt:
         sys.stderr.write("gridveil: interrupted.\n")
-        sys.exit(130)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # At once: a progress bar's thread may hold stderr, on which Python's own way out would abort.
+        os._exit(130)
     except Exception as error:
         fail_unexpectedly(error, debug)
