@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,9 +61,10 @@ def calibrate(alpha: Fraction, epsilon: Fraction, size: int) -> Calibration:
     dp = _opendp()
     d_in, d_out = float_at_least(alpha), float_at_most(epsilon)
     try:
-        space = _space(size)
-        scale = dp.binary_search_param(lambda s: dp.m.make_laplace(*space, scale=s), d_in=d_in, d_out=d_out)
-        spent = dp.m.make_laplace(*space, scale=scale).map(d_in)
+        with _interrupts_wait():
+            space = _space(size)
+            scale = dp.binary_search_param(lambda s: dp.m.make_laplace(*space, scale=s), d_in=d_in, d_out=d_out)
+            spent = dp.m.make_laplace(*space, scale=scale).map(d_in)
     except Exception as error:
         raise OptionError(
             f"OpenDP finds no noise scale for α = {d_in:g} at ε = {d_out:g} ({type(error).__name__}).",
@@ -113,6 +118,23 @@ class DemoSampler:
         """Return values + Lap(scale) from the seeded generator."""
         _check_draw(values, scale)
         return values + self._random.laplace(0.0, scale, size=len(values))
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Hold Ctrl-C back for a moment: an exception that passes through OpenDP's own code aborts the process."""
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield
+        return
+    caught: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: caught.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if caught:
+            usual(*caught[0])
 
 
 def _check_draw(values: Array, scale: float) -> None:
