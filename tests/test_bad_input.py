@@ -86,24 +86,24 @@ BAD_FILES = {
     "NaN load": (with_text("4 1 40", "4 1 NaN"), ["table mpc.bus, row 4, line 8", "Pd", "a finite number", "Mend that row"]),
     "unknown bus in branch": (
         with_text("  3 5 0.01", "  3 77 0.01"),
-        ["table mpc.branch, row 3, line 19", "bus 77 is unknown", "a bus of table mpc.bus", "Mend that row"],
+        ["table mpc.branch, row 3, line 19", "bus 77 is unknown", "a bus of the bus table", "Mend that row"],
     ),
     "a reactance in the place of a bus": (
         with_text("  3 5 0.01", f"  3 {X[1]} 0.01"),
-        ["table mpc.branch, row 3, line 19", "expected a bus of table mpc.bus", "Mend that row"],
+        ["table mpc.branch, row 3, line 19", "expected a bus of the bus table", "Mend that row"],
     ),
     "unknown bus in gen": (
         with_text("  3 30 0", "  77 30 0"),
-        ["table mpc.gen, row 3, line 14", "bus 77 is unknown", "a bus of table mpc.bus", "Mend that row"],
+        ["table mpc.gen, row 3, line 14", "bus 77 is unknown", "a bus of the bus table", "Mend that row"],
     ),
     "a bus twice": (with_text("  5 1 30", "  4 1 30"), ["table mpc.bus, row 5, line 9", "bus 4 occurs twice", "Mend that row"]),
-    "x = 0": (with_text(X[2], "0"), ["table mpc.branch, row 3, line 19", "expected x above 0", "its real reactance"]),
-    "x < 0": (with_text(X[2], "-" + X[2]), ["table mpc.branch, row 3, line 19", "expected x above 0", "its real reactance"]),
-    "x too small": (with_text(X[2], "1e-320"), ["3-5", "a finite number above 0", "Mend"]),
+    "x = 0": (with_text(X[2], "0"), ["table mpc.branch, row 3, line 19", "expected x of at least 1e-06 p.u.", "--zero-x merge"]),
+    "x < 0": (with_text(X[2], "-" + X[2]), ["table mpc.branch, row 3, line 19", "expected x above 0", "--negative-x abs"]),
+    "x too small": (with_text(X[2], "1e-320"), ["table mpc.branch, row 3, line 19", "x is zero, or next to it"]),
     "a loop": (with_text("  3 5 0.01", "  3 3 0.01"), ["table mpc.branch, row 3", "two different buses", "Mend that row"]),
     "disconnected": (
         lambda text: re.sub(r"  \d 5 0", "  3 4 0", text),
-        ["2 islands", "among them 5", "expected one island", "put the missing branch in service"],
+        ["2 islands", "1 buses with 0 machines around bus 5", "expected one island", "--island largest"],
     ),
     "no machine": (
         lambda text: re.sub(r"(?s)mpc.gen = \[.*?\]", "mpc.gen = [\n]", text),
@@ -114,7 +114,6 @@ BAD_FILES = {
         ["mpc.gen", "no machine is in service", "at least one generator", "Put a generator in service"],
     ),
     "no base power": (with_text("mpc.baseMVA = 100;", ""), ["mpc.baseMVA", "a finite number above 0"]),
-    "two reference buses": (with_text("  2 2 20", "  2 3 20"), ["mpc.bus", "exactly one reference bus", "--operating-point"]),
     "a load beyond reach": (with_text("4 1 40", "4 1 4000"), ["does not converge", "a solvable", "--operating-point file"]),
 }
 
@@ -137,7 +136,7 @@ def test_a_missing_file_is_refused(tmp_path, ledger):
 def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path, ledger):
     (tmp_path / "folder.m").mkdir()
     assert_nothing_happens(
-        tmp_path, ledger, ["inspect", tmp_path / "folder.m"], ["folder.m", "cannot be read", "Check the path"]
+        tmp_path, ledger, ["inspect", tmp_path / "folder.m"], ["folder.m", "buses.csv"]
     )
 
 
@@ -200,9 +199,9 @@ def test_a_bad_option_is_refused(tmp_path, ledger, options, said):
     assert_nothing_happens(tmp_path, ledger, arguments, said)
 
 
-@pytest.mark.parametrize("grid", ["ieee31", "ieee30.mat", "", "."])
+@pytest.mark.parametrize("grid", ["ieee31", "", "."])
 def test_an_unknown_grid_is_refused(tmp_path, ledger, grid):
-    said = [f"{grid!r} is not known", "expected ieee30 or star5, or the path of a MATPOWER file", "Check the name"]
+    said = [f"{grid!r} is not known", "ieee30 or star5", "Check the name"]
     for arguments in (["inspect", grid], ["release", grid, "--epsilon=1/2", "--out", "out"]):
         assert_nothing_happens(tmp_path, ledger, arguments, said)
     assert_nothing_happens(tmp_path, ledger, ["demo", grid, "--out", "out"], ["ieee30 or star5"])

@@ -10,7 +10,7 @@ from matpowercaseframes import CaseFrames
 from cli_helpers import gridveil, write_grid
 from gridveil.cases import HERE, open_grid
 from gridveil.errors import InputError
-from gridveil.io import matpower
+from gridveil.io import assemble
 from gridveil.powerflow import Network, admittance, newton
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model
@@ -26,7 +26,7 @@ TRIANGLE = Network(
     ratio=np.array([1.0, 1.0, 1.05 * cmath.exp(1j * np.deg2rad(10))]),
     shunt=np.array([0.0, 0.01 + 0.19j, 0.0]),
     injection=np.array([0.0, -0.4 - 0.1j, 0.2]),
-    slack=0,
+    slack=np.array([0]),
     controlled=np.array([0, 2]),
 )
 
@@ -63,7 +63,7 @@ def test_ieee30_has_41_weights_between_1_68_and_45_24():
 
 def test_the_voltages_of_ieee30_balance_power_at_every_bus(monkeypatch):
     solved = []
-    monkeypatch.setattr(matpower, "newton", lambda *start, **options: solved.append(newton(*start, **options)) or solved[0])
+    monkeypatch.setattr(assemble, "newton", lambda *start, **options: solved.append(newton(*start, **options)) or solved[0])
     open_grid("ieee30")
     magnitude, angle = solved[0]
     case = CaseFrames(str(HERE / "ieee30.m"), update_index=False)
@@ -115,7 +115,7 @@ def test_a_phase_shifter_turns_the_angle_behind_it():
         ratio=np.array([tap]),
         shunt=np.zeros(2),
         injection=np.zeros(2),
-        slack=0,
+        slack=np.array([0]),
         controlled=np.array([0]),
     )
     magnitude, angle = newton(unloaded, np.ones(2), np.zeros(2))
@@ -123,15 +123,19 @@ def test_a_phase_shifter_turns_the_angle_behind_it():
     assert np.rad2deg(angle[1]) == pytest.approx(-10, rel=1e-9)
 
 
-def test_taps_and_shifts_of_a_file_move_its_weights_only_through_the_voltages(tmp_path):
-    """k = v_i v_j cos(δ_i − δ_j) / x: at a flat operating point a tap changes nothing."""
+def test_taps_and_shifts_of_a_file_move_its_weights_through_the_voltages_and_where_included_by_their_ratio(tmp_path):
+    """k = v_i v_j cos(δ_i − δ_j − φ) / (t x): at a flat operating point a tap divides one weight, or changes nothing."""
     weights = {}
     for point in ("flat", "newton"):
         for name, tap in (("with", "0.97 3"), ("without", "0 0")):
-            grid = write_grid(tmp_path / name, replace=("0.97 3", tap))
-            weights[point, name] = Private.open(open_grid(str(grid), options={"operating_point": point}).k)
-    assert np.array_equal(weights["flat", "with"], weights["flat", "without"])
-    assert np.abs(weights["newton", "with"] - weights["newton", "without"]).max() > 1e-3
+            for taps in ("include", "ignore"):
+                grid = write_grid(tmp_path / name / taps, replace=("0.97 3", tap))
+                options = {"operating_point": point, "taps": taps}
+                weights[point, name, taps] = Private.open(open_grid(str(grid), options=options).k)
+    assert np.array_equal(weights["flat", "with", "ignore"], weights["flat", "without", "ignore"])
+    ratio = weights["flat", "with", "include"] / weights["flat", "without", "include"]
+    assert np.allclose(np.sort(ratio), [1, 1, 1, 1, 1, 1 / 0.97], rtol=1e-12)
+    assert np.abs(weights["newton", "with", "ignore"] - weights["newton", "without", "ignore"]).max() > 1e-3
 
 
 def test_the_start_is_not_written_to():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,22 @@ IntArray = NDArray[np.int64]
 
 
 def frozen(values: Any, dtype: type = np.float64) -> NDArray[Any]:
-    """Copy values into an array that cannot be written to."""
+    """Copy values into an array that cannot be written to; one that already cannot be is taken as it is."""
+    if isinstance(values, np.ndarray) and values.dtype == dtype and _is_settled(values):
+        return values
     out = np.array(values, dtype=dtype)
     out.setflags(write=False)
     return out
+
+
+def _is_settled(values: NDArray[Any]) -> bool:
+    """Whether nobody can write to an array, nor to what it is a view of."""
+    owner: Any = values
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return owner is None or isinstance(owner, bytes)
 
 
 def complete_edges(g: int) -> IntArray:
@@ -46,6 +59,7 @@ class GridFacts:
     loads_are_public : whether a bundle may carry the loads; if not, events are given bus by bus.
     operating_point : where the angles and voltages inside k come from.
     notes : what the reader did to the file's tables (merged, summed, left out), with counts.
+    policy : the choices for awkward data that it did so by.
     """
 
     name: str
@@ -62,6 +76,7 @@ class GridFacts:
     loads_are_public: bool
     operating_point: str
     notes: tuple[str, ...] = ()
+    policy: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, dtype in (
@@ -150,5 +165,5 @@ class GridFacts:
             f"{sizes[smallest]} bus(es), among them {', '.join(members)}",
             file=self.name,
             expected="one island",
-            remedy="Release each island as a grid of its own, or put the missing branch in service.",
+            remedy="Release each island as a grid of its own (--island), or put the missing branch in service.",
         )

@@ -20,8 +20,8 @@ class Network:
     """A network in p.u. for a power flow.
 
     ends : (l, 2) bus positions; series : (l,) r + jx; charging : (l,) b; ratio : (l,) complex tap t e^{jφ} at the first end;
-    shunt : (n,) g + jb; injection : (n,) scheduled generation less load; slack : position;
-    controlled : positions whose |V| is held at voltage.
+    shunt : (n,) g + jb; injection : (n,) scheduled generation less load; slack : positions whose
+    angle is held (one, as a rule); controlled : positions whose |V| is held at voltage.
     """
 
     ends: IntArray
@@ -30,7 +30,7 @@ class Network:
     ratio: Complex
     shunt: Complex
     injection: Complex
-    slack: int
+    slack: IntArray
     controlled: IntArray
 
 
@@ -44,8 +44,8 @@ def newton(
     """
     Y = admittance(network)
     n = len(voltage)
-    pv = np.setdiff1d(network.controlled, [network.slack])
-    pq = np.setdiff1d(np.arange(n), np.append(pv, network.slack))
+    pv = np.setdiff1d(network.controlled, network.slack)
+    pq = np.setdiff1d(np.arange(n), np.concatenate([pv, network.slack]))
     free = np.concatenate([pv, pq])
     magnitude, angle = voltage.astype(float), angle.astype(float)
     for _ in range(limit):

@@ -1,4 +1,4 @@
-"""Grids that come with gridveil, and how a grid is named: `ieee30`, `star5`, or a MATPOWER file."""
+"""Grids that come with gridveil, and how a grid is named: `ieee30`, a file of a known format, or `matpower:case118`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gridveil.errors import InputError
+from gridveil.stages import stage
 from gridveil.vault.source import SourceGrid
 
 HERE = Path(__file__).parent
@@ -16,22 +17,37 @@ BUNDLED = ("ieee30", "star5")
 def open_grid(grid: str, *, dynamics_file: Path | None = None, options: Mapping[str, Any] | None = None) -> SourceGrid:
     """Open a grid by name or path.
 
-    A file's dynamics come from dynamics_file, else from a TOML of the same name beside it, else from options alone; options
-    (fields of `Dynamics`, None where not given) win over both.
+    What the file does not say comes from dynamics_file, else from a TOML of the same name beside it, else from options alone;
+    options (fields of `Dynamics` and `Policy`, None where not given) win over both. dynamics_file may also be a PSS/E DYR.
     """
+    from gridveil.io.assemble import assemble
     from gridveil.io.dynamics import Dynamics, read_dynamics
-    from gridveil.io.matpower import read_matpower
+    from gridveil.io.formats import read_grid
 
-    path = HERE / f"{grid}.m" if grid in BUNDLED else Path(grid)
-    if path.suffix != ".m":
-        raise InputError(
-            f"the grid {grid!r} is not known",
-            expected=f"{' or '.join(BUNDLED)}, or the path of a MATPOWER file (.m)",
-            remedy="Check the name.",
-        )
+    stage("reading the grid")
+    path, name = _place(grid)
     beside = path.with_suffix(".toml")
-    if dynamics_file is not None:
+    dyr = dynamics_file if dynamics_file and dynamics_file.suffix.lower() == ".dyr" else None
+    if dynamics_file is not None and dyr is None:
         dynamics = read_dynamics(dynamics_file)
     else:
         dynamics = read_dynamics(beside) if beside.exists() else Dynamics()
-    return read_matpower(path, dynamics.over(options or {}), name=grid if grid in BUNDLED else None)
+    return assemble(read_grid(path, dyr), dynamics.over(options or {}), name=name)
+
+
+def _place(grid: str) -> tuple[Path, str | None]:
+    """The file that a grid's name stands for, and the name it goes by; None: the file's own."""
+    from gridveil.cases.packages import package_case
+
+    if grid in BUNDLED:
+        return HERE / f"{grid}.m", grid
+    if (path := package_case(grid)) is not None:
+        return path, grid
+    path = Path(grid)
+    if not path.name or not (path.suffix or path.is_dir()):
+        raise InputError(
+            f"the grid {grid!r} is not known",
+            expected=f"{' or '.join(BUNDLED)}, a file, or a case of an installed package",
+            remedy="Check the name; gridveil cases lists those that are installed.",
+        )
+    return path, None

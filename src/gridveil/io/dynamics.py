@@ -1,4 +1,4 @@
-"""Machines' dynamics for static grid files: from a small TOML, from options, or both."""
+"""What a grid file does not say: machines' dynamics and policies, from a small TOML, from options, or both."""
 
 from __future__ import annotations
 
@@ -6,71 +6,78 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from math import isfinite, pi
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gridveil.errors import InputError, OptionError
+from gridveil.io.policy import POLICIES, Policy
 
 OperatingPoint = Literal["newton", "file", "flat"]
+Base = Literal["system", "rated"]
 PER_MACHINE = ("inertia", "damping", "governor_rate", "droop_gain")
+CHOICES = {"operating_point": get_args(OperatingPoint), "base": get_args(Base)}
+DEFAULT_FREQUENCY_HZ = 60.0
 
 
 @dataclass(frozen=True)
 class Dynamics:
-    """What a static file does not say.
+    """What a file does not say.
 
-    inertia : M = 2H on the system base, of each machine [p.u. power · s / p.u. frequency].
+    inertia : M = 2H of each machine [p.u. power · s / p.u. frequency].
     damping : D of each machine [p.u. power / p.u. frequency]; governor_rate : T [1/s]; droop_gain : G = 1/R [p.u. / p.u.].
+    base : whether these are p.u. of the system's base, or of each machine's rated MVA.
     load_damping : damping of load [p.u. power / p.u. frequency a p.u. of load], public.
-    omega_b : [rad/s], 2π f unless told otherwise; frequency_hz : nominal [Hz].
+    omega_b : [rad/s], 2π f unless told otherwise; frequency_hz : nominal [Hz], else the file's, else 60.
     publish_loads : whether a bundle may carry the file's loads.
-    machines : other values for single machines, by bus.
+    fuels, machines : other values for the machines of a fuel, and for those of single buses.
+    policy : what to do with awkward data.
+
+    Where a file has dynamics of its own they come before all of these but `machines`; D = 0 in a file counts as not given.
     """
 
     inertia: float | None = None
     damping: float | None = None
     governor_rate: float = 2.0
     droop_gain: float = 20.0
+    base: Base = "system"
     load_damping: float = 0.0
     omega_b: float | None = None
-    frequency_hz: float = 60.0
+    frequency_hz: float | None = None
     operating_point: OperatingPoint = "newton"
     publish_loads: bool = False
+    fuels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     machines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    policy: Policy = Policy()
 
-    @property
-    def angular_base(self) -> float:
-        """ω_b [rad/s]."""
-        return self.omega_b if self.omega_b is not None else 2 * pi * self.frequency_hz
-
-    def of(self, bus: str, what: str) -> float:
-        """One value of one machine."""
-        value = self.machines.get(bus, {}).get(what, getattr(self, what))
-        if value is None:
-            raise InputError(
-                f"the machine at bus {bus} has no {what}",
-                expected="a value for every machine: a grid file holds none",
-                remedy=f"Give --{what.replace('_', '-')}, or write it in a TOML of the same name beside the file.",
-            )
-        return value
+    def default(self, what: str, fuel: str) -> float | None:
+        """The value for a machine that neither its file nor `machines` knows."""
+        return self.fuels.get(fuel.lower(), {}).get(what, getattr(self, what))
 
     def over(self, options: Mapping[str, Any]) -> Dynamics:
         """The same with other values where an option was given (not None)."""
-        return _checked(replace(self, **{name: value for name, value in options.items() if value is not None}), "the options")
+        given = {name: value for name, value in options.items() if value is not None}
+        policy = replace(self.policy, **{name: given.pop(name) for name in POLICIES if name in given})
+        return _checked(replace(self, **given, policy=policy), "the options")
 
 
 def read_dynamics(path: Path) -> Dynamics:
-    """Read `[dynamics]` and `[machines.BUS]` of a TOML file."""
+    """Read `[dynamics]`, `[fuel.NAME]`, `[machines.BUS]` and `[policy]` of a TOML file."""
     name, data = path.name, read_toml(path)
-    known = {f.name for f in fields(Dynamics)} - {"machines"}
-    _only(data, {"dynamics", "machines"}, name)
+    known = {f.name for f in fields(Dynamics)} - {"fuels", "machines", "policy"}
+    _only(data, {"dynamics", "fuel", "machines", "policy"}, name)
     _only(data.get("dynamics", {}), known, f"{name} [dynamics]")
-    machines = data.get("machines", {})
-    _only(machines, set(machines) if isinstance(machines, dict) else set(), f"{name} [machines]")
-    for bus, values in machines.items():
-        _only(values, set(PER_MACHINE), f"{name} [machines.{bus}]")
-    return _checked(Dynamics(**data.get("dynamics", {}), machines=machines), name)
+    _only(data.get("policy", {}), set(POLICIES), f"{name} [policy]")
+    for table in ("fuel", "machines"):
+        entries = data.get(table, {})
+        _only(entries, set(entries) if isinstance(entries, dict) else set(), f"{name} [{table}]")
+        for key, values in entries.items():
+            _only(values, set(PER_MACHINE), f"{name} [{table}.{key}]")
+    fuels = {fuel.lower(): values for fuel, values in data.get("fuel", {}).items()}
+    policy = Policy(**data.get("policy", {}))
+    return _checked(
+        Dynamics(**data.get("dynamics", {}), fuels=fuels, machines=data.get("machines", {}), policy=policy), name
+    )
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -98,22 +105,18 @@ def _only(table: Any, known: set[str], place: str) -> None:
 
 
 def _checked(dynamics: Dynamics, place: str) -> Dynamics:
-    if dynamics.operating_point not in get_args(OperatingPoint):
-        raise OptionError(
-            f"the operating point {dynamics.operating_point!r} is unknown",
-            file=place,
-            expected=f"one of {', '.join(get_args(OperatingPoint))}",
-        )
+    for name, choices in CHOICES.items():
+        if getattr(dynamics, name) not in choices:
+            raise OptionError(
+                f"{name} = {getattr(dynamics, name)!r} is unknown", file=place, expected=f"one of {', '.join(choices)}"
+            )
     if not isinstance(dynamics.publish_loads, bool):  # "no" is true to Python
         raise OptionError("publish_loads is not usable", file=place, expected="true or false")
     positive = {"inertia", "frequency_hz", "omega_b", "governor_rate"}
-    values = {
-        f.name: getattr(dynamics, f.name)
-        for f in fields(dynamics)
-        if f.name not in ("machines", "operating_point", "publish_loads")
-    }
-    for bus, own in dynamics.machines.items():
-        values |= {f"{what} of bus {bus}": value for what, value in own.items()}
+    values = {name: getattr(dynamics, name) for name in (*PER_MACHINE, "load_damping", "omega_b", "frequency_hz")}
+    for kind, entries in (("fuel", dynamics.fuels), ("bus", dynamics.machines)):
+        for key, own in entries.items():
+            values |= {f"{what} of {kind} {key}": value for what, value in own.items()}
     for what, value in values.items():
         if value is None:
             continue

@@ -14,17 +14,18 @@ from gridveil.grid import Array
 
 # Python's float() also takes 1_000 and digits of other scripts; MATLAB does not.
 NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|nan)", re.ASCII | re.IGNORECASE)
+CELL = re.compile(r"'([^']*)'")
 FIELD = re.compile(r"mpc\.(\w+)\s*=\s*(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A numeric table of a file. values : (rows, columns); lines : (rows,) where each row stands, from 1."""
+    """A numeric table of a file. values : (rows, columns); lines : (rows,) where each row stands, from 1, if in lines."""
 
     file: str
     name: str
     values: Array
-    lines: tuple[int, ...]
+    lines: tuple[int, ...] | None = None
 
     def error(self, row: int, problem: str, *, expected: str, remedy: str = "") -> InputError:
         """Say what is wrong with a row (from 0), by its place in the table and in the file."""
@@ -33,7 +34,7 @@ class Table:
             file=self.file,
             table=self.name,
             row=row + 1,
-            line=self.lines[row],
+            line=self.lines[row] if self.lines is not None else None,
             expected=expected,
             remedy=remedy or "Mend that row and try again.",
         )
@@ -86,14 +87,15 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
                 joined = ""
 
 
-def read_tables(path: Path) -> tuple[dict[str, Table], dict[str, float]]:
-    """Read every numeric table `mpc.name = [ … ]` and every number `mpc.name = …` of a case file.
+def read_tables(path: Path) -> tuple[dict[str, Table], dict[str, float], dict[str, tuple[str, ...]]]:
+    """Read every numeric table `mpc.name = [ … ]`, number `mpc.name = …` and list of texts `mpc.name = { … }` of a case file.
 
     Statements that MATLAB would run on top of the tables are not run, hence refused.
     """
     name = path.name
     tables: dict[str, Table] = {}
     numbers: dict[str, float] = {}
+    texts: dict[str, tuple[str, ...]] = {}
     rows = _statements(read_text(path))
     for line, text in rows:
         if re.match(r"function\b", text) or text.rstrip(";") in ("end", "return", "endfunction"):
@@ -105,12 +107,12 @@ def read_tables(path: Path) -> tuple[dict[str, Table], dict[str, float]]:
         if body.startswith("["):
             tables[field] = _table(name, field, line, body, rows)
         elif body.startswith("{"):
-            _skip_cells(name, field, line, body, rows)
+            texts[field] = _cells(name, field, line, body, rows)
         elif (number := _number(body.rstrip("; \t"))) is not None:
             numbers[field] = number
         elif not re.fullmatch(r"'[^']*'\s*;?|\"[^\"]*\"\s*;?", body):
             raise _not_run(name, line)
-    return tables, numbers
+    return tables, numbers, texts
 
 
 def _table(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]]) -> Table:
@@ -165,9 +167,13 @@ def _row(file: str, table: str, row: int, line: int, text: str) -> list[float]:
     return numbers
 
 
-def _skip_cells(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]]) -> None:
-    """Pass over a cell array, such as bus names: nothing in it is used."""
-    while "}" not in body:
+def _cells(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]]) -> tuple[str, ...]:
+    """Collect the texts of a cell array, such as the machines' fuels."""
+    texts: list[str] = []
+    while True:
+        texts += CELL.findall(body)
+        if "}" in CELL.sub("", body):
+            return tuple(texts)
         try:
             line, body = next(rows)
         except StopIteration:

@@ -1,0 +1,336 @@
+"""From a file's grid to a `SourceGrid`: policies applied in one place, whatever the format."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from math import pi
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from gridveil.errors import InputError
+from gridveil.grid import Array, GridFacts, IntArray
+from gridveil.io.dynamics import DEFAULT_FREQUENCY_HZ, PER_MACHINE, Dynamics
+from gridveil.io.network import CONTROLLED, ISOLATED, REFERENCE, FileGrid, Flags, Machines
+from gridveil.io.policy import ZERO_X, Policy
+from gridveil.powerflow import Network, newton
+from gridveil.stages import stage
+from gridveil.vault.source import SourceGrid
+
+OPERATING_POINTS = {
+    "newton": "AC power flow (Newton's method, generators at their voltage set-points)",
+    "file": "voltages and angles as the file has them",
+    "flat": "flat: all voltages 1 p.u., all angles 0",
+}
+
+
+def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> SourceGrid:
+    """Apply the policies and lock the private values away: k at the operating point, m and d of every machine's bus.
+
+    k_ij = v_i v_j cos(δ_i − δ_j − φ) / (t x_ij), parallel circuits summed into one line and machines of one bus into one
+    machine before any noise, so that each is one item. What was changed or left out is counted in the facts' notes.
+    """
+    _check(grid)
+    policy, notes = dynamics.policy, list(grid.notes)
+    grid = _in_service(grid, notes)
+    grid = _merge_ties(grid, policy, notes)
+    grid = _one_island(grid, policy, notes)
+    grid, values = _with_dynamics(grid, dynamics, notes)
+
+    pairs = np.sort(grid.branches.ends, axis=1)
+    edges, line = np.unique(pairs, axis=0, return_inverse=True)
+    if len(edges) < len(pairs):
+        notes.append(f"{len(pairs) - len(edges)} parallel branches merged with their twins")
+    machines, unit = np.unique(grid.machines.bus, return_inverse=True)
+    if len(machines) < len(unit):
+        notes.append(f"{len(unit) - len(machines)} machines summed with others on their bus")
+    summed = {what: np.bincount(unit, weights=values[what]) for what in ("inertia", "damping", "droop_gain")}
+    loads = grid.buses.load.real
+    frequency_hz = dynamics.frequency_hz or grid.frequency_hz or DEFAULT_FREQUENCY_HZ
+    facts = GridFacts(
+        name=name or grid.file,
+        buses=grid.buses.labels,
+        edges=edges.reshape(-1, 2),
+        machines=machines,
+        governor_rate=_common_rate(unit, values, notes),
+        droop_gain=summed["droop_gain"],
+        loads=loads,
+        load_damping=dynamics.load_damping * np.maximum(loads, 0.0),
+        omega_b=dynamics.omega_b or 2 * pi * frequency_hz,
+        frequency_hz=frequency_hz,
+        base_mva=grid.base_mva,
+        loads_are_public=dynamics.publish_loads,
+        operating_point=OPERATING_POINTS[dynamics.operating_point],
+        notes=tuple(notes),
+        policy=asdict(policy),
+    )
+    stage("finding the operating point")
+    # After the facts, which check that the grid is connected: no power flow converges on one that is not.
+    k = np.bincount(line.ravel(), weights=_weights(grid, dynamics), minlength=len(edges))
+    return SourceGrid.of(facts, k=k, m=summed["inertia"], d=summed["damping"])
+
+
+def _check(grid: FileGrid) -> None:
+    if not (np.isfinite(grid.base_mva) and grid.base_mva > 0):
+        raise InputError("the base power is missing or unusable", file=grid.file, expected="a finite number of MVA above 0")
+    if not len(grid.buses.labels):
+        raise InputError("there is no bus", file=grid.file, expected="a table of buses")
+    grid.buses.check_finite()
+    grid.branches.check_finite()
+    grid.machines.check_finite(optional=("set_point", "rated_mva", *PER_MACHINE))
+
+
+def _on(grid: FileGrid, kept: Flags) -> FileGrid:
+    """The same with some of its buses, and what lies on them."""
+    position = np.cumsum(kept) - 1
+    branches = grid.branches.keep(kept[grid.branches.ends].all(axis=1))
+    machines = grid.machines.keep(kept[grid.machines.bus])
+    return replace(
+        grid,
+        buses=grid.buses.keep(kept),
+        branches=replace(branches, ends=position[branches.ends]),
+        machines=replace(machines, bus=position[machines.bus]),
+    )
+
+
+def _in_service(grid: FileGrid, notes: list[str]) -> FileGrid:
+    """Leave out isolated buses, and branches and machines out of service."""
+    connected = grid.buses.kind != ISOLATED
+    branches, machines = grid.branches, grid.machines
+    closed = branches.in_service & connected[branches.ends].all(axis=1)
+    running = machines.in_service & connected[machines.bus]
+    for what, kept in (
+        ("isolated buses (type 4)", connected),
+        ("machines out of service", running),
+        ("branches out of service", closed),
+    ):
+        if not kept.all():
+            notes.append(f"{int((~kept).sum())} {what} left out")
+    if not running.any():
+        raise _no_machine(grid)
+    loops = np.flatnonzero(closed & (branches.ends[:, 0] == branches.ends[:, 1]))
+    if len(loops):
+        raise branches.error(int(loops[0]), "the branch joins a bus to itself", expected="two different buses")
+    return _on(replace(grid, branches=branches.keep(closed), machines=machines.keep(running)), connected)
+
+
+def _no_machine(grid: FileGrid) -> InputError:
+    return InputError(
+        "no machine is in service, so there is no frequency to model",
+        file=grid.file,
+        table=grid.machines.where.table,
+        expected="at least one generator in service",
+        remedy="Put a generator in service.",
+    )
+
+
+def _merge_ties(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
+    """Apply the policies for x ≈ 0 and x < 0."""
+    x = grid.branches.series.imag
+    zero = np.abs(x) < ZERO_X
+    negative = (x < 0) & ~zero
+    if zero.any() and policy.zero_x == "refuse":
+        raise grid.branches.error(
+            int(np.flatnonzero(zero)[0]),
+            f"the reactance x is zero, or next to it, so the line has no weight 1/x ({zero.sum()} such branches)",
+            expected=f"x of at least {ZERO_X:g} p.u.",
+            remedy="Merge the two buses of each with --zero-x merge, or give the branch its real reactance.",
+        )
+    if negative.any() and policy.negative_x == "refuse":
+        raise grid.branches.error(
+            int(np.flatnonzero(negative)[0]),
+            f"the reactance x is negative, so the line has no weight 1/x > 0 ({negative.sum()} such branches)",
+            expected="x above 0",
+            remedy="Choose --negative-x abs (use |x|) or --negative-x merge (join its two buses).",
+        )
+    if negative.any() and policy.negative_x == "abs":
+        notes.append(f"{negative.sum()} branches with x < 0: their absolute value is used in k")
+    tie = zero | (negative if policy.negative_x == "merge" else False)
+    if not tie.any():
+        return grid
+    n = len(grid.buses.labels)
+    i, j = grid.branches.ends[tie].T
+    count, group = connected_components(sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)
+    # The bus that stands for a group: a reference bus before a controlled one before others, else the first of the file.
+    order = np.lexsort((np.arange(n), -grid.buses.kind, group))
+    chosen = order[np.searchsorted(group[order], np.arange(count))]
+    kept = np.sort(chosen)
+    position = np.empty(count, dtype=np.int64)
+    position[group[kept]] = np.arange(count)
+    to = position[group]
+    ends = to[grid.branches.ends]
+    inside = ends[:, 0] == ends[:, 1]
+    notes.append(f"{int(tie.sum())} branches with x ≈ 0 or x < 0: their {n - count} buses merged into their neighbours")
+    if inside.sum() > tie.sum():
+        notes.append(f"{int(inside.sum() - tie.sum())} branches between merged buses left out")
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.bincount(to, weights=values.real) + 1j * np.bincount(to, weights=values.imag)
+
+    buses = replace(grid.buses.keep(kept), load=total(grid.buses.load), shunt=total(grid.buses.shunt))
+    return replace(
+        grid,
+        buses=buses,
+        branches=replace(grid.branches.keep(~inside), ends=ends[~inside]),
+        machines=replace(grid.machines, bus=to[grid.machines.bus]),
+    )
+
+
+def _one_island(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
+    """Keep the island that the policy names."""
+    n = len(grid.buses.labels)
+    i, j = grid.branches.ends.T
+    count, island = connected_components(sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)
+    if policy.island not in ("", "largest") and policy.island not in grid.buses.labels:
+        raise InputError(
+            f"the policy names an island by bus {policy.island}, which the grid does not have (in service)",
+            file=grid.file,
+            expected="largest, or a bus of the grid",
+        )
+    if count == 1:
+        return grid
+    sizes, machines = np.bincount(island), np.bincount(island[grid.machines.bus], minlength=count)
+    if not policy.island:
+        largest = np.argsort(-sizes, kind="stable")[:5]
+        shown = "; ".join(
+            f"{sizes[one]} buses with {machines[one]} machines around bus {grid.buses.labels[int(np.argmax(island == one))]}"
+            for one in largest
+        )
+        raise InputError(
+            f"the network is not connected: it falls into {count} islands ({shown}{'; …' if count > 5 else ''})",
+            file=grid.file,
+            expected="one island",
+            remedy="Choose one with --island largest or --island BUS; release each on its own, or put the missing branch in.",
+        )
+    chosen = int(np.argmax(sizes)) if policy.island == "largest" else int(island[grid.buses.labels.index(policy.island)])
+    notes.append(
+        f"{count - 1} other islands left out, with {int(n - sizes[chosen])} buses and "
+        f"{int(machines.sum() - machines[chosen])} machines"
+    )
+    grid = _on(grid, island == chosen)
+    if not len(grid.machines.bus):
+        raise _no_machine(grid)
+    return grid
+
+
+def _with_dynamics(grid: FileGrid, dynamics: Dynamics, notes: list[str]) -> tuple[FileGrid, dict[str, Array]]:
+    """Give every machine its values on the system base: of its bus, else its file's, else its fuel's, else the constants."""
+    machines = grid.machines
+    at = [grid.buses.labels[bus] for bus in machines.bus]
+    for bus in dynamics.machines:
+        if bus not in set(at):
+            raise InputError(
+                f"the dynamics name a machine at bus {bus}, where the grid has none",
+                file=grid.file,
+                expected=f"one of {', '.join(sorted(set(at))[:8])}",
+            )
+    filled = {what: _filled(what, grid, dynamics, at, notes) for what in PER_MACHINE}
+    missing = np.isnan(filled["inertia"])
+    if missing.any() and dynamics.policy.without_dynamics == "drop" and not missing.all():
+        notes.append(f"{int(missing.sum())} machines without dynamics left out; their buses stay")
+        kept = np.flatnonzero(~missing)
+        grid = replace(grid, machines=machines.keep(kept))
+        filled, at = {what: values[kept] for what, values in filled.items()}, [at[i] for i in kept]
+    for what, values in filled.items():
+        lacking = np.flatnonzero(np.isnan(values))
+        if len(lacking):
+            raise InputError(
+                f"the machine at bus {at[lacking[0]]} has no {what}",
+                file=grid.file,
+                expected="a value for every machine, and the file holds none for it",
+                remedy=f"Give --{what.replace('_', '-')}, or write it in a TOML of the same name beside the file."
+                + (" --without-dynamics drop leaves such machines out." if what == "inertia" else ""),
+            )
+    return grid, filled
+
+
+def _filled(what: str, grid: FileGrid, dynamics: Dynamics, at: list[str], notes: list[str]) -> Array:
+    machines: Machines = grid.machines
+    values = getattr(machines, what).astype(float)
+    given = ~np.isnan(values)
+    if what in ("inertia", "damping"):
+        given &= values != 0  # no machine without inertia swings, and D = 0 in a file means that nobody filled it in
+    defaults = np.array([_or_nan(dynamics.default(what, fuel)) for fuel in machines.fuel], dtype=float)
+    if dynamics.base == "rated" and what != "governor_rate":
+        scale = machines.rated_mva / grid.base_mva
+        unusable = np.flatnonzero(~given & ~np.isnan(defaults) & ~(scale > 0))
+        if len(unusable):
+            raise machines.error(
+                int(unusable[0]),
+                f"the machine at bus {at[unusable[0]]} has no rated MVA, which base = rated needs",
+                expected="a rated power above 0",
+            )
+        defaults = defaults * scale
+    replaced = ~given & ~np.isnan(defaults)
+    if given.any() and replaced.any() and what in ("inertia", "damping"):
+        notes.append(f"{int(replaced.sum())} machines have no {what} in the file, and got the settings' value")
+    if what == "damping":
+        defaults = np.where(np.isnan(defaults), values, defaults)  # nothing better than the file's 0
+        zero = int(((defaults == 0) & ~given).sum())
+        if zero:
+            notes.append(f"{zero} machines have D = 0: give --damping if that is not meant")
+    values = np.where(given, values, defaults)
+    own = dynamics.machines
+    return np.array([own.get(bus, {}).get(what, value) for bus, value in zip(at, values.tolist(), strict=True)], dtype=float)
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def _common_rate(unit: IntArray, values: dict[str, Array], notes: list[str]) -> Array:
+    """T of the machines of one bus taken together: weighted by gain, which keeps the first rise of power, Σ T G ω."""
+    rate, gain = values["governor_rate"], values["droop_gain"]
+    count = np.bincount(unit)
+    weight = np.where(np.bincount(unit, weights=gain)[unit] > 0, gain, 1.0)
+    mean = np.bincount(unit, weights=weight * rate) / np.bincount(unit, weights=weight)
+    different = np.bincount(unit, weights=np.abs(rate - mean[unit]) > 1e-12 * mean[unit]) > 0
+    if (different & (count > 1)).any():
+        notes.append(f"{int((different & (count > 1)).sum())} buses with unlike governors: T weighted by gain")
+    return np.where(different, mean, rate[np.unique(unit, return_index=True)[1]])
+
+
+def _weights(grid: FileGrid, dynamics: Dynamics) -> Array:
+    """k of every branch [p.u. power / rad]."""
+    voltage, angle = _operating_point(grid, dynamics)
+    i, j = grid.branches.ends.T
+    x, ratio = np.abs(grid.branches.series.imag), grid.branches.ratio
+    across = angle[i] - angle[j]
+    if dynamics.policy.taps == "include":
+        x = x * np.abs(ratio)
+        across = across - (np.angle(ratio) if dynamics.operating_point != "flat" else 0.0)
+    with np.errstate(over="ignore", divide="ignore"):  # an infinite weight is refused by the line's name
+        return voltage[i] * voltage[j] * np.cos(across) / x
+
+
+def _operating_point(grid: FileGrid, dynamics: Dynamics) -> tuple[Array, Array]:
+    """Voltage magnitudes [p.u.] and angles [rad] of every bus."""
+    buses, branches, machines = grid.buses, grid.branches, grid.machines
+    n = len(buses.labels)
+    if dynamics.operating_point == "flat":
+        return np.ones(n), np.zeros(n)
+    voltage, angle = buses.voltage.copy(), buses.angle
+    if dynamics.operating_point == "file":
+        return voltage, angle
+    with_machine = np.isin(np.arange(n), machines.bus)
+    reference = np.flatnonzero((buses.kind == REFERENCE) & with_machine)
+    if not len(reference):
+        scheduled = np.bincount(machines.bus, weights=machines.power.real, minlength=n)
+        reference = np.array([int(np.argmax(np.where(with_machine, scheduled, -np.inf)))])
+    controlled = np.flatnonzero(((buses.kind == CONTROLLED) | (buses.kind == REFERENCE)) & with_machine)
+    holding = np.isin(machines.bus, controlled) & ~np.isnan(machines.set_point)
+    voltage[machines.bus[holding]] = machines.set_point[holding]
+    generation = np.zeros(n, dtype=complex)
+    np.add.at(generation, machines.bus, machines.power)
+    network = Network(
+        ends=branches.ends,
+        series=branches.series,
+        charging=branches.charging,
+        ratio=branches.ratio,
+        shunt=buses.shunt,
+        injection=generation - buses.load,
+        slack=reference,
+        controlled=controlled,
+    )
+    return newton(network, voltage, angle, file=grid.file)

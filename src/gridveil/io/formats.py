@@ -1,0 +1,72 @@
+"""Which reader a file wants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gridveil.errors import InputError
+from gridveil.io.network import FileGrid
+
+FORMATS = {
+    ".m": "MATPOWER",
+    ".mat": "MATPOWER, saved by MATLAB",
+    ".raw": "PSS/E",
+    ".xlsx": "ANDES",
+    ".json": "ANDES or pandapower",
+    ".xml": "CGMES",
+    ".zip": "CGMES",
+}
+
+
+def read_grid(path: Path, dyr: Path | None = None) -> FileGrid:
+    """Read a grid file by the format that its name ends in; a folder holds CSV tables or CGMES files.
+
+    dyr : PSS/E dynamics; default for a .raw: the .dyr of the same name beside it, if there is one.
+    """
+    suffix = path.suffix.lower()
+    if dyr is not None and suffix != ".raw":
+        raise InputError("a DYR file goes with a RAW file", file=dyr.name, expected="GRID.raw", remedy="Give a TOML instead.")
+    if path.is_dir():
+        if any(path.glob("*.xml")):
+            from gridveil.io.cgmes import read_cgmes
+
+            return read_cgmes(path)
+        from gridveil.io.csv_tables import read_csv_tables
+
+        return read_csv_tables(path)
+    match suffix:
+        case ".m":
+            from gridveil.io.matpower import read_matpower
+
+            return read_matpower(path)
+        case ".mat":
+            from gridveil.io.matlab import read_matlab
+
+            return read_matlab(path)
+        case ".raw":
+            from gridveil.io.psse import read_psse
+
+            return read_psse(path, dyr or _beside(path))
+        case ".xlsx":
+            from gridveil.io.andes import read_andes_xlsx
+
+            return read_andes_xlsx(path)
+        case ".json":
+            from gridveil.io.json_grids import read_json
+
+            return read_json(path)
+        case ".xml" | ".zip":
+            from gridveil.io.cgmes import read_cgmes
+
+            return read_cgmes(path)
+        case _:
+            raise InputError(
+                f"the format {suffix or 'of this file'} is not known",
+                file=path.name,
+                expected=", ".join(f"{end} ({name})" for end, name in FORMATS.items()) + ", or a folder of CSV tables",
+                remedy="Save the grid in one of these.",
+            )
+
+
+def _beside(path: Path) -> Path | None:
+    return next((other for end in (".dyr", ".DYR") if (other := path.with_suffix(end)).exists()), None)
