@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+import scale
 from baseline import objective_and_gradient
 from gridveil.algorithm import publish
 from gridveil.cases import open_grid
@@ -41,7 +42,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     as_json = parser.parse_args().json
-    results = {"engine": [engine(1), engine(100)], "trust": trust(), "paper": paper(), "commands": commands()}
+    results = {"engine": [engine(1), engine(100)], "trust": trust(), "paper": paper(), "commands": commands(),
+               "kron": scale.kron("case_ACTIVSg25k"), "releases": scale.releases()}  # fmt: skip
     if as_json:
         print(json.dumps(results, indent=2))
         return
@@ -66,6 +68,18 @@ def main() -> None:
     print("Commands, a new process each:")
     for row in results["commands"]:
         print(f"  {row['command']}: {spread(row['seconds'])} s (must be under {row['limit_s']} s)")
+    row = results["kron"]
+    print(
+        f"Kron reduction of {row['case']} to {row['machines']} machines: gridveil {spread(row['gridveil_s'])} s, "
+        f"splu {spread(row['splu_s'])} s, {row['ratio']:.0f} times faster (must be {row['required_ratio']}); "
+        f"results differ by {row['difference']:.1e}"
+    )
+    print("gridveil release --epsilon 1, end to end, one run each:")
+    for row in results["releases"]:
+        limits = f" (must be under {row['limits'][0]} s and {row['limits'][1]} GB)" if row["limits"] else ""
+        print(
+            f"  {row['case']}: {row['seconds']:.1f} s, peak {row['peak_gb']:.2f} GB, bundle {row['bundle_gb']:.2f} GB{limits}"
+        )
 
 
 def engine(models: int) -> dict:

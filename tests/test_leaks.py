@@ -15,10 +15,10 @@ from cli_helpers import files_under, found_in, gridveil, gridveil_process, write
 from gridveil import algorithm, archive, bundle
 from gridveil.cases import open_grid
 from gridveil.errors import GridveilError
-from gridveil.kron import kron_reduce, laplacian
 from gridveil.privacy.ledger import Ledger
 from gridveil.vault.sampler import SecureSampler
 from gridveil.vault.source import Private
+from gridveil.vault.truth import true_model
 from privacy_helpers import all_that_it_says
 
 
@@ -42,8 +42,7 @@ def planted(tmp_path, monkeypatch, caplog):
     x, m, d = digits(rng, 0.1, 0.9, 6), digits(rng, 10, 20, 3), digits(rng, 5, 10, 3)
     path = write_grid(tmp_path / "in", x=x, m=m, d=d)
     source = open_grid(str(path))
-    k, facts = Private.open(source.k), source.facts
-    L_red, K_ac = kron_reduce(laplacian(facts.edges, k, len(facts.buses)), facts.machines)
+    k, truth = Private.open(source.k), true_model(source)
     folder = tmp_path / "written"
     (folder / "temp").mkdir(parents=True)
     monkeypatch.setenv("GRIDVEIL_LEDGER", str(folder / "ledger.sqlite"))
@@ -51,7 +50,7 @@ def planted(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("tempfile.tempdir", None)
     caplog.set_level(logging.DEBUG)
     written = np.array([*x, *m, *d], dtype=float)
-    return Planted(path, np.concatenate([written, k, np.abs(L_red.ravel()), K_ac.ravel()]), folder)
+    return Planted(path, np.concatenate([written, k, truth.k_r, truth.K_ac.ravel()]), folder)
 
 
 def release(planted, *options):

@@ -16,7 +16,7 @@ from gridveil.groups import Bounds
 from gridveil.kron import reduce, reduced_model
 from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
 from gridveil.privacy.ledger import Ledger
-from gridveil.release import Release
+from gridveil.release import Release, loaded_buses
 from gridveil.vault.mechanism import perturb
 from gridveil.vault.sampler import Sampler, SecureSampler, makes_demo
 from gridveil.vault.source import SourceGrid
@@ -46,7 +46,8 @@ def publish(
     noisy = perturb(  # step 1: spends ε
         source, epsilon=epsilon, adjacency=adjacency, bounds=bounds, ledger=ledger, sampler=sampler, lineage=lineage
     )
-    reduced = reduce(noisy)  # step 2: post-processing
+    # Trajectories and their events may lie on any bus; without one, only loaded buses are needed.
+    reduced = reduce(noisy, None if observed else loaded_buses(source.facts))  # step 2: post-processing
     faults.step("reduced")
     fitted = fit(reduced, observed, settings, bounds, progress) if observed else None  # step 3: post-processing
     return Release.of(noisy, reduced, fitted, observed)

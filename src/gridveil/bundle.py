@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from gridveil.archive import NOT_LOADED, SIGNATURE, SUMS, broken, check_free, checksums, read_files, write_files
 from gridveil.certificate import CertificateDocument, certify, in_plain_words
 from gridveil.document import from_document, to_document
 from gridveil.errors import BundleError, GridveilError
-from gridveil.grid import Array, complete_edges
+from gridveil.export import FORMATS, export, format_named
+from gridveil.grid import Array, IntArray, complete_edges
+from gridveil.large import LARGE
+from gridveil.matfile import from_mat, to_mat
 from gridveil.recipient import readme
 from gridveil.release import Release
-from gridveil.schema import SCHEMA_VERSION, ReferenceDocument, ReleaseDocument
+from gridveil.schema import SCHEMA_VERSION, ExportDocument, ReferenceDocument, ReleaseDocument
 from gridveil.signing import KeyInfo, Signer, TrustedKeys, check_signature
+from gridveil.stages import stage
+from gridveil.trajectory import Trajectory
 
 DOCUMENT, ARRAYS, REFERENCE, README = "release.json", "model.mat", "reference.csv", "README.md"
 CERTIFICATE, IN_WORDS = "certificate.json", "certificate.txt"
+OWN_FILES = {DOCUMENT, ARRAYS, REFERENCE, README, CERTIFICATE, IN_WORDS, SUMS, SIGNATURE}
 MODEL_ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
-# The text in front of a MAT-file; SciPy would write the platform and the time there.
-MAT_HEADER = b"MATLAB 5.0 MAT-file, gridveil release".ljust(116)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Report:
     """What `verify` found in an intact bundle.
 
     digest : SHA-256 of its checksum file, which names the bundle; signed_by : public key in hex, None if nobody signed;
-    trusted : whether that key is one that the recipient named.
+    trusted : whether that key is one that the recipient named; exports : formats of other tools that it holds;
+    not_recomputed : those of them that another version of gridveil wrote, which only their checksums vouch for.
     """
 
     path: str
@@ -48,12 +50,14 @@ class Report:
     digest: str
     signed_by: str | None
     trusted: bool
+    exports: tuple[str, ...] = ()
+    not_recomputed: tuple[str, ...] = ()
 
 
-def write(release: Release, path: Path, signer: Signer | None = None) -> Report:
+def write(release: Release, path: Path, signer: Signer | None = None, formats: Sequence[str] = ()) -> Report:
     """Write a bundle, certified and signed, whole or not at all."""
     check_free(path)
-    files = contents(release, signer)
+    files = contents(release, signer, formats)
     write_files(path, files)
     return _report(path, files, release)
 
@@ -72,7 +76,7 @@ def verify(path: str | Path, key: str | Path | None = None) -> Report:
     release, document = _parse(path, files)
     if not _gives(release, document.reference, files[REFERENCE]):
         raise broken(path, f"the model does not give its own reference trajectory, {REFERENCE}")
-    report = _report(path, files, release)
+    report = replace(_report(path, files, release), not_recomputed=_check_exports(path, files, release, document))
     if key is not None:
         _check_trusted(path, report, Path(key))
         report = replace(report, trusted=True)
@@ -85,22 +89,28 @@ def load(path: str | Path) -> Release:
     return _parse(path, read_files(path))[0]
 
 
-def contents(release: Release, signer: Signer | None = None) -> dict[str, bytes]:
-    """Make the files of a bundle: a function of release and signer alone (no time, no user, no platform)."""
+def contents(release: Release, signer: Signer | None = None, formats: Sequence[str] = ()) -> dict[str, bytes]:
+    """Make the files of a bundle: a function of its arguments alone (no time, no user, no platform)."""
     if not release.demo and release.receipt is None:
         raise GridveilError(
             "A release that was loaded cannot be written again: its certificate belongs to the bundle it came in.",
             remedy="Copy that bundle.",
         )
-    document = to_document(release)
+    exported = {name: export(release, name) for name in formats}
+    listed = tuple(ExportDocument(format=n, version=format_named(n).version, files=tuple(f)) for n, f in exported.items())
+    document = to_document(release).model_copy(update={"exports": listed})
     run = document.reference
-    reference = release.simulate(run.event, horizon_s=run.horizon_s, dt_s=run.dt_s, scheme=run.scheme)
+    stage("simulating the reference")
+    reference = _reference(release, run)
+    stage("writing the bundle")
     files = {
         DOCUMENT: _json(document),
-        ARRAYS: _to_mat({name: getattr(release.model, name) for name in MODEL_ARRAYS} | {"edges": release.model.edges + 1}),
+        ARRAYS: to_mat({name: getattr(release.model, name) for name in MODEL_ARRAYS} | _edges(len(release.model.m))),
         REFERENCE: reference.to_csv().encode(),
         README: readme(release, document).encode(),
     }
+    for made in exported.values():
+        files |= made
     if release.demo:  # nobody certifies or signs a demo
         return dict(sorted((files | {SUMS: checksums(files)}).items()))
     certificate = certify(release, signer.public_key if signer else None)
@@ -111,12 +121,16 @@ def contents(release: Release, signer: Signer | None = None) -> dict[str, bytes]
     return dict(sorted(files.items()))
 
 
+def _reference(release: Release, run: ReferenceDocument) -> Trajectory:
+    return release.simulate(run.event, horizon_s=run.horizon_s, dt_s=run.dt_s, scheme=run.scheme, buses=run.buses or None)
+
+
 def _gives(release: Release, run: ReferenceDocument, stored: bytes) -> bool:
     """Whether a release answers the reference event as stored."""
     try:
         rows = [[float(cell) for cell in line.split(",")[1:]] for line in stored.decode("ascii").splitlines()[1:]]
         with np.errstate(all="ignore"):
-            omega = release.simulate(run.event, horizon_s=run.horizon_s, dt_s=run.dt_s, scheme=run.scheme).omega
+            omega = _reference(release, run).omega
             expected = np.array(rows)
             # Not `>`: a NaN compares as neither.
             return expected.shape == omega.shape and bool(np.abs(expected - omega).max() <= 1e-9 * np.abs(expected).max())
@@ -147,8 +161,39 @@ def _parse(path: Path, files: Mapping[str, bytes]) -> tuple[Release, ReleaseDocu
         raise broken(path, problem) from None
     if ("demo" in document.guarantee.mechanism) != document.demo:
         raise broken(path, "its demo flag and its mechanism contradict each other")
+    _check_announced(path, files, document)
     _check_certificate(path, files, document)
     return release, document
+
+
+def _check_announced(path: Path, files: Mapping[str, bytes], document: ReleaseDocument) -> None:
+    """Every file is one of a bundle's own or of an export that its document names."""
+    announced = {name for one in document.exports for name in one.files}
+    if strangers := files.keys() - OWN_FILES - announced:
+        raise broken(path, f"{', '.join(sorted(strangers))} is not announced in {DOCUMENT}")
+    if missing := announced - files.keys():
+        raise broken(path, f"{', '.join(sorted(missing))} is missing")
+    if doubled := announced & OWN_FILES:
+        raise broken(path, f"{', '.join(sorted(doubled))} is not a file of an export")
+
+
+def _check_exports(path: Path, files: Mapping[str, bytes], release: Release, document: ReleaseDocument) -> tuple[str, ...]:
+    """Write every export again; return the formats that another version wrote, whose bytes this one cannot make."""
+    others = []
+    for one in document.exports:
+        if one.format not in FORMATS or FORMATS[one.format].version != one.version:
+            others.append(one.format)
+        elif _exported(release, one.format) != {name: files[name] for name in one.files}:
+            raise broken(path, f"{' or '.join(one.files)} is not what the model gives in the format {one.format}")
+    return tuple(others)
+
+
+def _exported(release: Release, name: str) -> dict[str, bytes]:
+    """What a release gives in a format: nothing where it cannot be written in it."""
+    try:
+        return export(release, name)
+    except GridveilError:
+        return {}
 
 
 def _check_certificate(path: Path, files: Mapping[str, bytes], document: ReleaseDocument) -> None:
@@ -186,30 +231,19 @@ def _json(document: BaseModel) -> bytes:
     return (json.dumps(document.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _to_mat(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Write arrays as an uncompressed level-5 MAT-file, which NumPy (SciPy), MATLAB, Octave and Julia read."""
-    from scipy.io import savemat
-
-    buffer = io.BytesIO()
-    savemat(buffer, dict(arrays), format="5", do_compression=False, oned_as="column")
-    return MAT_HEADER + buffer.getvalue()[len(MAT_HEADER) :]
-
-
 def _from_mat(data: bytes, machines: int, loaded: int) -> dict[str, Array]:
-    """Read what `_to_mat` writes, and nothing else: SciPy's reader crashes on some files that were tampered with."""
-    g, edges = machines, complete_edges(machines)
-    shapes = dict.fromkeys(MODEL_ARRAYS, (g,)) | {"k_r": (len(edges),), "K_ac": (g, loaded), "loads": (g + loaded,)}
-    arrays: dict[str, Array] = {}
-    end = len(MAT_HEADER) + 12
-    for name, shape in shapes.items():
-        empty = np.zeros(shape)
-        end += len(_to_mat({name: empty})) - len(MAT_HEADER) - 12  # an array is stored last in its element, column by column
-        arrays[name] = np.frombuffer(data[end - empty.nbytes : end], "<f8").reshape(shape, order="F")
-    if _to_mat(arrays | {"edges": edges + 1}) != data:
-        raise ValueError("not what gridveil writes")
+    """Read the model's arrays, if they are a model's."""
+    g = machines
+    shapes = dict.fromkeys(MODEL_ARRAYS, (g,)) | {"k_r": (g * (g - 1) // 2,), "K_ac": (g, loaded), "loads": (g + loaded,)}
+    arrays = from_mat(data, shapes, _edges(g))
     if not all(np.isfinite(values).all() for name, values in arrays.items() if name != "loads") or (arrays["m"] <= 0).any():
         raise ValueError("not a model")
     return arrays
+
+
+def _edges(machines: int) -> dict[str, IntArray]:
+    """The pairs that k_r belongs to, from 1; left out of large models, where they would outweigh k_r."""
+    return {"edges": complete_edges(machines) + 1} if machines <= LARGE else {}
 
 
 def _report(path: Path, files: Mapping[str, bytes], release: Release) -> Report:
@@ -223,4 +257,5 @@ def _report(path: Path, files: Mapping[str, bytes], release: Release) -> Report:
         digest=hashlib.sha256(files[SUMS]).hexdigest(),
         signed_by=json.loads(files[CERTIFICATE])["signed_by"] if CERTIFICATE in files else None,
         trusted=False,
+        exports=tuple(one["format"] for one in json.loads(files[DOCUMENT]).get("exports", ())),
     )

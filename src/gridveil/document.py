@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from fractions import Fraction
 
+from gridveil.dynamics import default_scheme
 from gridveil.grid import Array
 from gridveil.groups import UNITS, Bounds, Range
 from gridveil.models import ReducedModel
@@ -83,13 +84,21 @@ def to_document(release: Release) -> ReleaseDocument:
         bounds=BoundsDocument(**{name: (r.lower, r.upper) for name, r in _ranges(bounds).items()}),
         clipped=release.clipped,  # pyright: ignore[reportArgumentType]
         fit=FitDocument(**asdict(release.fitted)) if release.fitted else None,
-        reference=ReferenceDocument(event=reference_event(model), horizon_s=30.0, dt_s=0.1, scheme="exact"),
+        reference=_reference(model),
         public_inputs=dict(release.public_inputs),
         provenance=tuple(ProvenanceDocument(**asdict(one)) for one in release.provenance),
         valid_for=VALID_FOR,
         not_valid_for=NOT_VALID_FOR,
         licence="as its publisher states; gridveil claims none",
     )
+
+
+def _reference(model: ReducedModel) -> ReferenceDocument:
+    """Choose a run that a recipient can repeat: exact, or for many machines a short one of a few of them."""
+    event = reference_event(model)
+    if default_scheme(model) == "exact":
+        return ReferenceDocument(event=event, horizon_s=30.0, dt_s=0.1, scheme="exact")
+    return ReferenceDocument(event=event, horizon_s=2.0, dt_s=0.01, scheme="trapezoidal", buses=model.machines[:20])
 
 
 def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Release:

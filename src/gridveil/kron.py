@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from gridveil.grid import Array, GridFacts, IntArray, complete_edges, frozen
+from gridveil.elimination import eliminate
+from gridveil.grid import Array, GridFacts, IntArray, complete_edges
 from gridveil.models import ReducedModel
 from gridveil.noisy import NoisyGrid
+from gridveil.stages import stage
 
 
 def laplacian(edges: IntArray, k: Array, n: int) -> Array:
@@ -39,7 +41,7 @@ def kron_reduce(L: Array, keep: IntArray) -> tuple[Array, Array]:
     interior = np.setdiff1d(np.arange(len(L)), keep)
     across = L[np.ix_(keep, interior)]
     # One solve serves both: L_ββ is symmetric, so L_γβ L_ββ⁻¹ = (L_ββ⁻¹ L_βγ)ᵀ.
-    K_ac = -frozen(np.linalg.solve(L[np.ix_(interior, interior)], across.T)).T
+    K_ac = -np.linalg.solve(L[np.ix_(interior, interior)], across.T).T
     L_red = L[np.ix_(keep, keep)] + K_ac @ across.T
     return 0.5 * (L_red + L_red.T), K_ac
 
@@ -50,29 +52,32 @@ def edge_weights(L_red: Array) -> Array:
     return -L_red[i, j]
 
 
-def reduced_model(facts: GridFacts, k: Array, m: Array, d: Array) -> ReducedModel:
+def reduced_model(facts: GridFacts, k: Array, m: Array, d: Array, buses: IntArray | None = None) -> ReducedModel:
     """Reduce a grid to its machines: M_γ ω̇ = −L_red δ + p − D_γ ω − u with u = ℓ_γ + K_ac ℓ_β.
 
     Damping of interior loads is felt at the machines: it goes into D_γ as K_ac D_β.
+    buses : interior buses that stay ports of the model, with columns of K_ac; default: all of them.
     """
-    n = len(facts.buses)
-    L_red, K_ac = kron_reduce(laplacian(facts.edges, k, n), facts.machines)
-    order = np.concatenate([facts.machines, facts.interior])
+    stage("reducing to the machines")
+    network = eliminate(facts.edges, k, len(facts.buses), facts.machines)
+    interior = facts.interior if buses is None else buses
+    order = np.concatenate([facts.machines, interior])
+    stage("sharing the loads out")
     return ReducedModel(
         ports=tuple(facts.buses[i] for i in order),
-        k_r=edge_weights(L_red),
+        k_r=edge_weights(network.L_red),
         m=m,
-        d=d + facts.load_damping[facts.machines] + K_ac @ facts.load_damping[facts.interior],
+        d=d + network.to_machines(facts.load_damping),
         governor_rate=facts.governor_rate,
         droop_gain=facts.droop_gain,
-        K_ac=K_ac,
-        loads=facts.loads[order] if facts.loads_are_public else np.full(n, np.nan),
+        K_ac=network.K_ac(interior),
+        loads=facts.loads[order] if facts.loads_are_public else np.full(len(order), np.nan),
         omega_b=facts.omega_b,
         frequency_hz=facts.frequency_hz,
         base_mva=facts.base_mva,
     )
 
 
-def reduce(noisy: NoisyGrid) -> ReducedModel:
+def reduce(noisy: NoisyGrid, buses: IntArray | None = None) -> ReducedModel:
     """Reduce a noisy grid: data-independent post-processing, so the guarantee stays as it is."""
-    return reduced_model(noisy.facts, noisy.k, noisy.m, noisy.d)
+    return reduced_model(noisy.facts, noisy.k, noisy.m, noisy.d, buses)

@@ -102,10 +102,24 @@ class ReducedModel:
         """(e, 2) pairs of machines that k_r belongs to."""
         return complete_edges(len(self.m))
 
+    def to_machines(self, load: Array) -> Array:
+        """Load (ports, …) as the machines feel it, u = ℓ_γ + K_ac ℓ_β: (g, …) [p.u. power]."""
+        g = len(self.m)
+        return load[:g] + self.K_ac @ load[g:]
+
     @cached_property
     def port_map(self) -> Array:
         """[I, K_ac] (g, ports): load at the ports to load on the machines; transposed, ω of the machines to the ports'."""
-        return np.concatenate([np.eye(len(self.m)), self.K_ac], axis=1)
+        return self.shares(np.arange(len(self.ports))).T
+
+    def shares(self, ports: IntArray) -> Array:
+        """Each machine's share in ω at some ports: rows of [I, K_ac]ᵀ, (h, g)."""
+        g = len(self.m)
+        rows = np.zeros((len(ports), g))
+        at_machine = ports < g
+        rows[at_machine, ports[at_machine]] = 1.0
+        rows[~at_machine] = self.K_ac[:, ports[~at_machine] - g].T
+        return rows
 
     @property
     def theta(self) -> Array:
@@ -124,8 +138,8 @@ class ReducedModel:
             governor_rate=self.governor_rate,
             droop_gain=self.droop_gain,
             omega_b=self.omega_b,
-            drive=self.port_map @ drive,
-            sense=self.port_map.T[np.asarray(sense)],
+            drive=self.to_machines(drive),
+            sense=self.shares(np.asarray(sense)),
             bounds=bounds or Bounds(),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gridveil.export import FORMATS
 from gridveil.release import Release
 from gridveil.schema import ReleaseDocument
 
@@ -21,6 +22,7 @@ def readme(release: Release, document: ReleaseDocument) -> str:
     units = "\n".join(f"| `{name}` | {unit} |" for name, unit in m.units.items())
     key = "" if release.demo else "  # --key PUBLIC_KEY, from the publisher, checks who signed it"
     loads = "published in `loads`" if m.loads_published else "not published (`loads` is NaN); give events bus by bus"
+    scheme = "exact integration" if document.reference.scheme == "exact" else "the trapezoidal rule, some machines only"
     return f"""# A gridveil release
 
 {mark}A synthetic, Kron-reduced model of a power grid's frequency dynamics: {len(m.machines)} machines
@@ -38,9 +40,9 @@ python -c "import gridveil; print(gridveil.load('.').simulate('{document.referen
 
 `model.mat` is a MAT-file of level 5: `load model.mat` in MATLAB or Octave, `matread("model.mat")` with MAT.jl in Julia,
 `scipy.io.loadmat("model.mat")` in Python. `reference.csv` is this model's own answer to `{document.reference.event}`
-({document.reference.horizon_s:g} s, step {document.reference.dt_s:g} s, exact integration): yours should agree.
+({document.reference.horizon_s:g} s, step {document.reference.dt_s:g} s, {scheme}): yours should agree.
 `sha256sum -c SHA256SUMS` checks the files without gridveil.
-
+{_exports(document)}
 ## The model
 
 ```
@@ -75,4 +77,25 @@ Conditional on:
 
 Not protected:
 {unprotected}
+"""
+
+
+def _exports(document: ReleaseDocument) -> str:
+    """List what the bundle holds for other tools, with the lines that run it; nothing where it holds nothing."""
+    if not document.exports:
+        return ""
+    rows = "\n".join(f"| {', '.join(f'`{name}`' for name in one.files)} | {one.format} |" for one in document.exports)
+    lines = "\n".join(FORMATS[one.format].runs for one in document.exports)
+    return f"""
+For other tools, the same model in their formats; an event, where one is written along, is `{document.reference.event}`:
+
+| file | format |
+|---|---|
+{rows}
+
+Copy them to a folder of their own first: some tools write beside what they read, and a bundle with more files does not verify.
+
+```
+{lines}
+```
 """

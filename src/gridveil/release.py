@@ -13,7 +13,7 @@ from gridveil.dynamics import Mode, modes, simulate
 from gridveil.engine import SchemeName
 from gridveil.events import Event
 from gridveil.fit import FitResult, Observation
-from gridveil.grid import GridFacts
+from gridveil.grid import GridFacts, IntArray
 from gridveil.groups import Bounds
 from gridveil.models import ReducedModel
 from gridveil.noisy import NoisyGrid, Receipt
@@ -110,7 +110,7 @@ class Release:
         *,
         horizon_s: float = 30.0,
         dt_s: float = 0.01,
-        scheme: SchemeName = "exact",
+        scheme: SchemeName | None = None,
         buses: Sequence[str] | None = None,
     ) -> Trajectory:
         """Simulate an event, given as an `Event` or in words such as "load:G1=+0.1"."""
@@ -123,23 +123,32 @@ class Release:
         """List the oscillatory modes, slowest first."""
         return modes(self.model)
 
-    def save(self, path: str | Path, signer: Signer | None = None) -> Report:
-        """Write the bundle, signed if a signer is given: a folder, or one canonical zip if the path ends in .zip."""
+    def save(self, path: str | Path, signer: Signer | None = None, formats: Sequence[str] = ()) -> Report:
+        """Write the bundle, signed if a signer is given: a folder, or one canonical zip if the path ends in .zip.
+
+        formats : other tools' formats to put beside the rest, such as "andes"; see `gridveil.export`.
+        """
         from gridveil.bundle import write
 
-        return write(self, Path(path), signer)
+        return write(self, Path(path), signer, formats)
+
+
+def loaded_buses(facts: GridFacts) -> IntArray:
+    """Positions of the buses without a machine that carry load: those that a bundle has columns of K_ac for."""
+    return facts.interior[facts.loads[facts.interior] != 0]
 
 
 def neutral_names(facts: GridFacts) -> dict[str, str]:
     """Map the owner's buses to neutral names: G1 … for machines, L1 … for other buses with load. Others have none."""
-    loaded = [bus for bus in facts.interior if facts.loads[bus] != 0]
     names = {facts.buses[bus]: f"G{number}" for number, bus in enumerate(facts.machines, start=1)}
-    return names | {facts.buses[bus]: f"L{number}" for number, bus in enumerate(loaded, start=1)}
+    return names | {facts.buses[bus]: f"L{number}" for number, bus in enumerate(loaded_buses(facts), start=1)}
 
 
 def neutral(model: ReducedModel, facts: GridFacts) -> ReducedModel:
     """Rename buses and leave out those without load."""
     names = neutral_names(facts)
+    if set(model.ports) == names.keys():  # nothing to leave out: K_ac may be large, so it is not copied
+        return replace(model, ports=tuple(names[port] for port in model.ports))
     kept = [position for position, port in enumerate(model.ports) if port in names]
     return replace(
         model,

@@ -114,7 +114,16 @@ class ReferenceDocument(Strict):
     event: str
     horizon_s: Positive
     dt_s: Positive
-    scheme: Literal["exact"]
+    scheme: Literal["exact", "trapezoidal"]
+    buses: tuple[str, ...] = Field(default=(), description="buses whose frequency it holds; empty: all machines")
+
+
+class ExportDocument(Strict):
+    """A release in another tool's format, beside the other files of the bundle."""
+
+    format: str
+    version: int = Field(description="of the format's bytes; a gridveil that writes this version can make them again")
+    files: tuple[str, ...]
 
 
 class ReleaseDocument(Strict):
@@ -134,3 +143,4 @@ class ReleaseDocument(Strict):
     valid_for: str
     not_valid_for: str
     licence: str
+    exports: tuple[ExportDocument, ...] = Field(default=(), description="formats of other tools that the bundle holds")

@@ -35,8 +35,17 @@ def verify(
     kind = "DEMO (made with a seed; protects nothing)" if report.demo else "real release"
     print_text(
         f"{report.path}: intact. {kind}, ε = {report.epsilon}, adjacency {report.adjacency}, {report.machines} machines, "
-        f"{len(report.files)} files.\nSHA-256 of its checksums: {report.digest}\n{_signature(report)}"
+        f"{len(report.files)} files.\nSHA-256 of its checksums: {report.digest}\n{_exports(report)}{_signature(report)}"
     )
+
+
+def _exports(report: Report) -> str:
+    made = [name for name in report.exports if name not in report.not_recomputed]
+    told = f"Also for {', '.join(made)}: as this model gives them.\n" if made else ""
+    if report.not_recomputed:
+        others = ", ".join(report.not_recomputed)
+        told += f"Also for {others}: by another version of gridveil, so that only the checksums vouch for it.\n"
+    return told
 
 
 def _signature(report: Report) -> str:
@@ -58,7 +67,10 @@ def simulate(
     ],
     horizon: Annotated[float, typer.Option(help="how long [s]")] = 30.0,
     dt: Annotated[float, typer.Option(help="time step [s]")] = 0.01,
-    scheme: Annotated[str, typer.Option(help="exact, trapezoidal or euler")] = "exact",
+    scheme: Annotated[
+        str | None,
+        typer.Option(help="exact (default), trapezoidal (default above 400 machines) or euler", show_default=False),
+    ] = None,
     buses: Annotated[
         str | None, typer.Option(help="buses to show, such as G1,L3; default: all machines", show_default=False)
     ] = None,
@@ -104,10 +116,11 @@ def simulate(
         ("bus", "nadir [Hz]", "at [s]", "RoCoF over 0.5 s [Hz/s]", "settles at [Hz]"),
         [(r.bus, f"{r.nadir_hz:+.4f}", f"{r.nadir_s:.2f}", f"{r.rocof_hz_s:+.4f}", f"{r.settling_hz:+.4f}") for r in responses],
     )
-    print_table(
-        "modes",
-        ("mode", "frequency [Hz]", "damping ratio [%]"),
-        [(str(n), f"{mode.frequency_hz:.4f}", f"{100 * mode.damping_ratio:.2f}") for n, mode in enumerate(modes, start=1)],
-    )
+    if modes:
+        print_table(
+            "modes",
+            ("mode", "frequency [Hz]", "damping ratio [%]"),
+            [(str(n), f"{mode.frequency_hz:.4f}", f"{100 * mode.damping_ratio:.2f}") for n, mode in enumerate(modes, start=1)],
+        )
     written = [f"Figure   {plot}"] * bool(plot) + [f"Samples  {csv}  [s, p.u.]"] * bool(csv)
     print_text("\n".join(written) or "Add --plot response.png for a figure, --csv response.csv for the samples.")

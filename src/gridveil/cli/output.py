@@ -106,6 +106,28 @@ def fit_progress(quiet: bool) -> Iterator[Progress | None]:
 
 
 @contextmanager
+def stage_progress(stages: Sequence[str], quiet: bool) -> Iterator[None]:
+    """Show a bar that names the stage that long work has come to; nothing where nobody looks."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from gridveil.stages import told_to
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=len(stages))
+
+        def begin(name: str) -> None:
+            bar.update(task, description=name, completed=stages.index(name) if name in stages else None)
+
+        with told_to(begin):
+            yield
+
+
+@contextmanager
 def writing(path: Path, option: str) -> Iterator[None]:
     """Turn a failure to write a file into a clear error."""
     try:

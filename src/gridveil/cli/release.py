@@ -11,8 +11,9 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.keys import open_signer
-from gridveil.cli.output import guarantee_json, print_guarantee, print_json, print_notice, print_text
+from gridveil.cli.output import guarantee_json, print_guarantee, print_json, print_notice, print_text, stage_progress
 from gridveil.privacy.epsilon import float_at_least, float_at_most
+from gridveil.stages import RELEASE
 
 if TYPE_CHECKING:
     from gridveil.grid import GridFacts
@@ -54,6 +55,10 @@ def release(
     bounds_origin: Annotated[
         str | None, typer.Option(help="where the bounds come from: a public source, in words", show_default=False)
     ] = None,
+    formats: Annotated[
+        str | None,
+        typer.Option(help="other tools' formats to put into the bundle, such as andes,psse,mat", show_default=False),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="a release.toml that holds any of these options", show_default=False)
     ] = None,
@@ -67,6 +72,12 @@ def release(
     frequency_hz: options.Frequency = None,
     omega_b: options.OmegaB = None,
     operating_point: options.OperatingPoint = None,
+    base: options.Base = None,
+    negative_x: options.NegativeX = None,
+    zero_x: options.ZeroX = None,
+    island: options.Island = None,
+    taps: options.Taps = None,
+    without_dynamics: options.WithoutDynamics = None,
     json: options.Json = False,
 ) -> None:
     """Perturb a grid and reduce it to its machines (steps 1 and 2): a real release, charged, certified and signed."""
@@ -76,6 +87,7 @@ def release(
     from gridveil.algorithm import publish
     from gridveil.archive import check_free
     from gridveil.certificate import SELECTION
+    from gridveil.export import check_formats
     from gridveil.privacy.adjacency import ASSETS
     from gridveil.privacy.ledger import Ledger
     from gridveil.vault.mechanism import version_of
@@ -83,7 +95,9 @@ def release(
     places = [settings.out] if settings.count == 1 else [_numbered(settings.out, n + 1) for n in range(settings.count)]
     for place in places:
         check_free(place)
-    source = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics)
+    with stage_progress(RELEASE, quiet=json):
+        source = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics)
+    check_formats(settings.formats, len(source.facts.machines))
     book = Ledger(settings.ledger)
     faults.step("opened")
     name = settings.lineage or Path(source.facts.name).stem
@@ -101,8 +115,11 @@ def release(
             known.check_covers(settings.epsilon, chosen.split(settings.epsilon, ASSETS), settings.count)
     reports = []
     for place in places:
-        made = publish(source, epsilon=settings.epsilon, adjacency=chosen, bounds=settings.bounds, ledger=book, lineage=name)
-        report = made.save(place, signer)
+        with stage_progress(RELEASE, quiet=json):
+            made = publish(
+                source, epsilon=settings.epsilon, adjacency=chosen, bounds=settings.bounds, ledger=book, lineage=name
+            )
+            report = made.save(place, signer, settings.formats)
         assert made.receipt is not None
         book.mark_published(made.receipt.entry, report.digest)
         faults.step("published")

@@ -18,6 +18,7 @@ from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
 from gridveil.privacy.ledger import Charge, Ledger, Version
 from gridveil.privacy.ledger.marks import SAMPLE, line_marks
+from gridveil.stages import stage
 from gridveil.vault.sampler import Sampler, SecureSampler, calibrate, makes_demo
 from gridveil.vault.source import Private, SourceGrid
 
@@ -72,6 +73,7 @@ def perturb(
         demo=demo,
     )
 
+    stage("drawing the noise")
     entry = None
     if ledger is not None and not demo:
         charge = Charge(
