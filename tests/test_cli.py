@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cli_helpers import charges, gridveil, gridveil_process, write_grid
-from gridveil import load, open_grid
+from gridveil import load, open_grid, verify
 from gridveil.cli import options
 from gridveil.cli.release import release as release_command
 from gridveil.groups import Bounds, Range
@@ -153,6 +153,8 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
         "digest": found["digest"],
         "signed_by": None,
         "trusted": False,
+        "exports": [],
+        "not_recomputed": [],
     }
 
 
@@ -233,6 +235,7 @@ out = "{out}"
 ledger = "{ledger}"
 lineage = "mine"
 count = 1
+formats = "andes, csv"
 bounds_origin = "a public study"
 publish_loads = true
 dynamics = "{dynamics}"
@@ -267,6 +270,7 @@ def test_release_toml_holds_every_option(config, ledger):
         "d": ("3", "1/8"),
     }
     assert found["lineage"] == "mine"
+    assert verify(config.parent / "out.zip").exports == ("andes", "csv")
     release = load(config.parent / "out.zip")
     assert release.guarantee.rule == "one-item"
     assert release.guarantee.operating_point.startswith("flat")

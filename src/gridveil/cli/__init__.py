@@ -1,4 +1,4 @@
-"""The command line: `gridveil demo | inspect | release | verify | simulate | ledger | keys | audit | paper`."""
+"""The command line: `gridveil demo | cases | inspect | release | verify | simulate | export | ledger | keys | audit | …`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gridveil.cli import assurance, bundles, grids, keys, ledger, release, research
+from gridveil.cli import assurance, bundles, cases, export, grids, keys, ledger, release, research
 from gridveil.cli.output import fail, fail_unexpectedly, print_json, print_text
 from gridveil.errors import GridveilError
 
@@ -42,10 +42,12 @@ def general(
 
 
 app.command("demo")(grids.demo)
+app.command("cases")(cases.cases)
 app.command("inspect")(grids.inspect)
 app.command("release")(release.release)
 app.command("verify")(bundles.verify)
 app.command("simulate")(bundles.simulate)
+app.command("export")(export.export)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(keys.app, name="keys")
 app.command("audit")(assurance.audit)

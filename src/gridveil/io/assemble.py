@@ -36,6 +36,7 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
     grid = _in_service(grid, notes)
     grid = _merge_ties(grid, policy, notes)
     grid = _one_island(grid, policy, notes)
+    in_flow = grid  # machines that are dropped for want of inertia still have power and hold a voltage
     grid, values = _with_dynamics(grid, dynamics, notes)
 
     pairs = np.sort(grid.branches.ends, axis=1)
@@ -67,7 +68,7 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
     )
     stage("finding the operating point")
     # After the facts, which check that the grid is connected: no power flow converges on one that is not.
-    k = np.bincount(line.ravel(), weights=_weights(grid, dynamics), minlength=len(edges))
+    k = np.bincount(line.ravel(), weights=_weights(in_flow, dynamics), minlength=len(edges))
     return SourceGrid.of(facts, k=k, m=summed["inertia"], d=summed["damping"])
 
 

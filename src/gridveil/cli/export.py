@@ -1,0 +1,55 @@
+"""The command that turns a bundle into other tools' files: export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gridveil.cli import options
+from gridveil.cli.output import print_json, print_text
+from gridveil.errors import GridveilError, OptionError
+
+
+def export(
+    bundle: options.Bundle,
+    to: Annotated[str, typer.Option(help="andes, psse, matpower, mat, csv or statespace", show_default=False)],
+    event: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="what to write along (andes): load:G1=+0.1, uniform:+5%@10s; default: the bundle's reference event",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder, or .zip, to write; default BUNDLE-FORMAT", show_default=False)
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Write a release for another tool: ANDES, PSS/E, MATPOWER, MATLAB, CSV or state space; print the line that runs it."""
+    from gridveil.archive import check_free, write_files
+    from gridveil.bundle import load
+    from gridveil.export import export as make
+    from gridveil.export import format_named
+
+    chosen = format_named(to)
+    place = out or Path(f"{bundle.absolute().stem}-{to}")
+    if bundle.is_dir() and bundle.absolute() in place.absolute().parents:
+        raise OptionError(f"{place} lies inside the bundle, which would no longer verify.", remedy="Name a place outside it.")
+    check_free(place)
+    release = load(bundle)
+    files = make(release, to, ";".join(event) if event else None)
+    try:
+        write_files(place, files)
+    except GridveilError as error:  # which speaks of a bundle and its budget
+        raise GridveilError(
+            error.problem.replace("The bundle", "The export"), outcome="No file was left there.", remedy=error.remedy
+        ) from None
+    if json:
+        print_json({"demo": release.demo, "to": to, "out": str(place), "files": list(files), "run": chosen.runs})
+        return
+    print_text(
+        ("DEMO: made with a seed; it protects nothing.\n" if release.demo else "")
+        + f"Written  {place}: {', '.join(files)}\nRun      cd {place} && {chosen.runs}"
+    )
