@@ -247,6 +247,12 @@ load_damping = 0.5
 frequency_hz = 50
 omega_b = 314.0
 operating_point = "flat"
+base = "system"
+negative_x = "abs"
+zero_x = "merge"
+island = "largest"
+taps = "ignore"
+without_dynamics = "drop"
 """
 
 

@@ -17,11 +17,10 @@ from gridveil.document import from_document, to_document
 from gridveil.errors import BundleError, GridveilError
 from gridveil.export import FORMATS, export, format_named
 from gridveil.grid import Array, IntArray, complete_edges
-from gridveil.large import LARGE
-from gridveil.matfile import from_mat, to_mat
+from gridveil.matfile import check_size, from_mat, to_mat
 from gridveil.recipient import readme
 from gridveil.release import Release
-from gridveil.schema import SCHEMA_VERSION, ExportDocument, ReferenceDocument, ReleaseDocument
+from gridveil.schema import EDGES_UP_TO, SCHEMA_VERSION, ExportDocument, ReferenceDocument, ReleaseDocument
 from gridveil.signing import KeyInfo, Signer, TrustedKeys, check_signature
 from gridveil.stages import stage
 from gridveil.trajectory import Trajectory
@@ -233,17 +232,26 @@ def _json(document: BaseModel) -> bytes:
 
 def _from_mat(data: bytes, machines: int, loaded: int) -> dict[str, Array]:
     """Read the model's arrays, if they are a model's."""
-    g = machines
-    shapes = dict.fromkeys(MODEL_ARRAYS, (g,)) | {"k_r": (g * (g - 1) // 2,), "K_ac": (g, loaded), "loads": (g + loaded,)}
-    arrays = from_mat(data, shapes, _edges(g))
+    arrays = from_mat(data, _shapes(machines, loaded), _edges(machines))
     if not all(np.isfinite(values).all() for name, values in arrays.items() if name != "loads") or (arrays["m"] <= 0).any():
         raise ValueError("not a model")
     return arrays
 
 
+def _shapes(machines: int, loaded: int) -> dict[str, tuple[int, ...]]:
+    g = machines
+    return dict.fromkeys(MODEL_ARRAYS, (g,)) | {"k_r": (g * (g - 1) // 2,), "K_ac": (g, loaded), "loads": (g + loaded,)}
+
+
+def check_fits(machines: int, loaded: int) -> None:
+    """Refuse a model that no bundle can hold, by its public sizes, before anything is drawn."""
+    for name, shape in _shapes(machines, loaded).items():
+        check_size(name, shape, "Nothing was drawn and nothing was written.")
+
+
 def _edges(machines: int) -> dict[str, IntArray]:
     """The pairs that k_r belongs to, from 1; left out of large models, where they would outweigh k_r."""
-    return {"edges": complete_edges(machines) + 1} if machines <= LARGE else {}
+    return {"edges": complete_edges(machines) + 1} if machines <= EDGES_UP_TO else {}
 
 
 def _report(path: Path, files: Mapping[str, bytes], release: Release) -> Report:

@@ -15,15 +15,15 @@ LARGE = 400
 
 
 def swing_responses(model: ReducedModel, drive: Array, sense: IntArray, samples: int, dt_s: float) -> Array:
-    """Simulate a step of each load pattern (ports, s) from rest by the trapezoidal rule: ω at the ports `sense`, (s, samples, h).
+    """Simulate a step of each load pattern (ports, s) from rest by the trapezoidal rule: ω at some ports, (s, samples, h).
 
     With h = dt and p eliminated, a step is one solve with S = M + h/2 (D + b) + h² ω_b/4 L, symmetric, positive definite and
     (g, g) instead of (3g)²; b = (h T G / 2) / (1 + h T / 2) is what the governors add. S ω⁺ also gives L ω⁺, so that L itself
     is not needed again.
     """
-    g, h = len(model.m), dt_s
-    damping, rate = 1 + h / 2 * model.governor_rate, model.governor_rate
-    keep, gain = (1 - h / 2 * rate) / damping, h / 2 * rate * model.droop_gain / damping
+    h, rate = dt_s, model.governor_rate
+    lag = 1 + h / 2 * rate
+    keep, gain = (1 - h / 2 * rate) / lag, h / 2 * rate * model.droop_gain / lag
     diagonal = (model.m + h / 2 * (model.d + gain))[:, None]
     inverse = _inverse(model, diagonal[:, 0], h**2 * model.omega_b / 4)
     u, shares = model.to_machines(drive), model.shares(sense)
@@ -35,6 +35,7 @@ def swing_responses(model: ReducedModel, drive: Array, sense: IntArray, samples:
         known = (m - h / 2 * (d + gain)) * omega - pull - h * torque + h / 2 * (1 + keep) * power - h * u
         after = inverse @ known
         pull_after = known - diagonal * after
+        pull_after -= pull_after.mean(axis=0)  # 1ᵀ L = 0; else rounding piles up as a load that nobody asked for
         torque += 2 / h * (pull + pull_after)
         power = keep * power - gain * (omega + after)
         omega, pull = after, pull_after

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +25,21 @@ def to_mat(arrays: Mapping[str, Matrix]) -> bytes:
     parts: list[bytes | memoryview] = [HEADER]
     for name, values in arrays.items():
         matrix = values
-        if matrix.nbytes > LARGEST:
-            raise GridveilError(
-                f"The matrix {name} takes {matrix.nbytes / 2**30:.1f} GiB, and a MAT-file of level 5 holds 2 GiB at most.",
-                outcome="No bundle was written; the privacy budget of its draw stays spent.",
-                remedy="Reduce the grid to fewer loaded buses.",
-            )
+        check_size(name, matrix.shape, "No bundle was written; the privacy budget of its draw stays spent.")
         parts.append(_head(name, matrix.dtype.str[1:], matrix.shape))
         # .T of an array in column order is one in row order: a view, where order="F" would copy.
         parts.append(memoryview(np.ascontiguousarray(matrix.T)).cast("B") if matrix.size else b"")
     return b"".join(parts)
+
+
+def check_size(name: str, shape: tuple[int, ...], outcome: str) -> None:
+    """Refuse a matrix that a MAT-file of this level cannot hold. outcome : what did not happen because of it."""
+    if 8 * prod(shape) > LARGEST:
+        raise GridveilError(
+            f"The matrix {name} takes {8 * prod(shape) / 2**30:.1f} GiB, and a MAT-file of level 5 holds 2 GiB at most.",
+            outcome=outcome,
+            remedy="Reduce the grid to fewer machines and loaded buses, or release its islands one by one (--island).",
+        )
 
 
 def from_mat(data: bytes, shapes: Mapping[str, tuple[int, ...]], rest: Mapping[str, Matrix]) -> dict[str, Array]:
@@ -60,7 +66,10 @@ def _places(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, tuple[
     """Name, shape, first byte and size of each matrix's numbers."""
     end = len(HEADER)
     for name, shape in shapes.items():
-        start, size = end + len(_head(name, "f8", shape)), 8 * int(np.prod(shape))
+        size = 8 * prod(shape)
+        if size > LARGEST:  # in a tampered document
+            raise ValueError("not what gridveil writes")
+        start = end + len(_head(name, "f8", shape))
         yield name, shape, start, size
         end = start + size
 

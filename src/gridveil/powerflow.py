@@ -48,6 +48,8 @@ def newton(
     pq = np.setdiff1d(np.arange(n), np.concatenate([pv, network.slack]))
     free = np.concatenate([pv, pq])
     magnitude, angle = voltage.astype(float), angle.astype(float)
+    # Rounding in V conj(Y V) grows with Y: a line of x = 1e-6 leaves more than 1e-10.
+    tolerance = max(tolerance, 16 * float(np.finfo(float).eps * np.abs(Y.diagonal()).max()))
     for _ in range(limit):
         V = magnitude * np.exp(1j * angle)
         mismatch = V * np.conj(Y @ V) - network.injection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gridveil.export import FORMATS
 from gridveil.release import Release
-from gridveil.schema import ReleaseDocument
+from gridveil.schema import EDGES_UP_TO, ReleaseDocument
 
 
 def readme(release: Release, document: ReleaseDocument) -> str:
@@ -23,6 +23,7 @@ def readme(release: Release, document: ReleaseDocument) -> str:
     key = "" if release.demo else "  # --key PUBLIC_KEY, from the publisher, checks who signed it"
     loads = "published in `loads`" if m.loads_published else "not published (`loads` is NaN); give events bus by bus"
     scheme = "exact integration" if document.reference.scheme == "exact" else "the trapezoidal rule, some machines only"
+    order = "of `edges` (numbered from 1)" if len(m.machines) <= EDGES_UP_TO else "1-2, 1-3, …, 2-3, 2-4, …, row by row"
     return f"""# A gridveil release
 
 {mark}A synthetic, Kron-reduced model of a power grid's frequency dynamics: {len(m.machines)} machines
@@ -53,7 +54,7 @@ python -c "import gridveil; print(gridveil.load('.').simulate('{document.referen
 M, D, T and G are diagonal: `m`, `d`, `governor_rate`, `droop_gain`. L has -k_r off its diagonal and rows that sum to 0. All
 states start at 0. `loads` lists the machines first, then the loaded buses; `uniform:+10%` adds a tenth of it from t = 0 on.
 omega_b = {m.omega_b!r} rad/s, nominal frequency {m.frequency_hz:g} Hz, base {m.base_mva:g} MVA.
-`k_r` lists the weights of the complete graph in the order of `edges` (numbered from 1). Nominal loads: {loads}.
+`k_r` lists the weights of the complete graph of machines in the order {order}. Nominal loads: {loads}.
 
 | quantity | unit |
 |---|---|

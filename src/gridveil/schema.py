@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gridveil.privacy.guarantee import Guarantee
 
 SCHEMA_VERSION = 1
+EDGES_UP_TO = 400  # machines; above, model.mat leaves `edges` out. With another number old bundles would not verify
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

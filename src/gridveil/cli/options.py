@@ -69,7 +69,7 @@ AWKWARD = "What to do with awkward data (files only)"
 NegativeX = Annotated[str | None, _option("branches with x < 0: refuse (default), abs or merge", AWKWARD)]
 ZeroX = Annotated[str | None, _option("branches with |x| < 1e-6 p.u.: refuse (default) or merge", AWKWARD)]
 Island = Annotated[str | None, _option("of several islands keep the largest, or the one that a bus lies in", AWKWARD)]
-Taps = Annotated[str | None, _option("tap ratios and phase shifts in k: include (default) or ignore", AWKWARD)]
+Taps = Annotated[str | None, _option("tap ratios in k: include (default) or ignore", AWKWARD)]
 WithoutDynamics = Annotated[str | None, _option("machines without inertia: refuse (default) or drop", AWKWARD)]
 PublishLoads = Annotated[
     bool | None,

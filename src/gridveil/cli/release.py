@@ -86,10 +86,12 @@ def release(
     from gridveil import faults
     from gridveil.algorithm import publish
     from gridveil.archive import check_free
+    from gridveil.bundle import check_fits
     from gridveil.certificate import SELECTION
     from gridveil.export import check_formats
     from gridveil.privacy.adjacency import ASSETS
     from gridveil.privacy.ledger import Ledger
+    from gridveil.release import loaded_buses
     from gridveil.vault.mechanism import version_of
 
     places = [settings.out] if settings.count == 1 else [_numbered(settings.out, n + 1) for n in range(settings.count)]
@@ -98,6 +100,7 @@ def release(
     with stage_progress(RELEASE, quiet=json):
         source = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics)
     check_formats(settings.formats, len(source.facts.machines))
+    check_fits(len(source.facts.machines), len(loaded_buses(source.facts)))
     book = Ledger(settings.ledger)
     faults.step("opened")
     name = settings.lineage or Path(source.facts.name).stem

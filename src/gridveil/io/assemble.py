@@ -34,10 +34,11 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
     _check(grid)
     policy, notes = dynamics.policy, list(grid.notes)
     grid = _in_service(grid, notes)
-    grid = _merge_ties(grid, policy, notes)
     grid = _one_island(grid, policy, notes)
+    at = [grid.buses.labels[bus] for bus in grid.machines.bus]  # before merging: an owner knows a machine by its own bus
+    grid = _merge_ties(grid, policy, notes)
     in_flow = grid  # machines that are dropped for want of inertia still have power and hold a voltage
-    grid, values = _with_dynamics(grid, dynamics, notes)
+    grid, values = _with_dynamics(grid, at, dynamics, notes)
 
     pairs = np.sort(grid.branches.ends, axis=1)
     edges, line = np.unique(pairs, axis=0, return_inverse=True)
@@ -47,6 +48,7 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
     if len(machines) < len(unit):
         notes.append(f"{len(unit) - len(machines)} machines summed with others on their bus")
     summed = {what: np.bincount(unit, weights=values[what]) for what in ("inertia", "damping", "droop_gain")}
+    reference = _reference(in_flow, notes) if dynamics.operating_point == "newton" else np.array([], dtype=np.int64)
     loads = grid.buses.load.real
     frequency_hz = dynamics.frequency_hz or grid.frequency_hz or DEFAULT_FREQUENCY_HZ
     facts = GridFacts(
@@ -68,7 +70,7 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
     )
     stage("finding the operating point")
     # After the facts, which check that the grid is connected: no power flow converges on one that is not.
-    k = np.bincount(line.ravel(), weights=_weights(in_flow, dynamics), minlength=len(edges))
+    k = np.bincount(line.ravel(), weights=_weights(in_flow, dynamics, reference), minlength=len(edges))
     return SourceGrid.of(facts, k=k, m=summed["inertia"], d=summed["damping"])
 
 
@@ -211,20 +213,27 @@ def _one_island(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     )
     grid = _on(grid, island == chosen)
     if not len(grid.machines.bus):
-        raise _no_machine(grid)
+        raise InputError(
+            f"the island around bus {grid.buses.labels[0]} has no machine in service, so there is no frequency to model",
+            file=grid.file,
+            expected="an island with at least one generator in service",
+            remedy="Choose another one with --island BUS.",
+        )
     return grid
 
 
-def _with_dynamics(grid: FileGrid, dynamics: Dynamics, notes: list[str]) -> tuple[FileGrid, dict[str, Array]]:
-    """Give every machine its values on the system base: of its bus, else its file's, else its fuel's, else the constants."""
-    machines = grid.machines
-    at = [grid.buses.labels[bus] for bus in machines.bus]
+def _with_dynamics(grid: FileGrid, at: list[str], dynamics: Dynamics, notes: list[str]) -> tuple[FileGrid, dict[str, Array]]:
+    """Give every machine its values on the system base: of its bus, else its file's, else its fuel's, else the constants.
+
+    at : (u,) label of each machine's own bus, which may have been merged into another.
+    """
+    machines, known = grid.machines, set(at)
     for bus in dynamics.machines:
-        if bus not in set(at):
+        if bus not in known:
             raise InputError(
                 f"the dynamics name a machine at bus {bus}, where the grid has none",
                 file=grid.file,
-                expected=f"one of {', '.join(sorted(set(at))[:8])}",
+                expected=f"one of {', '.join(sorted(known)[:8])}",
             )
     filled = {what: _filled(what, grid, dynamics, at, notes) for what in PER_MACHINE}
     missing = np.isnan(filled["inertia"])
@@ -250,9 +259,15 @@ def _filled(what: str, grid: FileGrid, dynamics: Dynamics, at: list[str], notes:
     machines: Machines = grid.machines
     values = getattr(machines, what).astype(float)
     given = ~np.isnan(values)
+    for row in np.flatnonzero(values < 0):  # here, machine by machine: in a sum over a bus another one could hide it
+        raise machines.error(int(row), f"{what} of the machine at bus {at[row]} is negative", expected="a number of 0 or more")
     if what in ("inertia", "damping"):
         given &= values != 0  # no machine without inertia swings, and D = 0 in a file means that nobody filled it in
+    own = np.array([dynamics.machines.get(bus, {}).get(what, np.nan) for bus in at], dtype=float)
+    named = ~np.isnan(own)
+    given &= ~named
     defaults = np.array([_or_nan(dynamics.default(what, fuel)) for fuel in machines.fuel], dtype=float)
+    defaults = np.where(named, own, defaults)
     if dynamics.base == "rated" and what != "governor_rate":
         scale = machines.rated_mva / grid.base_mva
         unusable = np.flatnonzero(~given & ~np.isnan(defaults) & ~(scale > 0))
@@ -263,17 +278,15 @@ def _filled(what: str, grid: FileGrid, dynamics: Dynamics, at: list[str], notes:
                 expected="a rated power above 0",
             )
         defaults = defaults * scale
-    replaced = ~given & ~np.isnan(defaults)
+    replaced = ~given & ~named & ~np.isnan(defaults)
     if given.any() and replaced.any() and what in ("inertia", "damping"):
         notes.append(f"{int(replaced.sum())} machines have no {what} in the file, and got the settings' value")
     if what == "damping":
         defaults = np.where(np.isnan(defaults), values, defaults)  # nothing better than the file's 0
-        zero = int(((defaults == 0) & ~given).sum())
+        zero = int(((defaults == 0) & ~given & ~named).sum())
         if zero:
             notes.append(f"{zero} machines have D = 0: give --damping if that is not meant")
-    values = np.where(given, values, defaults)
-    own = dynamics.machines
-    return np.array([own.get(bus, {}).get(what, value) for bus, value in zip(at, values.tolist(), strict=True)], dtype=float)
+    return np.where(given, values, defaults)
 
 
 def _or_nan(value: float | None) -> float:
@@ -292,20 +305,35 @@ def _common_rate(unit: IntArray, values: dict[str, Array], notes: list[str]) -> 
     return np.where(different, mean, rate[np.unique(unit, return_index=True)[1]])
 
 
-def _weights(grid: FileGrid, dynamics: Dynamics) -> Array:
-    """k of every branch [p.u. power / rad]."""
-    voltage, angle = _operating_point(grid, dynamics)
+def _reference(grid: FileGrid, notes: list[str]) -> IntArray:
+    """Buses whose angle the power flow holds: the file's reference buses that have a machine."""
+    machines, n = grid.machines, len(grid.buses.labels)
+    with_machine = np.isin(np.arange(n), machines.bus)
+    reference = np.flatnonzero((grid.buses.kind == REFERENCE) & with_machine)
+    if len(reference) > 1:
+        notes.append(f"{len(reference)} reference buses: the power flow holds the angles of all of them")
+    if len(reference):
+        return reference
+    scheduled = np.bincount(machines.bus, weights=machines.power.real, minlength=n)
+    chosen = int(np.argmax(np.where(with_machine, scheduled, -np.inf)))
+    notes.append(f"0 reference buses with a machine: bus {grid.buses.labels[chosen]}, with most generation, took its place")
+    return np.array([chosen])
+
+
+def _weights(grid: FileGrid, dynamics: Dynamics, reference: IntArray) -> Array:
+    """Find k of every branch [p.u. power / rad]."""
+    voltage, angle = _operating_point(grid, dynamics, reference)
     i, j = grid.branches.ends.T
     x, ratio = np.abs(grid.branches.series.imag), grid.branches.ratio
-    across = angle[i] - angle[j]
     if dynamics.policy.taps == "include":
         x = x * np.abs(ratio)
-        across = across - (np.angle(ratio) if dynamics.operating_point != "flat" else 0.0)
+    # Angles behind a phase shifter contain its shift, which drives no power; flat ones do not.
+    across = angle[i] - angle[j] - (np.angle(ratio) if dynamics.operating_point != "flat" else 0.0)
     with np.errstate(over="ignore", divide="ignore"):  # an infinite weight is refused by the line's name
         return voltage[i] * voltage[j] * np.cos(across) / x
 
 
-def _operating_point(grid: FileGrid, dynamics: Dynamics) -> tuple[Array, Array]:
+def _operating_point(grid: FileGrid, dynamics: Dynamics, reference: IntArray) -> tuple[Array, Array]:
     """Voltage magnitudes [p.u.] and angles [rad] of every bus."""
     buses, branches, machines = grid.buses, grid.branches, grid.machines
     n = len(buses.labels)
@@ -315,10 +343,6 @@ def _operating_point(grid: FileGrid, dynamics: Dynamics) -> tuple[Array, Array]:
     if dynamics.operating_point == "file":
         return voltage, angle
     with_machine = np.isin(np.arange(n), machines.bus)
-    reference = np.flatnonzero((buses.kind == REFERENCE) & with_machine)
-    if not len(reference):
-        scheduled = np.bincount(machines.bus, weights=machines.power.real, minlength=n)
-        reference = np.array([int(np.argmax(np.where(with_machine, scheduled, -np.inf)))])
     controlled = np.flatnonzero(((buses.kind == CONTROLLED) | (buses.kind == REFERENCE)) & with_machine)
     holding = np.isin(machines.bus, controlled) & ~np.isnan(machines.set_point)
     voltage[machines.bus[holding]] = machines.set_point[holding]

@@ -58,6 +58,8 @@ def matpower_case(file: str, tables: Mapping[str, Table], base_mva: float, fuels
         for column in (1, 2)
     ]
     ratio, units = branch.column(9, "ratio"), len(gen.values)
+    if fuels and len(fuels) != units:
+        raise InputError(f"mpc.genfuel has {len(fuels)} entries", file=file, expected=f"{units}, one for each row of mpc.gen")
     rated = gen.column(7, "mBase")
     return FileGrid(
         file=file,
@@ -90,10 +92,17 @@ def matpower_case(file: str, tables: Mapping[str, Table], base_mva: float, fuels
             set_point=gen.column(6, "Vg"),
             in_service=gen.column(8, "status") > 0,
             rated_mva=np.where(rated > 0, rated, np.nan),
-            fuel=fuels if len(fuels) == units else ("",) * units,
+            fuel=fuels or ("",) * units,
             **{what: unknown(units) for what in ("inertia", "damping", "governor_rate", "droop_gain")},
         ),
+        notes=_left_out(tables),
     )
+
+
+def _left_out(tables: Mapping[str, Table]) -> tuple[str, ...]:
+    lines = tables.get("dcline")
+    running = int((lines.values[:, 2] > 0).sum()) if lines is not None and lines.values.shape[1] > 2 else 0
+    return (f"{running} DC lines (mpc.dcline) left out, and their power with them",) if running else ()
 
 
 def _rows(table: Table) -> IntArray:

@@ -22,7 +22,7 @@ class Policy:
         its two buses. The power flow keeps the sign.
     zero_x : a branch with |x| below 1e-6 p.u.: refuse the file, or merge its two buses.
     island : "" refuses a grid in several islands; "largest" keeps the one with most buses; a bus keeps the one it lies in.
-    taps : whether k = v_i v_j cos(δ_i − δ_j − φ) / (t x) includes tap ratio t and phase shift φ of transformers.
+    taps : whether k = v_i v_j cos(δ_i − δ_j − φ) / (t x) includes the tap ratio t of transformers.
     without_dynamics : a machine for which neither file nor settings give inertia: refuse, or drop it (its bus stays).
 
     Which buses are merged and which island is kept is topology, hence public: a release does not protect it.

@@ -24,7 +24,7 @@ UNCONDITIONAL = (
 NOT_PROTECTED = (
     "the edge set and the number of buses (they shape the map of loads to machines)",
     "which buses have machines and which carry load",
-    "governor rates T, droop gains G, base power and nominal frequency",
+    "governor rates T, droop gains G (and with them the machine ratings that they follow), base power and nominal frequency",
 )
 LOADS_NOT_PROTECTED = "the nominal loads, which the bundle carries, and damping in proportion to them"
 OPERATING_POINT_NOT_PROTECTED = (

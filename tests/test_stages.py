@@ -1,0 +1,117 @@
+"""Long work tells what it has come to, in order, and never a value."""
+
+import io
+import re
+import sys
+
+import pytest
+from rich.progress import Progress
+
+from cli_helpers import gridveil, write_grid
+from gridveil.cli.output import stage_progress
+from gridveil.stages import RELEASE, stage, told_to
+
+
+@pytest.fixture
+def told():
+    """The stages that were told while a test ran."""
+    names = []
+    with told_to(names.append):
+        yield names
+
+
+def release(folder, *options, grid=None):
+    grid = grid or write_grid(folder)
+    return gridveil("release", grid, "--epsilon", "1/2", "--out", folder / "out", "--ledger", folder / "l.sqlite", *options)
+
+
+def test_a_stage_that_nobody_listens_to_is_told_to_nobody():
+    stage("drawing the noise")
+
+
+def test_the_inner_listener_hears_and_the_outer_one_does_again_afterwards():
+    outer, inner = [], []
+    with told_to(outer.append):
+        stage("one")
+        with told_to(inner.append):
+            stage("two")
+        stage("three")
+    stage("four")
+    assert (outer, inner) == (["one", "three"], ["two"])
+
+
+def test_a_listener_is_forgotten_after_an_error():
+    names = []
+    with pytest.raises(KeyError), told_to(names.append):
+        raise KeyError
+    stage("after")
+    assert names == []
+
+
+def test_a_release_tells_its_stages_in_order(tmp_path, told):
+    done = release(tmp_path, "--json")
+    assert done.code == 0
+    assert tuple(told) == RELEASE
+
+
+def test_several_draws_read_the_grid_once_and_tell_the_rest_of_each(tmp_path, told):
+    done = release(tmp_path, "--count", "3", "--json")
+    assert done.code == 0
+    assert tuple(told) == RELEASE[:2] + 3 * RELEASE[2:]
+
+
+def test_inspect_tells_what_it_does(tmp_path, told):
+    assert gridveil("inspect", write_grid(tmp_path), "--json").code == 0
+    assert tuple(told) == RELEASE[:2]
+
+
+def test_work_that_is_refused_stops_at_its_stage(tmp_path, told):
+    done = release(tmp_path, "--json", grid=write_grid(tmp_path, replace=("4 1 40 9", "4 1 4000 900")))
+    assert done.code == 2
+    assert tuple(told) == RELEASE[:2]
+    assert not (tmp_path / "out").exists()
+
+
+class Terminal(io.StringIO):
+    """Somewhere a person looks."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What a bar on a terminal was moved to."""
+    moves = []
+    monkeypatch.setattr(Progress, "update", lambda _, task, **to: moves.append((to["completed"], to["description"])))
+    monkeypatch.setattr(io, "StringIO", Terminal)
+    return moves
+
+
+def test_on_a_terminal_a_bar_names_each_stage_and_moves_on_with_it(tmp_path, shown):
+    assert release(tmp_path).code == 0
+    assert shown == list(enumerate(RELEASE))
+
+
+def test_a_bar_names_a_stage_that_it_does_not_know_without_moving(monkeypatch, shown):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with stage_progress(RELEASE, quiet=False):
+        stage("thinking")
+    assert shown == [(None, "thinking")]
+
+
+@pytest.mark.parametrize("options", [["--json"], []], ids=["json", "no terminal"])
+def test_where_nobody_looks_there_is_no_bar(tmp_path, options):
+    done = release(tmp_path, *options)
+    assert done.code == 0
+    assert not any(name in done.err for name in RELEASE)
+
+
+def test_with_json_there_is_no_bar_on_a_terminal_either(tmp_path, shown):
+    assert release(tmp_path, "--json").code == 0
+    assert shown == []
+
+
+def test_names_of_stages_are_words():
+    assert all(re.fullmatch(r"[a-z ]+", name) for name in RELEASE)
+    assert len(set(RELEASE)) == len(RELEASE)
