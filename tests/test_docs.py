@@ -51,8 +51,9 @@ def test_the_python_on_a_page_runs(page, workplace):
         exec(compile(block, page.name, "exec"), {})
 
 
-def test_the_toml_of_the_commands_page_is_a_working_configuration(workplace):
-    dynamics, config = blocks(ROOT / "docs" / "commands.md", "toml")
+def test_the_toml_of_the_pages_on_commands_and_grids_is_a_working_configuration(workplace):
+    (config,) = blocks(ROOT / "docs" / "commands.md", "toml")
+    dynamics = blocks(ROOT / "docs" / "grids.md", "toml")[0]
     (workplace / "release.toml").write_text(config, encoding="utf-8")
     assert run("gridveil release --config release.toml").returncode == 0
     case = (ROOT / "src/gridveil/cases/ieee30.m").read_text(encoding="utf-8")

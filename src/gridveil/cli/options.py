@@ -49,7 +49,7 @@ def _option(help_: str, panel: str | None = None) -> Any:
 
 
 DynamicsFile = Annotated[
-    Path | None, _option("TOML with the machines' dynamics; default: the one beside the grid file", MACHINES)
+    Path | None, _option("TOML with dynamics and policies, or a PSS/E DYR; default: the one beside the grid file", MACHINES)
 ]
 Inertia = Annotated[float | None, _option("M = 2H of each machine, system base [p.u. power s / p.u. frequency]", MACHINES)]
 Damping = Annotated[float | None, _option("D of each machine [p.u. power / p.u. frequency]", MACHINES)]
