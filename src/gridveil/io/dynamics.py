@@ -48,7 +48,7 @@ class Dynamics:
     publish_loads: bool = False
     fuels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     machines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
 
     def default(self, what: str, fuel: str) -> float | None:
         """The value for a machine that neither its file nor `machines` knows."""
@@ -75,9 +75,7 @@ def read_dynamics(path: Path) -> Dynamics:
             _only(values, set(PER_MACHINE), f"{name} [{table}.{key}]")
     fuels = {fuel.lower(): values for fuel, values in data.get("fuel", {}).items()}
     policy = Policy(**data.get("policy", {}))
-    return _checked(
-        Dynamics(**data.get("dynamics", {}), fuels=fuels, machines=data.get("machines", {}), policy=policy), name
-    )
+    return _checked(Dynamics(**data.get("dynamics", {}), fuels=fuels, machines=data.get("machines", {}), policy=policy), name)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -3,21 +3,18 @@
 A record is `BUS 'MODEL' ID constants /`, over as many lines as it likes. Per unit of the machine's own base MBASE they are
 scaled to the system's: M = 2 H MBASE/SBASE, D MBASE/SBASE, G = K MBASE/SBASE; GGOV1 has a base Trate of its own.
 
-A governor is a transfer function K g(s)/g(0) here; the model has the lag K/(1 + τ s) with T = 1/τ. K is the steady gain, and τ
-is such that both agree at s = 1/s: τ = K/g − 1 with g = K g(1)/g(0). For a single lag that is its own time constant. On the
-governors of the public cases it keeps the lowest frequency after a step to 10 %, where T1 alone halves the dip, and the sum of
-all lags deepens it by a third or more. A column of water, (1 − Tw s)/(1 + Tw s/2), counts as a lag of 1.5 Tw, its first moment.
+How a governor becomes a gain and a rate is in `gridveil.io.governors`.
 
-| model | constants read | K | g |
-|---|---|---|---|
-| TGOV1 | R T1 T2 T3, Dt adds to D | 1/R | K (1 + T2) / ((1 + T1)(1 + T3)) |
-| GAST | R T1 T2, Dt adds to D | 1/R | K / ((1 + T1)(1 + T2)) |
-| IEEEG1, WSIEG1 | K T1 … T7 K1 … K8 | K (K1 + K3 + K5 + K7), second machine even K | steam stages after T4, T5, T6, T7 |
-| IEEEG2 | K T1 … T4 | K | K (1 + T2) / ((1 + T1)(1 + T3)(1 + 1.5 T4)) |
-| IEEEG3 | TG TP σ δ TR TW a11 … a23 | a23/σ | a23 / ((TG (1 + TP) + σ + δ TR/(1 + TR))(1 + a13 a21 TW/a23)) |
-| IEESGO | T1 … T6 K1 K2 K3 | K1 | steam stages after T4, T5, T6 with shares 1 − K2, K2 (1 − K3), K2 K3 |
-| HYGOV | R r Tr Tf Tg Tw At | At/R | At / ((R + r Tr (1 + Tf)/(1 + Tr))(1 + Tg)(1 + 1.5 Tw)) |
-| GGOV1 | R Kp Ki Kd Tact Kturb Tb Tc Teng Tpelec Trate | Kturb/R, 1/R on electric power | its loop at s = 1/s |
+| model | constants read |
+|---|---|
+| TGOV1 | R T1 T2 T3, Dt adds to D |
+| GAST | R T1 T2, Dt adds to D |
+| IEEEG1, WSIEG1 | K T1 … T7 K1 … K8: odd K for the machine, even ones for the second |
+| IEEEG2 | K T1 … T4 |
+| IEEEG3 | TG TP σ δ TR TW a11 … a23 |
+| IEESGO | T1 … T6 K1 K2 K3 |
+| HYGOV | R r Tr Tf Tg Tw At |
+| GGOV1 | R Kp Ki Kd Tact Kturb Tb Tc Teng Tpelec Trate |
 """
 
 from __future__ import annotations
@@ -26,18 +23,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isfinite, nan
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gridveil.errors import InputError
+from gridveil.io import governors
+from gridveil.io.governors import Response
 from gridveil.io.network import FileGrid
 from gridveil.io.psse_records import INTEGER, fields_of, number, read_lines
 
 Key = tuple[int, str]  # bus and identifier of a machine
-SHORTEST_LAG_S = 1e-3
 # Where H and D stand, and how many constants there are: PSS/E has written GENTPJ with one or two after the 15 of GENTPF.
 MACHINES: Mapping[str, tuple[int, range]] = {
     "GENCLS": (0, range(2, 3)),
@@ -61,13 +59,11 @@ GOVERNOR = re.compile(
 
 
 class Governor(NamedTuple):
-    """A governor. gain : K; at_1 : g, its response at s = 1/s; damping : of the turbine; base_mva : 0 for the machine's."""
+    """A governor. response : p.u. of base_mva, which is 0 for the machine's own, or for that of the machine `of`."""
 
-    gain: float
-    at_1: float
-    damping: float = 0.0
+    response: Response
     base_mva: float = 0.0
-    of: Key | None = None  # the machine whose base counts, if it is another's
+    of: Key | None = None
 
 
 class Entry(NamedTuple):
@@ -91,67 +87,49 @@ class Dynamics:
     notes: tuple[str, ...]
 
 
-def _lag(*seconds: float) -> float:
-    """1 / ∏ (1 + T), a chain of lags at s = 1/s."""
-    value = 1.0
-    for one in seconds:
-        value /= 1 + one
-    return value
-
-
 def _tgov1(c: Sequence[float]) -> list[Governor]:
     r, t1, _, _, t2, t3, dt = c
-    return [Governor(1 / r, (1 + t2) * _lag(t1, t3) / r, damping=dt)]
+    return [Governor(governors.tgov1(r, t1, t2, t3, dt))]
 
 
 def _gast(c: Sequence[float]) -> list[Governor]:
     r, t1, t2, *_, dt = c
-    return [Governor(1 / r, _lag(t1, t2) / r, damping=dt)]
+    return [Governor(governors.gast(r, t1, t2, dt))]
 
 
 def _ieeeg1(c: Sequence[float]) -> list[Governor]:
     k, t1, t2, t3, _, _, _, _, t4, k1, k2, t5, k3, k4, t6, k5, k6, t7, k7, k8 = c[:20]
-    stage = [k * (1 + t2) * _lag(t1, t3, t4)]
-    for t in (t5, t6, t7):
-        stage.append(stage[-1] * _lag(t))
     shares = ((k1, k3, k5, k7), (k2, k4, k6, k8))
-    return [Governor(k * sum(own), sum(a * b for a, b in zip(own, stage, strict=True))) for own in shares]
+    return [Governor(governors.ieeeg1(k, t1, t2, t3, t4, t5, t6, t7, own)) for own in shares]
 
 
 def _ieeeg2(c: Sequence[float]) -> list[Governor]:
     k, t1, t2, t3, _, _, t4 = c
-    return [Governor(k, k * (1 + t2) * _lag(t1, t3, 1.5 * t4))]
+    return [Governor(governors.ieeeg2(k, t1, t2, t3, t4))]
 
 
 def _ieeeg3(c: Sequence[float]) -> list[Governor]:
     tg, tp, _, _, _, _, sigma, delta, tr, tw, _, a13, a21, a23 = c
-    gate = tg * (1 + tp) + sigma + delta * tr / (1 + tr)
-    return [Governor(a23 / sigma, a23 / gate * _lag(a13 * a21 * tw / a23 if a23 else 0.0))]
+    return [Governor(governors.ieeeg3(tg, tp, sigma, delta, tr, tw, a13, a21, a23))]
 
 
 def _ieesgo(c: Sequence[float]) -> list[Governor]:
     t1, t2, t3, t4, t5, t6, k1, k2, k3, _, _ = c
-    steam = 1 - k2 + k2 * (1 - k3) * _lag(t5) + k2 * k3 * _lag(t5, t6)
-    return [Governor(k1, k1 * (1 + t2) * _lag(t1, t3, t4) * steam)]
+    return [Governor(governors.ieesgo(k1, k2, k3, t1, t2, t3, t4, t5, t6))]
 
 
 def _hygov(c: Sequence[float]) -> list[Governor]:
     r, temporary, tr, tf, tg, _, _, _, tw, at, _, _ = c
-    return [Governor(at / r, at / (r + temporary * tr * (1 + tf) / (1 + tr)) * _lag(tg, 1.5 * tw))]
+    return [Governor(governors.hygov(r, temporary, tr, tf, tg, tw, at))]
 
 
 def _ggov1(c: Sequence[float]) -> list[Governor]:
     select, r, t_elec, kp, ki, kd, td = c[0], c[2], c[3], c[6], c[7], c[8], c[9]
     tact, kturb, tb, tc, t_eng, trate = c[12], c[13], c[15], c[16], c[17], max(c[29], 0.0)
     if select == 0:
-        return [Governor(nan, nan)]  # isochronous: no droop, hence no gain
-    control = kp + ki + kd * _lag(td)
-    turbine = kturb * (1 + tc) * _lag(tact, tb, t_eng)
-    if select == 1:  # droop on electric power, hence around the turbine
-        steady = 1 / r if ki > 0 else kp * kturb / (1 + r * kp * kturb)
-        return [Governor(steady, control * turbine / (1 + r * control * turbine * _lag(t_elec)), base_mva=trate)]
-    steady = kturb / r if ki > 0 else kturb * kp / (1 + r * kp)
-    return [Governor(steady, turbine * control / (1 + r * control), base_mva=trate)]
+        return [Governor(Response(nan, nan))]  # isochronous: no droop, hence no gain
+    response = governors.ggov1(r, select == 1, t_elec, kp, ki, kd, td, tact, kturb, tb, tc, t_eng)
+    return [Governor(response, base_mva=trate)]
 
 
 class Model(NamedTuple):
@@ -185,7 +163,7 @@ def read_dyr(path: Path) -> Dynamics:
     """Read the machines and governors of a DYR file; every other model is counted by name."""
     file = path.name
     machines: dict[Key, tuple[float, float]] = {}
-    governors: dict[Key, Governor] = {}
+    found: dict[Key, Governor] = {}
     unread: set[Key] = set()
     others: Counter[str] = Counter()
     isochronous = 0
@@ -197,9 +175,9 @@ def read_dyr(path: Path) -> Dynamics:
             machines[key] = (constants[at], constants[at + 1])
         elif entry.model in GOVERNORS:
             for key, governor in _governors(file, entry):
-                _once(file, entry, key in governors or key in unread)
-                if isfinite(governor.gain):
-                    governors[key] = governor
+                _once(file, entry, key in found or key in unread)
+                if isfinite(governor.response.gain):
+                    found[key] = governor
                 else:
                     unread.add(key)
                     isochronous += 1
@@ -210,7 +188,7 @@ def read_dyr(path: Path) -> Dynamics:
     notes = _notes(others)
     if isochronous:
         notes.append(f"{isochronous} isochronous governors left out: the settings' droop stands in")
-    return Dynamics(file, machines, governors, frozenset(unread), tuple(notes))
+    return Dynamics(file, machines, found, frozenset(unread), tuple(notes))
 
 
 def _error(file: str, entry: Entry, problem: str, expected: str, remedy: str = "Mend that record and try again.") -> InputError:
@@ -354,14 +332,13 @@ def with_dynamics(grid: FileGrid, ids: Sequence[Key], dynamics: Dynamics) -> Fil
         turbine = 0.0
         if governor is not None:
             base = governor.base_mva or rated.get(governor.of or key, nan)
-            turbine = governor.damping * base / grid.base_mva
-            values["droop_gain"][unit] = governor.gain * base / grid.base_mva
-            if governor.gain > 0:
-                lag = governor.gain / governor.at_1 - 1 if governor.at_1 > 0 else inf
-                if not isfinite(lag):
+            turbine = governor.response.damping * base / grid.base_mva
+            values["droop_gain"][unit] = governor.response.gain * base / grid.base_mva
+            if governor.response.gain > 0:
+                if not governor.response.rate > 0:
                     problem = f"the governor of machine {key[1]} at bus {key[0]} in {dynamics.file} never acts"
                     raise machines.error(unit, problem, expected="time constants of seconds")
-                values["governor_rate"][unit] = 1 / max(lag, SHORTEST_LAG_S)
+                values["governor_rate"][unit] = governor.response.rate
         elif key not in dynamics.unread:
             values["droop_gain"][unit] = 0.0
         if own is not None:

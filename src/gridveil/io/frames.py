@@ -162,6 +162,13 @@ def _options(content: Mapping[str, Any]) -> dict[str, Any]:
     return {"trafo_model": options.get("trafo_model") if isinstance(options, dict) else None}
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that occurs twice, of which one would be lost."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError
+    return dict(pairs)
+
+
 def _table(file: str, name: str, content: Any) -> Frame:
     """Decode a data frame: {"_class": "DataFrame", "orient": "split", "_object": '{"columns", "index", "data"}'}."""
     where = Rows(file, name)
@@ -174,8 +181,8 @@ def _table(file: str, name: str, content: Any) -> Frame:
     body = content.get("_object")
     if isinstance(body, str):
         try:
-            body = json.loads(body)
-        except (ValueError, RecursionError):
+            body = json.loads(body, object_pairs_hook=_once)
+        except (ValueError, RecursionError):  # among them: the same key twice
             body = None
     if not isinstance(body, dict) or not all(isinstance(body.get(part), list) for part in ("columns", "index", "data")):
         raise damaged("the table is damaged")

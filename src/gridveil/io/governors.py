@@ -79,6 +79,33 @@ def hygov4(Rperm: float, Rtemp: float, Tr: float, Tp: float, Tg: float, Tw: floa
     return Response(turbine / Rperm, turbine / (Rperm + Rtemp * Tr / (1 + Tr) + Tg * (1 + Tp)) * _lags(1.5 * Tw))
 
 
+def ieeeg2(K: float, T1: float, T2: float, T3: float, T4: float) -> Response:
+    """Read IEEEG2: K (1 + s T2) / ((1 + s T1) (1 + s T3)), then water T4."""
+    return Response(K, K * (1 + T2) * _lags(T1, T3, 1.5 * T4))
+
+
+def ieeeg3(
+    TG: float, TP: float, sigma: float, delta: float, TR: float, TW: float, a13: float, a21: float, a23: float
+) -> Response:
+    """Read IEEEG3: pilot TP and servo TG in a loop of droop σ and temporary droop δ, then water TW by the turbine's a."""
+    gate = TG * (1 + TP) + sigma + delta * TR / (1 + TR)
+    return Response(a23 / sigma, a23 / gate * _lags(a13 * a21 * TW / a23 if a23 else 0.0))
+
+
+def ggov1(
+    R: float, on_electric_power: bool, Tpelec: float, Kpgov: float, Kigov: float, Kdgov: float, Tdgov: float, Tact: float,
+    Kturb: float, Tb: float, Tc: float, Teng: float,
+) -> Response:  # fmt: skip
+    """Read GGOV1: a PID with droop R on electric power (around the turbine) or on its own output, then the turbine."""
+    control = Kpgov + Kigov + Kdgov * _lags(Tdgov)
+    turbine = Kturb * (1 + Tc) * _lags(Tact, Tb, Teng)
+    if on_electric_power:
+        steady = 1 / R if Kigov > 0 else Kpgov * Kturb / (1 + R * Kpgov * Kturb)
+        return Response(steady, control * turbine / (1 + R * control * turbine * _lags(Tpelec)))
+    steady = Kturb / R if Kigov > 0 else Kturb * Kpgov / (1 + R * Kpgov)
+    return Response(steady, turbine * control / (1 + R * control))
+
+
 @dataclass(frozen=True)
 class Governor:
     """A governor's model. droop : the parameter that must lie above 0, if any; respond : takes all others by name too."""
@@ -87,6 +114,7 @@ class Governor:
     droop: str | None = None
 
 
+# The models of ANDES; PSS/E has three more, IEEEG2, IEEEG3 and GGOV1.
 GOVERNORS: Mapping[str, Governor] = {
     **dict.fromkeys(("TGOV1", "TGOV1N", "TGOV1DB", "TGOV1NDB"), Governor(tgov1, "R")),
     "GAST": Governor(gast, "R"),
