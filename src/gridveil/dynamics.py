@@ -115,9 +115,7 @@ def simulate(
     else:
         if scheme == "euler":
             check_euler(model, dt_s)
-        responses = step_responses(
-            model.lti(drive, sense), range(len(shifts)), clock.steps + 1, dt_s=dt_s, scheme=scheme
-        )
+        responses = step_responses(model.lti(drive, sense), range(len(shifts)), clock.steps + 1, dt_s=dt_s, scheme=scheme)
     omega = np.zeros((clock.steps + 1, len(names)))
     for column, shift in enumerate(shifts):
         omega[shift:] += responses[column, : len(omega) - shift]

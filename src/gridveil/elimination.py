@@ -103,16 +103,17 @@ def eliminate(edges: IntArray, k: Array, n: int, keep: IntArray) -> Elimination:
 
 def _independent_set(L: sparse.csr_array, interior: int) -> np.ndarray | None:
     """Choose interior buses of low degree of which no two are neighbours; None if all have many."""
-    degree = np.diff(L.indptr)[:interior] - 1
+    neighbours = np.diff(L.indptr)
+    degree = neighbours[:interior] - 1
     few = max(int(np.partition(degree, (interior - 1) // 3)[(interior - 1) // 3]), 2)
     if few > SPARSE_DEGREE:
         return None
-    rank = np.full(L.shape[0], np.inf)
+    rank = np.full(len(neighbours), np.inf)
     candidate = np.flatnonzero(degree <= few)
     # The fewer neighbours, the earlier; ties by a fixed shuffle, since by position long chains of lines would leave one by one.
     shuffle = np.random.default_rng(len(candidate)).permutation(len(candidate))
     rank[candidate[np.lexsort((shuffle, degree[candidate]))]] = np.arange(len(candidate))
-    row = np.repeat(np.arange(L.shape[0]), np.diff(L.indptr))
+    row = np.repeat(np.arange(len(neighbours)), neighbours)
     leaving = np.isfinite(rank)
     leaving[row[rank[row] > rank[L.indices]]] = False  # of two neighbours the earlier one leaves
     return leaving

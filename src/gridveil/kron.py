@@ -41,7 +41,7 @@ def kron_reduce(L: Array, keep: IntArray) -> tuple[Array, Array]:
     interior = np.setdiff1d(np.arange(len(L)), keep)
     across = L[np.ix_(keep, interior)]
     # One solve serves both: L_ββ is symmetric, so L_γβ L_ββ⁻¹ = (L_ββ⁻¹ L_βγ)ᵀ.
-    K_ac = -np.linalg.solve(L[np.ix_(interior, interior)], across.T).T
+    K_ac = -np.linalg.solve(L[np.ix_(interior, interior)], across.T).T.astype(np.float64, copy=False)
     L_red = L[np.ix_(keep, keep)] + K_ac @ across.T
     return 0.5 * (L_red + L_red.T), K_ac
 

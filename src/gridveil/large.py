@@ -54,9 +54,9 @@ def _inverse(model: ReducedModel, diagonal: Array, factor: float) -> Array:
         start += g - 1 - i
     total = -(S.sum(axis=0) + S.sum(axis=1))
     S[np.diag_indices(g)] = diagonal + total
-    S, failed = lapack.dpotrf(S, lower=1, overwrite_a=1)
+    S, failed = lapack.dpotrf(S, lower=1, overwrite_a=1)  # pyright: ignore[reportAttributeAccessIssue]
     if not failed:
-        S, failed = lapack.dpotri(S, lower=1, overwrite_c=1)
+        S, failed = lapack.dpotri(S, lower=1, overwrite_c=1)  # pyright: ignore[reportAttributeAccessIssue]
     if failed:
         raise OptionError(
             "The model's step matrix is not positive definite.",

@@ -23,12 +23,11 @@ Matrix = NDArray[np.float64] | NDArray[np.int64]
 def to_mat(arrays: Mapping[str, Matrix]) -> bytes:
     """Write matrices, uncompressed; vectors become columns. NumPy (SciPy), MATLAB, Octave and Julia read it."""
     parts: list[bytes | memoryview] = [HEADER]
-    for name, values in arrays.items():
-        matrix = values
+    for name, matrix in arrays.items():
         check_size(name, matrix.shape, "No bundle was written; the privacy budget of its draw stays spent.")
         parts.append(_head(name, matrix.dtype.str[1:], matrix.shape))
         # .T of an array in column order is one in row order: a view, where order="F" would copy.
-        parts.append(memoryview(np.ascontiguousarray(matrix.T)).cast("B") if matrix.size else b"")
+        parts.append(np.ascontiguousarray(matrix.T).data.cast("B") if matrix.size else b"")
     return b"".join(parts)
 
 

@@ -76,7 +76,7 @@ class Trajectory:
         """Return a pandas DataFrame: index time [s], one column of frequency deviation [Hz] a bus."""
         import pandas as pd
 
-        return pd.DataFrame(self.deviation_hz, index=pd.Index(self.time_s, name="time_s"), columns=list(self.buses))
+        return pd.DataFrame(self.deviation_hz, index=pd.Index(self.time_s, name="time_s"), columns=pd.Index(self.buses))
 
     def to_csv(self) -> str:
         """Write time [s] and frequency deviations [p.u.] as CSV text, floats in full."""

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import fit_progress, guarantee_json, print_guarantee, print_json, print_table, print_text, stage_progress
+from gridveil.cli.output import (
+    fit_progress,
+    guarantee_json,
+    print_guarantee,
+    print_json,
+    print_table,
+    print_text,
+    stage_progress,
+)
 from gridveil.stages import RELEASE
 
 if TYPE_CHECKING:

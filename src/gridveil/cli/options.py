@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from gridveil.vault.source import SourceGrid
 
 Grid = Annotated[str, typer.Argument(help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False)]
-OptionalGrid = Annotated[str | None, typer.Argument(help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False)]
+OptionalGrid = Annotated[
+    str | None, typer.Argument(help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False)
+]
 Bundle = Annotated[Path, typer.Argument(help="a bundle: its folder or its .zip", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 LedgerPlace = Annotated[

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from gridveil.errors import InputError
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.io.dynamics import DEFAULT_FREQUENCY_HZ, PER_MACHINE, Dynamics
-from gridveil.io.network import CONTROLLED, ISOLATED, REFERENCE, FileGrid, Flags, Machines
+from gridveil.io.network import CONTROLLED, ISOLATED, REFERENCE, Complex, FileGrid, Flags, Machines
 from gridveil.io.policy import ZERO_X, Policy
 from gridveil.powerflow import Network, newton
 from gridveil.stages import stage
@@ -47,7 +47,7 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
     machines, unit = np.unique(grid.machines.bus, return_inverse=True)
     if len(machines) < len(unit):
         notes.append(f"{len(unit) - len(machines)} machines summed with others on their bus")
-    summed = {what: np.bincount(unit, weights=values[what]) for what in ("inertia", "damping", "droop_gain")}
+    summed = {what: np.bincount(unit, weights=values[what]).astype(float) for what in ("inertia", "damping", "droop_gain")}
     reference = _reference(in_flow, notes) if dynamics.operating_point == "newton" else np.array([], dtype=np.int64)
     loads = grid.buses.load.real
     frequency_hz = dynamics.frequency_hz or grid.frequency_hz or DEFAULT_FREQUENCY_HZ
@@ -87,7 +87,7 @@ def _check(grid: FileGrid) -> None:
 def _on(grid: FileGrid, kept: Flags) -> FileGrid:
     """The same with some of its buses, and what lies on them."""
     position = np.cumsum(kept) - 1
-    branches = grid.branches.keep(kept[grid.branches.ends].all(axis=1))
+    branches = grid.branches.keep(np.all(kept[grid.branches.ends], axis=1))
     machines = grid.machines.keep(kept[grid.machines.bus])
     return replace(
         grid,
@@ -137,7 +137,7 @@ def _merge_ties(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
         raise grid.branches.error(
             int(np.flatnonzero(zero)[0]),
             f"the reactance x is zero, or next to it, so the line has no weight 1/x ({zero.sum()} such branches)",
-            expected=f"x of at least {ZERO_X:g} p.u.",
+            expected=f"x of {ZERO_X:g} p.u. or more",
             remedy="Merge the two buses of each with --zero-x merge, or give the branch its real reactance.",
         )
     if negative.any() and policy.negative_x == "refuse":
@@ -168,7 +168,7 @@ def _merge_ties(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     if inside.sum() > tie.sum():
         notes.append(f"{int(inside.sum() - tie.sum())} branches between merged buses left out")
 
-    def total(values: np.ndarray) -> np.ndarray:
+    def total(values: Complex) -> Complex:
         return np.bincount(to, weights=values.real) + 1j * np.bincount(to, weights=values.imag)
 
     buses = replace(grid.buses.keep(kept), load=total(grid.buses.load), shunt=total(grid.buses.shunt))
