@@ -15,9 +15,9 @@ from gridveil.cases import open_grid
 from gridveil.errors import InputError
 from gridveil.io import cgmes
 from gridveil.io.cgmes import read_cgmes
-from gridveil.io.cgmes_child import tables_of
-from gridveil.io.cgmes_files import Model, check, collect
-from gridveil.io.cgmes_grid import as_tables, grid_of
+from gridveil.io.cgmes.child import tables_of
+from gridveil.io.cgmes.files import Model, check, collect
+from gridveil.io.cgmes.grid import as_tables, grid_of
 from gridveil.io.matpower import read_matpower
 from gridveil.io.network import REFERENCE
 from gridveil.powerflow import Network, newton

@@ -7,8 +7,8 @@ from scipy.signal import StateSpace, TransferFunction, lsim
 from cli_helpers import found_in
 from gridveil.cases import open_grid
 from gridveil.errors import InputError
-from gridveil.io.dyr import GOVERNORS, read_dyr
 from gridveil.io.psse import read_psse
+from gridveil.io.psse.dyr import GOVERNORS, read_dyr
 from test_psse import ANDES, LINE, MACHINE, SMALL, raw
 
 GENROU = "8.0 0.03 0.4 0.05 {} {} 1.8 1.7 0.3 0.55 0.25 0.06 0.0 0.0"

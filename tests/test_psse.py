@@ -21,7 +21,7 @@ from gridveil.io.dynamics import Dynamics
 from gridveil.io.network import ISOLATED
 from gridveil.io.policy import Policy
 from gridveil.io.psse import read_psse
-from gridveil.io.psse_records import fields_of
+from gridveil.io.psse.records import fields_of
 from gridveil.vault.source import Private
 
 ANDES = Path(find_spec("andes").submodule_search_locations[0]) / "cases"

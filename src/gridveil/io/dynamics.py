@@ -6,7 +6,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -86,7 +85,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"cannot be read ({error.strerror})", file=str(path), remedy="Check the path.") from None
     try:
         return tomllib.loads(data.decode("utf-8"))
-    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError; tables within tables without end
         found = re.search(r"line (\d+)", str(error)) if isinstance(error, tomllib.TOMLDecodeError) else None
     # Raised out here: inside the handler, the decoder's error would become its context, with the file's bytes in it.
     raise InputError(
@@ -119,7 +118,7 @@ def _checked(dynamics: Dynamics, place: str) -> Dynamics:
         if value is None:
             continue
         lowest = "above 0" if what.split(" ")[0] in positive else "of 0 or more"
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and -1e300 < value < 1e300
         if not number or value < 0 or (value == 0 and what.split(" ")[0] in positive):
             raise OptionError(f"{what} is not usable", file=place, expected=f"a finite number {lowest}")
     return dynamics

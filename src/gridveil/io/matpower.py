@@ -21,6 +21,7 @@ def read_matpower(path: Path) -> FileGrid:
     return matpower_case(path.name, tables, numbers.get("baseMVA", float("nan")), texts.get("genfuel", ()))
 
 
+@np.errstate(all="ignore")  # what overflows is refused later, by its row
 def matpower_case(file: str, tables: Mapping[str, Table], base_mva: float, fuels: tuple[str, ...]) -> FileGrid:
     """Turn the tables of a MATPOWER case, in its columns and units (MW, degrees, p.u.), into a grid."""
     for name, width in WIDTHS.items():

@@ -9,7 +9,7 @@ from math import nan
 import numpy as np
 
 from gridveil.errors import InputError
-from gridveil.io.andes_tables import Sign, Table
+from gridveil.io.andes.tables import Sign, Table
 from gridveil.io.governors import GOVERNORS
 from gridveil.io.network import Flags, Machines, Rows
 

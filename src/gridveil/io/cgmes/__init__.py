@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gridveil.errors import InputError
-from gridveil.io.cgmes_files import Model, check, collect
-from gridveil.io.cgmes_grid import MACHINES, Table, as_tables, grid_of
+from gridveil.io.cgmes.files import Model, check, collect
+from gridveil.io.cgmes.grid import MACHINES, Table, as_tables, grid_of
 from gridveil.io.network import FileGrid
 
 TIMEOUT_S, TIMEOUT_S_PER_MB = 60.0, 3.0
@@ -72,7 +72,7 @@ def _tables(file: str, files: Mapping[str, bytes]) -> dict[str, Table]:
         for name, data in files.items():
             archive.writestr(name, data)
     limit = TIMEOUT_S + TIMEOUT_S_PER_MB * len(packed.getvalue()) / 2**20
-    command = [sys.executable, "-m", "gridveil.io.cgmes_child"]
+    command = [sys.executable, "-m", "gridveil.io.cgmes.child"]
     problem, answer = "pypowsybl cannot read the model", {}
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter, and no argument from outside

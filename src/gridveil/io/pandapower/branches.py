@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 
 from gridveil.grid import Array, IntArray
-from gridveil.io.frames import Frame, Net
 from gridveil.io.network import Branches, Complex, Flags, JoinedRows
+from gridveil.io.pandapower.frames import Frame, Net
 from gridveil.io.pi_models import PiModels, as_branches, joined, pi_models
 
 Model = Literal["t", "pi"]

@@ -24,10 +24,10 @@ from gridveil.io.network import (
     check_labels,
     unknown,
 )
-from gridveil.io.psse_records import Case, read_case
-from gridveil.io.psse_tables import Layout, Table, layout, read_table
-from gridveil.io.psse_windings import TABLE as TRANSFORMER
-from gridveil.io.psse_windings import read_windings
+from gridveil.io.psse.records import Case, read_case
+from gridveil.io.psse.tables import Layout, Table, layout, read_table
+from gridveil.io.psse.windings import TABLE as TRANSFORMER
+from gridveil.io.psse.windings import read_windings
 
 _OWNERS = "O1:i F1:f O2:i F2:f O3:i F3:f O4:i F4:f"
 _STEPS = "".join(f" N{n}:i B{n}:f" for n in range(1, 9))
@@ -63,7 +63,7 @@ def read_psse(raw: Path, dyr: Path | None) -> FileGrid:
         grid, ids = _grid(case, notes)
     if dyr is None:
         return grid
-    from gridveil.io.dyr import read_dyr, with_dynamics
+    from gridveil.io.psse.dyr import read_dyr, with_dynamics
 
     return with_dynamics(grid, ids, read_dyr(dyr))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
-from gridveil.io.cgmes_files import Model
+from gridveil.io.cgmes.files import Model
 from gridveil.io.network import (
     CONTROLLED,
     LOAD,

@@ -12,8 +12,8 @@ import numpy as np
 from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
 from gridveil.io.network import ISOLATED, LOAD, Complex, Flags, bus_positions
-from gridveil.io.psse_records import CUT_OFF, Case, Record, lines_after, number
-from gridveil.io.psse_tables import Layout, Table, layout, read_table
+from gridveil.io.psse.records import CUT_OFF, Case, Record, lines_after, number
+from gridveil.io.psse.tables import Layout, Table, layout, read_table
 
 TABLE = "transformer"
 HEAD = (

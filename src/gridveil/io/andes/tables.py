@@ -12,9 +12,9 @@ import numpy as np
 
 from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
+from gridveil.io.andes.workbook import Sheet
 from gridveil.io.network import Flags, Rows
 from gridveil.io.tables import NUMBER
-from gridveil.io.workbook import Sheet
 
 Sign = Literal["any", "positive", "not negative"]
 SIGNS: Mapping[Sign, str] = {"any": "a finite number", "positive": "a number above 0", "not negative": "a number of 0 or more"}

@@ -10,7 +10,6 @@ import numpy as np
 
 from gridveil.errors import InputError
 from gridveil.grid import Array
-from gridveil.io.frames import Frame, Net, net_from_json, net_from_object
 from gridveil.io.network import (
     CONTROLLED,
     ISOLATED,
@@ -25,7 +24,8 @@ from gridveil.io.network import (
     check_labels,
     unknown,
 )
-from gridveil.io.pandapower_branches import Model, Places, branches_of
+from gridveil.io.pandapower.branches import Model, Places, branches_of
+from gridveil.io.pandapower.frames import Frame, Net, net_from_json, net_from_object
 from gridveil.io.start import first_guess
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import numpy as np
 
 from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
-from gridveil.io.andes_machines import BASE_MVA, FREQUENCY_HZ, GENERATORS, MixedRows, machines
-from gridveil.io.andes_models import IGNORED, KNOWN_COLUMNS, LEFT_OUT
-from gridveil.io.andes_tables import Table, table_of_records, table_of_sheet
+from gridveil.io.andes.machines import BASE_MVA, FREQUENCY_HZ, GENERATORS, MixedRows, machines
+from gridveil.io.andes.models import IGNORED, KNOWN_COLUMNS, LEFT_OUT
+from gridveil.io.andes.tables import Table, table_of_records, table_of_sheet
 from gridveil.io.governors import GOVERNORS
 from gridveil.io.network import (
     CONTROLLED,
@@ -34,7 +34,7 @@ Tables = Mapping[str, Table]
 
 def read_andes_xlsx(path: Path) -> FileGrid:
     """Read an ANDES workbook: one sheet a model, the names of its parameters in the first row."""
-    from gridveil.io.workbook import read_workbook
+    from gridveil.io.andes.workbook import read_workbook
 
     sheets = read_workbook(path, expected=EXPECTED)
     return _grid(

@@ -15,7 +15,7 @@ import numpy as np
 from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
 from gridveil.io.network import Rows
-from gridveil.io.psse_records import INTEGER, Record, number
+from gridveil.io.psse.records import INTEGER, Record, number
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ from gridveil.errors import InputError
 from gridveil.io import governors
 from gridveil.io.governors import Response
 from gridveil.io.network import FileGrid
-from gridveil.io.psse_records import INTEGER, fields_of, number, read_lines
+from gridveil.io.psse.records import INTEGER, fields_of, number, read_lines
 
 Key = tuple[int, str]  # bus and identifier of a machine
 # Where H and D stand, and how many constants there are: PSS/E has written GENTPJ with one or two after the 15 of GENTPF.
