@@ -16,9 +16,10 @@ from cli_helpers import DAMPING, INERTIA, X, found_in, write_grid
 from gridveil.cases import open_grid
 from gridveil.cases.packages import PACKAGES, package_folder
 from gridveil.errors import GridveilError, InputError
+from gridveil.io.andes import workbook
 from gridveil.io.formats import read_grid
 from gridveil.io.governors import GOVERNORS
-from gridveil.io.psse import dyr, workbook
+from gridveil.io.psse import dyr
 from gridveil.vault.source import Private
 
 PLANTED = np.array([float(value) for value in (*X, *INERTIA, *DAMPING)])
