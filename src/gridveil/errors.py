@@ -91,6 +91,12 @@ class BudgetExceeded(GridveilError):
     """A split or a charge asks for more than ε. Nothing was drawn and nothing was spent."""
 
 
+class Interrupted(GridveilError):
+    """Ctrl-C in the middle of a release: it says whether privacy budget was spent."""
+
+    exit_code = 130
+
+
 class OutputExists(GridveilError):
     """The place where a result should go is taken. Nothing was drawn, written or overwritten."""
 

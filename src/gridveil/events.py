@@ -40,7 +40,7 @@ class Step:
                 "the model carries no nominal loads, so a share of them means nothing",
                 expected="an event given bus by bus",
                 outcome=NOT_SIMULATED,
-                remedy="Write it as load:BUS=+0.2 in p.u. or MW.",
+                remedy="Write it as load:BUS=+0.2 in p.u. or MW. (An owner may publish loads: --publish-loads.)",
             )
         added = self.uniform * model.loads if self.uniform else np.zeros(len(model.ports))
         for bus in dict.fromkeys(self.lost):

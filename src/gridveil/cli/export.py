@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -37,6 +38,10 @@ def export(
     place = out or Path(f"{bundle.absolute().stem}-{to}")
     if bundle.is_dir() and bundle.absolute() in place.absolute().parents:
         raise OptionError(f"{place} lies inside the bundle, which would no longer verify.", remedy="Name a place outside it.")
+    if place.exists() or place.is_symlink():
+        raise GridveilError(
+            f"{place} exists already.", outcome="Nothing was written.", remedy="Name another place with --out, or move it away."
+        )
     check_free(place)
     release = load(bundle)
     files = make(release, to, ";".join(event) if event else None)
@@ -51,5 +56,10 @@ def export(
         return
     print_text(
         ("DEMO: made with a seed; it protects nothing.\n" if release.demo else "")
-        + f"Written  {place}: {', '.join(files)}\nRun      cd {place} && {chosen.runs}"
+        + f"Written  {place}: {', '.join(files)}\nRun      {_go_to(place)} && {chosen.runs}"
     )
+
+
+def _go_to(place: Path) -> str:
+    quoted, folder = quote(str(place)), quote(str(place.with_suffix("")))
+    return f"python -m zipfile -e {quoted} {folder} && cd {folder}" if place.suffix == ".zip" else f"cd {quoted}"

@@ -110,12 +110,14 @@ def inspect(
     print_table(
         f"{facts.name}: public facts",
         ("fact", "value"),
-        [(key.replace("_", " "), "; ".join(value) if isinstance(value, list) else f"{value}") for key, value in shown.items()],
+        [(key.replace("_", " "), "\n".join(value) if isinstance(value, list) else f"{value}") for key, value in shown.items()],
+        texts=2,
     )
     print_table(
         "private: what a release protects",
-        ("group", "items", "unit", "asset"),
-        [(name, str(size), unit, asset) for name, size, unit, asset in _private_groups(facts)],
+        ("group", "asset", "unit", "default bounds", "items"),
+        [(name, asset, unit, _default_bounds(name), str(size)) for name, size, unit, asset in _private_groups(facts)],
+        texts=4,
     )
     shown_names = ", ".join(f"{bus}: {name}" for bus, name in list(names.items())[:60])
     rest = f", … ({len(names)} in all; --json lists them)" if len(names) > 60 else ""
@@ -142,6 +144,13 @@ def _facts_json(facts: GridFacts) -> dict[str, Any]:
         "notes": list(facts.notes),
         "public_names": neutral_names(facts),
     }
+
+
+def _default_bounds(name: str) -> str:
+    from gridveil.groups import Bounds
+
+    public = getattr(Bounds(), name)
+    return f"{public.lower:g}:{public.upper:g}"
 
 
 def _private_groups(facts: GridFacts) -> list[tuple[str, int, str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -34,18 +35,18 @@ def print_notice(text: str) -> None:
     sys.stderr.write(f"gridveil: {text}\n")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; the first column is text, the others line up on the right."""
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int = 1) -> None:
+    """Print a table; the first columns are texts, the others line up on the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right")
+        table.add_column(column, justify="left" if number < texts else "right")
     for row in rows:
         table.add_row(*row)
-    width = None if sys.stdout.isatty() else 160
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
     Console(highlight=False, markup=False, width=width).print(table)
 
 
@@ -118,7 +119,7 @@ def stage_progress(stages: Sequence[str], quiet: bool) -> Iterator[None]:
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=len(stages))
+        task = bar.add_task(stages[0], total=len(stages))
 
         def begin(name: str) -> None:
             bar.update(task, description=name, completed=stages.index(name) if name in stages else None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,11 +13,14 @@ import typer
 from gridveil.cli import options
 from gridveil.cli.keys import open_signer
 from gridveil.cli.output import guarantee_json, print_guarantee, print_json, print_notice, print_text, stage_progress
+from gridveil.errors import Interrupted
 from gridveil.privacy.epsilon import float_at_least, float_at_most
 from gridveil.stages import RELEASE
 
 if TYPE_CHECKING:
     from gridveil.grid import GridFacts
+    from gridveil.groups import Bounds
+    from gridveil.privacy.ledger import Ledger
 
 
 def release(
@@ -87,6 +91,7 @@ def release(
     from gridveil.algorithm import publish
     from gridveil.archive import check_free
     from gridveil.bundle import check_fits
+    from gridveil.cases import BUNDLED
     from gridveil.certificate import SELECTION
     from gridveil.export import check_formats
     from gridveil.privacy.adjacency import ASSETS
@@ -99,6 +104,8 @@ def release(
         check_free(place)
     with stage_progress(RELEASE, quiet=json):
         source = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics)
+    if settings.bounds == settings.profile.bounds and settings.grid not in BUNDLED:
+        print_notice(_default_bounds(settings.bounds))
     check_formats(settings.formats, len(source.facts.machines))
     check_fits(len(source.facts.machines), len(loaded_buses(source.facts)))
     book = Ledger(settings.ledger)
@@ -118,7 +125,7 @@ def release(
             known.check_covers(settings.epsilon, chosen.split(settings.epsilon, ASSETS), settings.count)
     reports = []
     for place in places:
-        with stage_progress(RELEASE, quiet=json):
+        with stage_progress(RELEASE, quiet=json), _interrupts_told(book, name):
             made = publish(
                 source, epsilon=settings.epsilon, adjacency=chosen, bounds=settings.bounds, ledger=book, lineage=name
             )
@@ -159,6 +166,36 @@ def release(
         f"Ledger   {book.location}: lineage {name}, ε = {spent:.6g} spent, {left:.6g} left of {account.epsilon}\n"
         + (f"Signed   by key {signer.key_id}\n" if signer else "Signed   by nobody: make a key with gridveil keys new\n")
         + f"Next     gridveil verify {report.path}"
+    )
+
+
+@contextmanager
+def _interrupts_told(book: Ledger, lineage: str) -> Iterator[None]:
+    """On Ctrl-C, say whether the charge was made: it stands, with or without a bundle."""
+    before = _spent(book, lineage)
+    try:
+        yield
+    except KeyboardInterrupt:
+        charged = _spent(book, lineage) - before
+        raise Interrupted(
+            "Interrupted",
+            outcome=f"ε = {charged} was charged to the lineage {lineage} and stays spent; there is no bundle."
+            if charged
+            else "Nothing was drawn and nothing was spent.",
+            remedy="See gridveil ledger show; another release may need gridveil ledger budget." if charged else "",
+        ) from None
+
+
+def _spent(book: Ledger, lineage: str) -> Fraction:
+    account = book.accounts().get(lineage)
+    return account.spent if account else Fraction(0)
+
+
+def _default_bounds(bounds: Bounds) -> str:
+    shown = ", ".join(f"{name} {getattr(bounds, name).lower:g}:{getattr(bounds, name).upper:g}" for name in "kmd")
+    return (
+        f"public bounds are the defaults, {shown}; values beyond them are clipped, and the release is charged all the same. "
+        "Set --bounds-k, --bounds-m and --bounds-d from public knowledge."
     )
 
 

@@ -136,16 +136,16 @@ def _merge_ties(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     if zero.any() and policy.zero_x == "refuse":
         raise grid.branches.error(
             int(np.flatnonzero(zero)[0]),
-            f"the reactance x is zero, or next to it, so the line has no weight 1/x ({zero.sum()} such branches)",
+            f"the reactance x is zero, or next to it, so the line has no weight 1/x (such branches: {zero.sum()})",
             expected=f"x of {ZERO_X:g} p.u. or more",
             remedy="Merge the two buses of each with --zero-x merge, or give the branch its real reactance.",
         )
     if negative.any() and policy.negative_x == "refuse":
         raise grid.branches.error(
             int(np.flatnonzero(negative)[0]),
-            f"the reactance x is negative, so the line has no weight 1/x > 0 ({negative.sum()} such branches)",
+            f"the reactance x is negative, so the line has no weight 1/x > 0 (such branches: {negative.sum()})",
             expected="x above 0",
-            remedy="Choose --negative-x abs (use |x|) or --negative-x merge (join its two buses).",
+            remedy="Choose --negative-x abs (use |x|), or merge (join its two buses, which may spoil the power flow).",
         )
     if negative.any() and policy.negative_x == "abs":
         notes.append(f"{negative.sum()} branches with x < 0: their absolute value is used in k")
@@ -235,6 +235,14 @@ def _with_dynamics(grid: FileGrid, at: list[str], dynamics: Dynamics, notes: lis
                 file=grid.file,
                 expected=f"one of {', '.join(sorted(known)[:8])}",
             )
+    fuels = {fuel.lower() for fuel in machines.fuel if fuel}
+    for fuel in dynamics.fuels:
+        if fuel not in fuels:
+            raise InputError(
+                f"the dynamics name the fuel {fuel!r}, which no machine has",
+                file=grid.file,
+                expected=f"one of {', '.join(sorted(fuels)[:8])}" if fuels else "no [fuel]: the file names none",
+            )
     filled = {what: _filled(what, grid, dynamics, at, notes) for what in PER_MACHINE}
     missing = np.isnan(filled["inertia"])
     if missing.any() and dynamics.policy.without_dynamics == "drop" and not missing.all():
@@ -245,12 +253,15 @@ def _with_dynamics(grid: FileGrid, at: list[str], dynamics: Dynamics, notes: lis
     for what, values in filled.items():
         lacking = np.flatnonzero(np.isnan(values))
         if len(lacking):
+            others = f" (and {len(lacking) - 1} others)" if len(lacking) > 1 else ""
+            drop = dynamics.policy.without_dynamics == "drop"
             raise InputError(
-                f"the machine at bus {at[lacking[0]]} has no {what}",
+                f"the machine at bus {at[lacking[0]]}{others} has no {what}",
                 file=grid.file,
-                expected="a value for every machine, and the file holds none for it",
-                remedy=f"Give --{what.replace('_', '-')}, or write it in a TOML of the same name beside the file."
-                + (" --without-dynamics drop leaves such machines out." if what == "inertia" else ""),
+                expected="a value for every machine, and the file holds none"
+                + (": without those, no machine is left" if drop else ""),
+                remedy=f"Give --{what} (and what else a static file lacks), or --dynamics FILE: a TOML, or the DYR of a RAW."
+                + (" --without-dynamics drop leaves such machines out." if what == "inertia" and not drop else ""),
             )
     return grid, filled
 
@@ -317,7 +328,7 @@ def _reference(grid: FileGrid, notes: list[str]) -> IntArray:
         return reference
     scheduled = np.bincount(machines.bus, weights=machines.power.real, minlength=n)
     chosen = int(np.argmax(np.where(with_machine, scheduled, -np.inf)))
-    notes.append(f"0 reference buses with a machine: bus {grid.buses.labels[chosen]}, with most generation, took its place")
+    notes.append(f"no reference bus has a machine: bus {grid.buses.labels[chosen]}, with most generation, is taken")
     return np.array([chosen])
 
 

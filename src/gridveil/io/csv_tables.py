@@ -260,7 +260,7 @@ def _system(folder: Path) -> dict[str, float]:
             "the folder holds no grid: there is neither system.toml nor system.csv",
             file=folder.name,
             expected="system.toml, buses.csv, branches.csv and machines.csv, or the XML files of a CGMES model",
-            remedy="Put base_mva = 100 into system.toml.",
+            remedy=_no_tables(folder),
         )
     for key, value in data.items():
         if key not in SYSTEM:
@@ -271,3 +271,9 @@ def _system(folder: Path) -> dict[str, float]:
     if "base_mva" not in data:
         raise InputError("base_mva is missing", file=name, expected="the base power in MVA")
     return {key: float(value) for key, value in data.items()}
+
+
+def _no_tables(folder: Path) -> str:
+    if (folder / "buses.csv").exists():
+        return "Put base_mva = 100 into system.toml."
+    return "This is a bundle: gridveil verify." if (folder / "SHA256SUMS").exists() else "Name a file, or another folder."

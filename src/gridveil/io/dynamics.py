@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gridveil.errors import InputError, OptionError
-from gridveil.io.policy import POLICIES, Policy
+from gridveil.io.policy import POLICIES, Policy, unusable
 
 OperatingPoint = Literal["newton", "file", "flat"]
 Base = Literal["system", "rated"]
@@ -56,7 +56,8 @@ class Dynamics:
     def over(self, options: Mapping[str, Any]) -> Dynamics:
         """The same with other values where an option was given (not None)."""
         given = {name: value for name, value in options.items() if value is not None}
-        policy = replace(self.policy, **{name: given.pop(name) for name in POLICIES if name in given})
+        _only(given, {f.name for f in fields(Dynamics)} - {"policy"} | set(POLICIES), "the options")
+        policy = _policy(self.policy, {name: given.pop(name) for name in POLICIES if name in given}, "the options")
         return _checked(replace(self, **given, policy=policy), "the options")
 
 
@@ -73,7 +74,7 @@ def read_dynamics(path: Path) -> Dynamics:
         for key, values in entries.items():
             _only(values, set(PER_MACHINE), f"{name} [{table}.{key}]")
     fuels = {fuel.lower(): values for fuel, values in data.get("fuel", {}).items()}
-    policy = Policy(**data.get("policy", {}))
+    policy = _policy(Policy(), data.get("policy", {}), f"{name} [policy]")
     return _checked(Dynamics(**data.get("dynamics", {}), fuels=fuels, machines=data.get("machines", {}), policy=policy), name)
 
 
@@ -91,6 +92,13 @@ def read_toml(path: Path) -> dict[str, Any]:
     raise InputError(
         "this is no TOML", file=path.name, line=int(found[1]) if found else None, expected="key = value lines in UTF-8"
     )
+
+
+def _policy(policy: Policy, given: Mapping[str, Any], place: str) -> Policy:
+    for name, value in given.items():
+        if problem := unusable(name, value):
+            raise OptionError(f"the policy {name} = {value!r} is unknown", file=place, expected=problem)
+    return replace(policy, **given)
 
 
 def _only(table: Any, known: set[str], place: str) -> None:

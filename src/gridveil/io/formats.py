@@ -59,6 +59,20 @@ def read_grid(path: Path, dyr: Path | None = None) -> FileGrid:
             from gridveil.io.cgmes import read_cgmes
 
             return read_cgmes(path)
+        case ".dyr":
+            raise InputError(
+                "a DYR holds machines and no network",
+                file=path.name,
+                expected="the RAW that it goes with",
+                remedy=f"Name the RAW as the grid, with --dynamics {path.name}.",
+            )
+        case ".csv":
+            raise InputError(
+                "a table is no whole grid",
+                file=path.name,
+                expected="the folder that holds buses.csv, branches.csv, machines.csv and system.toml",
+                remedy="Name the folder.",
+            )
         case _:
             raise InputError(
                 f"the format {suffix or 'of this file'} is not known",

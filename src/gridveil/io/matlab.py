@@ -77,7 +77,12 @@ def _byte_order(file: str, data: bytes) -> Literal["<", ">"]:
         return "<"
     if letters == b"MI" and version == b"\x01\x00":
         return ">"
-    raise InputError("this is no MAT-file of level 5", file=file, expected=EXPECTED, remedy="Check that it was copied whole.")
+    raise InputError(
+        "this is no MAT-file of level 5",
+        file=file,
+        expected=EXPECTED,
+        remedy="Save it with save -v7 or savecase; if it was, copy the whole file again.",
+    )
 
 
 class _Element(NamedTuple):

@@ -35,12 +35,17 @@ class Policy:
     without_dynamics: WithoutDynamics = "refuse"
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(Policy)
         for f in fields(self):
-            value, choices = getattr(self, f.name), get_args(hints[f.name])
-            if not isinstance(value, str) or (choices and value not in choices):
-                shown = f"one of {', '.join(choices)}" if choices else "text: largest, or a bus"
-                raise OptionError(f"the policy {f.name} is not usable", expected=shown)
+            if expected := unusable(f.name, getattr(self, f.name)):
+                raise OptionError(f"the policy {f.name} = {getattr(self, f.name)!r} is unknown", expected=expected)
 
 
 POLICIES = tuple(f.name for f in fields(Policy))
+
+
+def unusable(name: str, value: object) -> str:
+    """Say what a policy may be, if a value is not among it; else nothing."""
+    choices = get_args(get_type_hints(Policy)[name])
+    if isinstance(value, str) and (not choices or value in choices):
+        return ""
+    return f"one of {', '.join(choices)}" if choices else "text: largest, or a bus"

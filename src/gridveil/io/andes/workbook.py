@@ -28,7 +28,9 @@ def read_workbook(path: Path, *, expected: str) -> dict[str, Sheet]:
     from importlib.util import find_spec
 
     if find_spec("openpyxl") is None:
-        raise _error(path, "workbooks are read by openpyxl, which is not installed", expected, "Run pip install openpyxl.")
+        raise _error(
+            path, "workbooks are read by openpyxl, which is not installed", expected, 'Run pip install "gridveil[xlsx]".'
+        )
     refusal = _check_archive(path, expected)
     sheets: dict[str, Sheet] | None = None
     if refusal is None:
