@@ -152,7 +152,7 @@ def test_the_policy_is_kept_with_the_facts():
 
 
 def test_a_negative_reactance_is_refused_by_row_and_counted_without_its_value():
-    error = refused(triangle(bc=-SECRET, ac=-0.3), r"x is negative.*2 such branches.*--negative-x abs")
+    error = refused(triangle(bc=-SECRET, ac=-0.3), r"x is negative.*such branches: 2.*--negative-x abs")
     assert (error.table, error.row) == ("branch", 2)
     assert "1234" not in str(error)
     assert error.__context__ is None
@@ -196,7 +196,7 @@ def test_a_line_out_of_service_may_have_any_reactance():
 
 @pytest.mark.parametrize("x", [0.0, 9e-7, -9e-7, 1e-320])
 def test_a_reactance_next_to_zero_is_refused_by_row(x):
-    error = refused(triangle(ab=x, bc=x), r"x is zero, or next to it.*2 such branches.*--zero-x merge", negative_x="abs")
+    error = refused(triangle(ab=x, bc=x), r"x is zero, or next to it.*such branches: 2.*--zero-x merge", negative_x="abs")
     assert (error.table, error.row) == ("branch", 1)
 
 
@@ -446,7 +446,7 @@ def test_a_machine_that_is_dropped_keeps_feeding_the_power_flow(solved):
 
 
 def test_a_grid_all_of_whose_machines_lack_inertia_is_refused_even_where_they_may_be_dropped():
-    refused(triangle(), "machine at bus a has no inertia", inertia=None, without_dynamics="drop")
+    refused(triangle(), "machine at bus a.* has no inertia.*no machine is left", inertia=None, without_dynamics="drop")
 
 
 def test_values_of_a_file_come_before_the_settings():

@@ -142,9 +142,9 @@ def test_missing_dynamics_are_asked_for(tmp_path, ledger):
     grid = write_grid(tmp_path / "in")
     grid.with_suffix(".toml").unlink()
     arguments = ["release", grid, "--epsilon", "1/2", "--out", tmp_path / "out"]
-    said = ["the machine at bus 1 has no inertia", "expected a value for every machine", "Give --inertia"]
+    said = ["the machine at bus 1 (and 2 others) has no inertia", "expected a value for every machine", "Give --inertia"]
     assert_nothing_happens(tmp_path, ledger, arguments, said)
-    said = ["the machine at bus 1 has no damping", "expected a value for every machine", "Give --damping"]
+    said = ["the machine at bus 1 (and 2 others) has no damping", "expected a value for every machine", "Give --damping"]
     assert_nothing_happens(tmp_path, ledger, [*arguments, "--inertia", "10"], said)
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from gridveil import faults
+from gridveil.bundle import check_fits
 from gridveil.errors import OptionError
 from gridveil.fit import FitSettings, Observation, fit, problem
 from gridveil.fit.methods import Progress
@@ -43,6 +44,7 @@ def publish(
     settings = settings or FitSettings()
     _check_origin(observed, sampler)
     _check_records(observed, source.facts, settings, bounds)
+    check_fits(len(source.facts.machines), len(loaded_buses(source.facts)))
     noisy = perturb(  # step 1: spends ε
         source, epsilon=epsilon, adjacency=adjacency, bounds=bounds, ledger=ledger, sampler=sampler, lineage=lineage
     )

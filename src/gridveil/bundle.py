@@ -191,7 +191,7 @@ def _exported(release: Release, name: str) -> dict[str, bytes]:
     """What a release gives in a format: nothing where it cannot be written in it."""
     try:
         return export(release, name)
-    except GridveilError:
+    except (GridveilError, ArithmeticError, ValueError, StopIteration):  # a forged model may hold numbers of any size
         return {}
 
 

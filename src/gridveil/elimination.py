@@ -93,11 +93,15 @@ def eliminate(edges: IntArray, k: Array, n: int, keep: IntArray) -> Elimination:
             break
         left, stay = np.flatnonzero(leaving), np.flatnonzero(~leaving)
         across = L[left][:, stay]
-        W = sparse.csr_array(across.multiply(-1 / L.diagonal()[left][:, None]))
+        # A row of L sums to 0: by its other entries, all of one sign, L_ii is free of the cancellation that piles up in it.
+        W = sparse.csr_array(across.multiply(1 / across.sum(axis=1)[:, None]))
         L = (L[stay][:, stay] + across.T @ W).tocsr()
         levels.append(Level(place[left], sparse.csr_array((W.data, place[stay][W.indices], W.indptr), shape=(len(left), n))))
         place, interior = place[stay], interior - len(left)
-    L_red, core_share = kron_reduce(L.toarray(), np.arange(interior, len(place)))
+    rest = L.toarray()
+    np.fill_diagonal(rest, 0.0)
+    np.fill_diagonal(rest, -rest.sum(axis=1))
+    L_red, core_share = kron_reduce(rest, np.arange(interior, len(place)))
     return Elimination(L_red, keep, n, tuple(levels), place[:interior], core_share.T)
 
 

@@ -49,7 +49,8 @@ def newton(
     free = np.concatenate([pv, pq])
     magnitude, angle = voltage.astype(float), angle.astype(float)
     # Rounding in V conj(Y V) grows with Y: a line of x = 1e-6 leaves more than 1e-10.
-    tolerance = max(tolerance, 16 * float(np.finfo(float).eps * np.abs(Y.diagonal()).max()))
+    # Up to 1e-6: beyond, a shunt without measure would let any start pass for a solution.
+    tolerance = max(tolerance, min(16 * float(np.finfo(float).eps * np.abs(Y.diagonal()).max()), 1e-6))
     for _ in range(limit):
         V = magnitude * np.exp(1j * angle)
         mismatch = V * np.conj(Y @ V) - network.injection

@@ -81,7 +81,8 @@ class Release:
             public_inputs={
                 "bounds": noisy.bounds.origin,
                 "loads": loads,
-                "T, G, omega_b": "settings of the owner or gridveil's defaults, public",
+                "T, G, omega_b": "of the owner's grid file or settings, or gridveil's defaults; declared public by the owner",
+                **_policies(noisy.facts.policy),
             },
             provenance=provenance,
             receipt=noisy.receipt,
@@ -131,6 +132,13 @@ class Release:
         from gridveil.bundle import write
 
         return write(self, Path(path), signer, formats)
+
+
+def _policies(policy: Mapping[str, str]) -> dict[str, str]:
+    """Declare how awkward data was treated; the island is not named, since its name is one of the owner's buses."""
+    rules = [f"{name} = {value}" for name, value in policy.items() if name != "island"]
+    rules += ["one island chosen"] if policy.get("island") else []
+    return {"rules for awkward data": ", ".join(rules)} if rules else {}
 
 
 def loaded_buses(facts: GridFacts) -> IntArray:

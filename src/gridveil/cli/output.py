@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -46,7 +45,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         table.add_column(column, justify="left" if number < texts else "right")
     for row in rows:
         table.add_row(*row)
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
+    width = None if sys.stdout.isatty() else 160
     Console(highlight=False, markup=False, width=width).print(table)
 
 

@@ -90,13 +90,11 @@ def release(
     from gridveil import faults
     from gridveil.algorithm import publish
     from gridveil.archive import check_free
-    from gridveil.bundle import check_fits
     from gridveil.cases import BUNDLED
     from gridveil.certificate import SELECTION
     from gridveil.export import check_formats
     from gridveil.privacy.adjacency import ASSETS
     from gridveil.privacy.ledger import Ledger
-    from gridveil.release import loaded_buses
     from gridveil.vault.mechanism import version_of
 
     places = [settings.out] if settings.count == 1 else [_numbered(settings.out, n + 1) for n in range(settings.count)]
@@ -104,10 +102,10 @@ def release(
         check_free(place)
     with stage_progress(RELEASE, quiet=json):
         source = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics)
-    if settings.bounds == settings.profile.bounds and settings.grid not in BUNDLED:
+    by_default = settings.bounds == settings.profile.bounds and settings.grid not in BUNDLED
+    if by_default and not json:  # before anything is charged
         print_notice(_default_bounds(settings.bounds))
     check_formats(settings.formats, len(source.facts.machines))
-    check_fits(len(source.facts.machines), len(loaded_buses(source.facts)))
     book = Ledger(settings.ledger)
     faults.step("opened")
     name = settings.lineage or Path(source.facts.name).stem
@@ -135,6 +133,8 @@ def release(
         faults.step("published")
         reports.append((made, report))
     warnings = _warnings(settings.epsilon, reports[-1][0].clipped, source.facts)
+    if by_default and json:
+        warnings.insert(0, _default_bounds(settings.bounds))
     account = book.accounts()[name]
     spent, left = float_at_least(account.spent), float_at_most(account.left)
     left = left if left > 1e-12 else 0.0  # what rounding down to floats left over

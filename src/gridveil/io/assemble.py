@@ -12,8 +12,9 @@ from scipy.sparse.csgraph import connected_components
 from gridveil.errors import InputError
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.io.dynamics import DEFAULT_FREQUENCY_HZ, PER_MACHINE, Dynamics
-from gridveil.io.network import CONTROLLED, ISOLATED, REFERENCE, Complex, FileGrid, Flags, Machines
+from gridveil.io.network import CONTROLLED, ISOLATED, REFERENCE, Complex, FileGrid, Flags, Machines, quoted
 from gridveil.io.policy import ZERO_X, Policy
+from gridveil.io.start import spread
 from gridveil.powerflow import Network, newton
 from gridveil.stages import stage
 from gridveil.vault.source import SourceGrid
@@ -168,6 +169,14 @@ def _merge_ties(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     if inside.sum() > tie.sum():
         notes.append(f"{int(inside.sum() - tie.sum())} branches between merged buses left out")
 
+    # A tie with a phase shift turns all that lies behind it: V_b = c_b V of the bus that stands for it, |c_b| = 1.
+    ties, alone = grid.branches.keep(tie), np.isin(np.arange(n), kept).astype(complex)
+    turned = spread(ties, alone, ties.ratio / np.abs(ties.ratio))
+    i, j = grid.branches.ends.T
+    ratio = grid.branches.ratio * turned[j] / turned[i]
+    if tapped := int((np.abs(np.abs(ties.ratio) - 1) > 1e-9).sum()):
+        notes.append(f"{tapped} of the merged branches have a tap ratio other than 1, which is left out")
+
     def total(values: Complex) -> Complex:
         return np.bincount(to, weights=values.real) + 1j * np.bincount(to, weights=values.imag)
 
@@ -175,7 +184,7 @@ def _merge_ties(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     return replace(
         grid,
         buses=buses,
-        branches=replace(grid.branches.keep(~inside), ends=ends[~inside]),
+        branches=replace(grid.branches.keep(~inside), ends=ends[~inside], ratio=ratio[~inside]),
         machines=replace(grid.machines, bus=to[grid.machines.bus]),
     )
 
@@ -187,7 +196,7 @@ def _one_island(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     count, island = connected_components(sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)
     if policy.island not in ("", "largest") and policy.island not in grid.buses.labels:
         raise InputError(
-            f"the policy names an island by bus {policy.island}, which the grid does not have (in service)",
+            f"the policy names an island by bus {quoted(policy.island)}, which the grid does not have (in service)",
             file=grid.file,
             expected="largest, or a bus of the grid",
         )
@@ -231,18 +240,17 @@ def _with_dynamics(grid: FileGrid, at: list[str], dynamics: Dynamics, notes: lis
     for bus in dynamics.machines:
         if bus not in known:
             raise InputError(
-                f"the dynamics name a machine at bus {bus}, where the grid has none",
+                f"the dynamics name a machine at bus {quoted(bus)}, where the grid has none",
                 file=grid.file,
                 expected=f"one of {', '.join(sorted(known)[:8])}",
             )
     fuels = {fuel.lower() for fuel in machines.fuel if fuel}
-    for fuel in dynamics.fuels:
-        if fuel not in fuels:
-            raise InputError(
-                f"the dynamics name the fuel {fuel!r}, which no machine has",
-                file=grid.file,
-                expected=f"one of {', '.join(sorted(fuels)[:8])}" if fuels else "no [fuel]: the file names none",
-            )
+    unmatched = [fuel for fuel in dynamics.fuels if fuel not in fuels]
+    if unmatched:
+        has = f"it has {', '.join(sorted(fuels)[:8])}" if fuels else "it names none"
+        notes.append(
+            f"{len(unmatched)} fuels of the settings ({', '.join(unmatched[:5])}) occur in no machine of the file: {has}"
+        )
     filled = {what: _filled(what, grid, dynamics, at, notes) for what in PER_MACHINE}
     missing = np.isnan(filled["inertia"])
     if missing.any() and dynamics.policy.without_dynamics == "drop" and not missing.all():

@@ -27,6 +27,7 @@ from gridveil.io.network import (
     Rows,
     bus_positions,
     check_labels,
+    quoted,
     read_bytes,
 )
 from gridveil.io.tables import NUMBER
@@ -264,7 +265,7 @@ def _system(folder: Path) -> dict[str, float]:
         )
     for key, value in data.items():
         if key not in SYSTEM:
-            raise InputError(f"the key {key!r} is unknown", file=name, expected=f"one of {', '.join(SYSTEM)}")
+            raise InputError(f"the key {quoted(repr(key))} is unknown", file=name, expected=f"one of {', '.join(SYSTEM)}")
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15
         if not number or (key not in ("base_mva", "frequency_hz") and value != int(value)):
             raise InputError(f"{key} is not usable", file=name, expected="a finite number above 0")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gridveil.errors import InputError, OptionError
+from gridveil.io.network import quoted
 from gridveil.io.policy import POLICIES, Policy, unusable
 
 OperatingPoint = Literal["newton", "file", "flat"]
@@ -72,7 +73,7 @@ def read_dynamics(path: Path) -> Dynamics:
         entries = data.get(table, {})
         _only(entries, set(entries) if isinstance(entries, dict) else set(), f"{name} [{table}]")
         for key, values in entries.items():
-            _only(values, set(PER_MACHINE), f"{name} [{table}.{key}]")
+            _only(values, set(PER_MACHINE), f"{name} [{table}.{quoted(key)}]")
     fuels = {fuel.lower(): values for fuel, values in data.get("fuel", {}).items()}
     policy = _policy(Policy(), data.get("policy", {}), f"{name} [policy]")
     return _checked(Dynamics(**data.get("dynamics", {}), fuels=fuels, machines=data.get("machines", {}), policy=policy), name)
@@ -97,7 +98,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 def _policy(policy: Policy, given: Mapping[str, Any], place: str) -> Policy:
     for name, value in given.items():
         if problem := unusable(name, value):
-            raise OptionError(f"the policy {name} = {value!r} is unknown", file=place, expected=problem)
+            raise OptionError(f"the policy {name} = {quoted(value)} is unknown", file=place, expected=problem)
     return replace(policy, **given)
 
 
@@ -106,14 +107,18 @@ def _only(table: Any, known: set[str], place: str) -> None:
         raise InputError("a table was expected here", file=place, expected="key = value lines")
     for key in table:
         if key not in known:
-            raise InputError(f"the key {key!r} is unknown", file=place, expected=f"one of {', '.join(sorted(known))}")
+            raise InputError(
+                f"the key {quoted(repr(key))} is unknown", file=place, expected=f"one of {', '.join(sorted(known))}"
+            )
 
 
 def _checked(dynamics: Dynamics, place: str) -> Dynamics:
     for name, choices in CHOICES.items():
         if getattr(dynamics, name) not in choices:
             raise OptionError(
-                f"{name} = {getattr(dynamics, name)!r} is unknown", file=place, expected=f"one of {', '.join(choices)}"
+                f"{name} = {quoted(repr(getattr(dynamics, name)))} is unknown",
+                file=place,
+                expected=f"one of {', '.join(choices)}",
             )
     if not isinstance(dynamics.publish_loads, bool):  # "no" is true to Python
         raise OptionError("publish_loads is not usable", file=place, expected="true or false")
@@ -121,7 +126,7 @@ def _checked(dynamics: Dynamics, place: str) -> Dynamics:
     values = {name: getattr(dynamics, name) for name in (*PER_MACHINE, "load_damping", "omega_b", "frequency_hz")}
     for kind, entries in (("fuel", dynamics.fuels), ("bus", dynamics.machines)):
         for key, own in entries.items():
-            values |= {f"{what} of {kind} {key}": value for what, value in own.items()}
+            values |= {f"{what} of {kind} {quoted(key)}": value for what, value in own.items()}
     for what, value in values.items():
         if value is None:
             continue

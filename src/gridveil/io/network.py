@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from gridveil.grid import Array, IntArray
 
 Complex = NDArray[np.complex128]
 Flags = NDArray[np.bool_]
+FIGURE = re.compile(r"\d[.,]\d|\d[eE][-+]?\d")
 LOAD, CONTROLLED, REFERENCE, ISOLATED = 1, 2, 3, 4  # kinds of bus, as PSS/E and MATPOWER number them
 
 
@@ -196,8 +198,17 @@ def check_labels(where: Rows, labels: Sequence[Any]) -> None:
     seen: set[Any] = set()
     for row, label in enumerate(labels):
         if label in seen:
-            raise where.error(row, f"bus {label} occurs twice", expected="each bus once")
+            raise where.error(row, f"bus {quoted(label)} occurs twice", expected="each bus once")
         seen.add(label)
+
+
+def quoted(name: Any) -> str:
+    """A name of a file in an error, unless it looks like a figure: in a shifted row a private one may stand in its place.
+
+    >>> quoted("north 4"), quoted(17), quoted("17.0076"), quoted("0,1029")
+    ('north 4', '17', '…', '…')
+    """
+    return "…" if FIGURE.search(str(name)) else str(name)
 
 
 def unknown(count: int) -> Array:

@@ -37,7 +37,7 @@ class Policy:
     def __post_init__(self) -> None:
         for f in fields(self):
             if expected := unusable(f.name, getattr(self, f.name)):
-                raise OptionError(f"the policy {f.name} = {getattr(self, f.name)!r} is unknown", expected=expected)
+                raise OptionError(f"the policy {f.name} is not usable", expected=expected)
 
 
 POLICIES = tuple(f.name for f in fields(Policy))

@@ -20,14 +20,14 @@ def first_guess(branches: Branches, roots: IntArray, held: Array, voltage: Array
     known = ~np.isnan(angle)
     turned = np.zeros(len(angle), dtype=complex)
     turned[roots] = np.exp(1j * held)
-    turned = _spread(branches, turned, branches.ratio / np.abs(branches.ratio))
+    turned = spread(branches, turned, branches.ratio / np.abs(branches.ratio))
     turned = np.where(turned == 0, 1.0, turned)
     if not known.any():
         return np.ones(len(angle)), np.angle(turned)
     if _without_shifts(branches, angle):
         angle = angle + np.angle(turned)
     found = np.where(known, voltage * np.exp(1j * angle), 0)
-    found = _spread(branches, np.nan_to_num(found), branches.ratio)
+    found = spread(branches, np.nan_to_num(found), branches.ratio)
     size = np.abs(found)
     usable = (size > 0.5) & (size < 1.5)
     return (
@@ -46,7 +46,7 @@ def _without_shifts(branches: Branches, angle: Array) -> bool:
     return bool(told.any() and np.median(off) > np.median(without))
 
 
-def _spread(branches: Branches, voltage: Complex, ratio: Complex) -> Complex:
+def spread(branches: Branches, voltage: Complex, ratio: Complex) -> Complex:
     """Fill in voltages (n,) that are 0, from bus to bus: V_j = V_i / t."""
     from scipy import sparse
     from scipy.sparse.csgraph import breadth_first_order

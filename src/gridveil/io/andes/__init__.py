@@ -24,6 +24,7 @@ from gridveil.io.network import (
     Complex,
     FileGrid,
     check_labels,
+    quoted,
 )
 
 EXPECTED = "an ANDES case: tables Bus, Line, PV, Slack, …"
@@ -206,6 +207,6 @@ def _left_out(sizes: Mapping[str, int]) -> list[str]:
     known = READ | set(IGNORED) | {model for models in LEFT_OUT.values() for model in models}
     strange = {name: size for name, size in sizes.items() if name not in known and size}
     if strange:
-        shown = ", ".join(f"{size} {name[:20]}" for name, size in list(strange.items())[:8])
+        shown = ", ".join(f"{size} {quoted(name[:20])}" for name, size in list(strange.items())[:8])
         notes.append(f"{sum(strange.values())} devices of unknown models left out ({shown}{', …' if len(strange) > 8 else ''})")
     return notes

@@ -11,7 +11,7 @@ import numpy as np
 from gridveil.errors import InputError
 from gridveil.io.andes.tables import Sign, Table
 from gridveil.io.governors import GOVERNORS
-from gridveil.io.network import Flags, Machines, Rows
+from gridveil.io.network import Flags, Machines, Rows, quoted
 
 GENERATORS = ("GENCLS", "GENROU")
 BASE_MVA, FREQUENCY_HZ = 100.0, 60.0  # ANDES's own, where a file says nothing
@@ -116,7 +116,7 @@ def _static(tables: Mapping[str, Table], known: Mapping[str, int]) -> dict[str, 
         voltage, rated = table.numbers("v0", sign="positive"), table.numbers("Sn", BASE_MVA, sign="positive")
         for row, index in enumerate(table.labels("idx")):
             if index in found:
-                raise table.error(row, f"static generator {index} occurs twice", expected="each generator once")
+                raise table.error(row, f"static generator {quoted(index)} occurs twice", expected="each generator once")
             found[index] = Unit((table, row), int(at[row]), power[row], voltage[row], bool(on[row]), rated[row])
     return found
 
@@ -140,7 +140,7 @@ def _synchronous(
         of_static = table.labels("gen")
         for row, index in enumerate(table.labels("idx")):
             if index in found:
-                raise table.error(row, f"synchronous machine {index} occurs twice", expected="each machine once")
+                raise table.error(row, f"synchronous machine {quoted(index)} occurs twice", expected="each machine once")
             mine = static.get(of_static[row])
             if mine is None:
                 raise table.error(row, "column gen names no static generator", expected="an index of table PV or Slack")
@@ -184,7 +184,7 @@ def _govern(tables: Mapping[str, Table], synchronous: Mapping[str, Unit], base_m
                 if index not in synchronous:
                     raise table.error(row, "the governor's machine is unknown", expected="an index of GENCLS or GENROU")
                 if index in governed:
-                    raise table.error(row, f"machine {index} has two governors", expected="one in service a machine")
+                    raise table.error(row, f"machine {quoted(index)} has two governors", expected="one in service a machine")
                 governed.add(index)
                 units.append(synchronous[index])
             values = {what: float(column[row]) for what, column in columns.items()}

@@ -13,7 +13,7 @@ import numpy as np
 from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
 from gridveil.io.andes.workbook import Sheet
-from gridveil.io.network import Flags, Rows
+from gridveil.io.network import Flags, Rows, quoted
 from gridveil.io.tables import NUMBER
 
 Sign = Literal["any", "positive", "not negative"]
@@ -110,7 +110,7 @@ class Table:
         labels = self.labels(column)
         for row, label in enumerate(labels):
             if label not in known:
-                raise self.error(row, f"bus {label} is unknown", expected="a bus of table Bus")
+                raise self.error(row, f"bus {quoted(label)} is unknown", expected="a bus of table Bus")
         return np.array([known[label] for label in labels], dtype=np.int64)
 
     def error(self, row: int, problem: str, *, expected: str, remedy: str = "") -> InputError:

@@ -72,7 +72,8 @@ def _tables(file: str, files: Mapping[str, bytes]) -> dict[str, Table]:
         for name, data in files.items():
             archive.writestr(name, data)
     limit = TIMEOUT_S + TIMEOUT_S_PER_MB * len(packed.getvalue()) / 2**20
-    command = [sys.executable, "-m", "gridveil.io.cgmes.child"]
+    # -P: a json.py or pypowsybl.py in the working folder, which may be a stranger's, must not run with the grid in its hands.
+    command = [sys.executable, "-P", "-m", "gridveil.io.cgmes.child"]
     problem, answer = "pypowsybl cannot read the model", {}
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter, and no argument from outside

@@ -57,6 +57,16 @@ def tables_of(network: Any) -> dict[str, dict[str, list[Any]]]:
     return found
 
 
+def _leave_no_core() -> None:
+    """Native code that a damaged file kills must not leave the grid behind in a core file; only where the system can."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, OSError, ValueError):
+        pass
+
+
 def _limit_memory() -> None:
     """Let the process die instead of filling the machine; only where the system can."""
     try:
@@ -76,6 +86,7 @@ def main() -> None:
     quiet = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # what Java prints must not mix with the answer
         os.dup2(quiet, stream)
+    _leave_no_core()
     data = sys.stdin.buffer.read()
     # Where pandapower is installed pypowsybl loads it too, for a converter: seven seconds for nothing.
     sys.modules.setdefault("pandapower", None)  # pyright: ignore[reportArgumentType]
