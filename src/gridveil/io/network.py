@@ -43,17 +43,21 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class JoinedRows(Rows):
-    """Rows of several tables, one table after the other. parts : name and number of rows of each."""
+    """Rows that come from several tables of a file. places : table and row (from 0) of each."""
 
-    parts: tuple[tuple[str, int], ...] = ()
+    places: Sequence[tuple[str, int]] = ()
+
+    @classmethod
+    def of(cls, file: str, table: str, counts: Mapping[str, int]) -> JoinedRows:
+        """Join whole tables, one after the other. counts : how many rows each has."""
+        return cls(file, table, None, [(name, row) for name, count in counts.items() for row in range(count)])
 
     def error(self, row: int, problem: str, *, expected: str, remedy: str = "") -> InputError:
-        """Say what is wrong with a row (from 0, over all tables), by its place in its own table."""
-        for table, count in self.parts:
-            if row < count:
-                return Rows(self.file, table).error(row, problem, expected=expected, remedy=remedy)
-            row -= count
-        raise IndexError(row)
+        """Say what is wrong with a row, by its place in its own table."""
+        table, own = self.places[row]
+        line = int(self.lines[row]) if self.lines is not None else None
+        remedy = remedy or "Mend that row and try again."
+        return InputError(problem, file=self.file, table=table, row=own + 1, line=line, expected=expected, remedy=remedy)
 
 
 _Records = TypeVar("_Records", bound="Records")

@@ -10,7 +10,7 @@ import numpy as np
 
 from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
-from gridveil.io.andes.machines import BASE_MVA, FREQUENCY_HZ, GENERATORS, MixedRows, machines
+from gridveil.io.andes.machines import BASE_MVA, FREQUENCY_HZ, GENERATORS, machines
 from gridveil.io.andes.models import IGNORED, KNOWN_COLUMNS, LEFT_OUT
 from gridveil.io.andes.tables import Table, table_of_records, table_of_sheet
 from gridveil.io.governors import GOVERNORS
@@ -23,6 +23,7 @@ from gridveil.io.network import (
     Buses,
     Complex,
     FileGrid,
+    JoinedRows,
     check_labels,
     quoted,
 )
@@ -164,7 +165,7 @@ def _branches(tables: Tables, known: Mapping[str, int], nominal_kv: Array, base_
         series, charging = np.append(series, np.zeros(count, dtype=complex)), np.append(charging, np.zeros(count))
         ratio = np.append(ratio, np.ones(count, dtype=complex))
         places += [(jumper, row) for row in range(count)]
-    where = MixedRows(line.where.file, "Line", places=tuple(places))
+    where = JoinedRows(line.where.file, "Line", None, [(table.where.table, row) for table, row in places])
     branches = Branches(
         where,
         np.arange(len(ends)),

@@ -11,7 +11,7 @@ import numpy as np
 from gridveil.errors import InputError
 from gridveil.io.andes.tables import Sign, Table
 from gridveil.io.governors import GOVERNORS
-from gridveil.io.network import Flags, Machines, Rows, quoted
+from gridveil.io.network import Flags, JoinedRows, Machines, quoted
 
 GENERATORS = ("GENCLS", "GENROU")
 BASE_MVA, FREQUENCY_HZ = 100.0, 60.0  # ANDES's own, where a file says nothing
@@ -30,18 +30,6 @@ PARAMETERS: Mapping[str, Mapping[str, float]] = {
 SIGNED = {"K3"}  # the only parameter that may be negative
 FRACTIONS = {"K1": 0.5, "K2": 0.0, "K3": 0.5, "K4": 0.0, "K5": 0.0, "K6": 0.0, "K7": 0.0, "K8": 0.0}
 ON_SYSTEM_BASE = "IEESGO"  # ANDES does not convert its K1, so that an ANDES file means p.u. of the system base
-
-
-@dataclass(frozen=True, eq=False)
-class MixedRows(Rows):
-    """Rows that come from several tables. places : the table and the row that each is from."""
-
-    places: tuple[tuple[Table, int], ...] = ()
-
-    def error(self, row: int, problem: str, *, expected: str, remedy: str = "") -> InputError:
-        """Say what is wrong with a row by the table it is from."""
-        table, own = self.places[row]
-        return table.error(own, problem, expected=expected, remedy=remedy)
 
 
 @dataclass
@@ -88,7 +76,7 @@ def machines(
         units += one.synchronous or [one]
     if scaled:
         notes.append(f"{scaled} static generators whose machines' gammap do not add up to 1: scaled")
-    where = MixedRows(file, "PV", places=tuple(unit.place for unit in units))
+    where = JoinedRows(file, "PV", None, [(table.where.table, row) for table, row in (unit.place for unit in units)])
     return Machines(
         where,
         np.arange(len(units)),

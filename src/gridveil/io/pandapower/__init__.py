@@ -80,7 +80,7 @@ def _grid(net: Net) -> FileGrid:
         raise InputError("the table bus is missing or empty", file=net.file, table="bus", expected="a row for each bus")
     numbers = bus.numbering()
     labels = (*(str(number) for number in numbers), *(f"star of trafo3w {number}" for number in star.numbering()))
-    where = JoinedRows(net.file, "bus", parts=(("bus", len(bus)), ("trafo3w", len(star))))
+    where = JoinedRows.of(net.file, "bus", {"bus": len(bus), "trafo3w": len(star)})
     check_labels(where, labels)
     known = {number: position for position, number in enumerate(numbers)}
     kv = bus.numbers("vn_kv", above=0)
@@ -212,7 +212,7 @@ def _machines(net: Net, known: Mapping[int, int], notes: list[str]) -> tuple[Mac
     references = np.concatenate([gen.flags("slack", False), np.ones(len(external), dtype=bool)])
     scheduled = gen.numbers("p_mw") * gen.numbers("scaling", 1.0)
     machines = Machines(
-        JoinedRows(net.file, "gen", parts=(("gen", len(gen)), ("ext_grid", len(external)))),
+        JoinedRows.of(net.file, "gen", {"gen": len(gen), "ext_grid": len(external)}),
         np.arange(count),
         bus=np.concatenate([gen.at("bus", known), external.at("bus", known)]),
         power=(np.concatenate([scheduled, np.zeros(len(external))]) / net.number("sn_mva")).astype(complex),

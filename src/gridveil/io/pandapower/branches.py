@@ -38,7 +38,7 @@ def branches_of(net: Net, places: Places, connected: Flags, model: Model, notes:
     models = joined(parts, np.cumsum([0, *counts[:-1]]).tolist())
     if switched := int((models.in_service & models.opened.any(axis=1)).sum()):
         notes.append(f"{switched} branches with an open switch taken as out of service")
-    where = JoinedRows(net.file, "branches", parts=tuple(zip(names, counts, strict=True)))
+    where = JoinedRows.of(net.file, "branches", dict(zip(names, counts, strict=True)))
     return as_branches(where, models, connected)
 
 

@@ -18,8 +18,8 @@ from gridveil.io.network import (
     Complex,
     FileGrid,
     Flags,
+    JoinedRows,
     Machines,
-    Rows,
     bus_positions,
     check_labels,
     unknown,
@@ -39,20 +39,6 @@ LEFT_OUT = {
     "FACTS": (1, "FACTS devices"),
     "induction machine": (1, "induction machines"),
 }
-
-
-@dataclass(frozen=True, eq=False)
-class JoinedRows(Rows):
-    """Rows that come from several tables of a file. places : table and row (from 0) of each."""
-
-    places: Sequence[tuple[str, int]] = ()
-
-    def error(self, row: int, problem: str, *, expected: str, remedy: str = "") -> InputError:
-        """Say what is wrong with a row, by its place in its own table."""
-        table, own = self.places[row]
-        line = int(self.lines[row]) if self.lines is not None else None
-        remedy = remedy or "Mend that row and try again."
-        return InputError(problem, file=self.file, table=table, row=own + 1, line=line, expected=expected, remedy=remedy)
 
 
 def read_psse(raw: Path, dyr: Path | None) -> FileGrid:
