@@ -1,10 +1,12 @@
 """Measured records come onto the fit's clock as they are, or are refused by line; nothing about them is guessed."""
 
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from fuzzing import mutate
 from gridveil.cases import open_grid
 from gridveil.errors import InputError
 from gridveil.groups import Bounds, Range
@@ -326,6 +328,7 @@ def test_a_wrong_declaration_is_refused(tmp_path, facts, changes, said):
         (b"time,north,north,south\n0,60,60,60\n", "column 'north' occurs twice"),
         (b"time;north;south\n0;60;60\n", "column 'time' is missing"),
         (b",,\n,,\n", "column 'time' is missing"),
+        (b"time,north,south\n0,60,5", "may be cut off"),
     ],
 )
 def test_a_file_that_is_no_record_is_refused(tmp_path, facts, data, said):
@@ -357,6 +360,30 @@ def test_milliseconds_are_no_epoch_seconds(tmp_path, facts):
     milliseconds = 1000 * (TIME + BEGIN.timestamp())
     given = {"time_format": "epoch", "event_time": BEGIN.timestamp()}
     refused(tmp_path, facts, milliseconds, GOOD, match="divide milliseconds by 1000", line=2, **given)
+
+
+def test_a_mutated_file_is_used_whole_or_refused(tmp_path, facts):
+    """Whatever happens to a file, there is one plain error, or numbers that make sense."""
+    rng, toml = random.Random(4), write_measured(tmp_path, TIME[:250], GOOD[:250])
+    sound = {path: path.read_bytes() for path in (toml, tmp_path / "record.csv")}
+    outcomes = {"used": 0, "refused": 0}
+    for number in range(400):
+        for path, data in sound.items():
+            path.write_bytes(data)
+        path = list(sound)[number % 2]
+        path.write_bytes(mutate(rng, sound[path]))
+        try:
+            found = read_trajectory(toml, facts)
+            check_size(found, facts, Bounds())
+        except InputError as error:
+            assert "nothing was spent" in str(error)
+            outcomes["refused"] += 1
+            continue
+        outcomes["used"] += 1
+        assert np.nanmax(np.abs(found.trajectory.omega)) <= 0.3
+        assert (np.diff(found.trajectory.time_s) > 0).all()
+        assert np.isfinite(found.trajectory.omega).any()
+    assert min(outcomes.values()) > 5
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------------

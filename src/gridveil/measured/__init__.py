@@ -156,11 +156,11 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
     """
     loads = [_added(step, facts) for step in measured.event.steps]
     total = abs(sum(loads))
-    if not total or not np.isfinite(total) or min(loads) * max(loads) < 0:
+    if not total or np.isnan(total) or min(loads) < 0 < max(loads):
         return
-    public, omega = facts.load_damping.sum(), measured.trajectory.omega
+    public, omega = float(facts.load_damping.sum()), measured.trajectory.omega
     peak = float(np.nanmax(np.abs(omega)))
-    least = total / (facts.droop_gain.sum() + len(facts.machines) * bounds.d.upper + public)
+    least = total / (float(facts.droop_gain.sum()) + len(facts.machines) * bounds.d.upper + public)
     largest = total / max(len(facts.machines) * bounds.d.lower + public, 1e-9)
     hz = measured.declared.nominal_hz
     if not least / WRONG_SIZE <= peak <= largest * WRONG_SIZE:
@@ -173,7 +173,7 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
         )
     after = omega[measured.trajectory.time_s > measured.event_s]
     mean = float(np.nanmean(after))
-    if abs(mean) > peak / 5 and mean * sum(loads) > 0:
+    if abs(mean) > peak / 5 and (mean > 0) == (sum(loads) > 0):
         raise refusal(
             f"the frequency {'rises' if mean > 0 else 'falls'} after the event, which {'adds' if mean > 0 else 'takes'} load",
             file=measured.declared.file,

@@ -187,6 +187,14 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         text = None
     if text is None:  # raised out here: the decoder's error carries the file's bytes
         raise refusal("the file is not in UTF-8", file=name, expected=EXPECTED, remedy="Save it as CSV in UTF-8.")
+    if not text.endswith(("\n", "\r")):  # a number that was cut off is a number still
+        raise refusal(
+            "the last line does not end: the file may be cut off",
+            file=name,
+            line=text.count("\n") + 1,
+            expected="a line end after the last row",
+            remedy="Copy the whole file again, or end the line.",
+        )
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     broken = False
     try:
