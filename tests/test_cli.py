@@ -13,6 +13,7 @@ from gridveil.cli import options
 from gridveil.cli.release import release as release_command
 from gridveil.groups import Bounds, Range
 from gridveil.profiles import PROFILES
+from measured_helpers import signal, write_measured
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 
@@ -230,7 +231,8 @@ bounds_k = "2:90"
 bounds_k_r = "0.5:150"
 bounds_m = "3:30"
 bounds_d = "1:25"
-profile = "paper"
+profile = "default"
+trajectory = "{trajectory}"
 out = "{out}"
 ledger = "{ledger}"
 lineage = "mine"
@@ -256,12 +258,19 @@ without_dynamics = "drop"
 """
 
 
+def write_short(folder, nominal_hz):
+    """A record of two seconds before and two after an event."""
+    times = np.arange(201) / 50
+    return write_measured(folder, times, nominal_hz * (1 + signal(times)), nominal_hz=nominal_hz, locations={"north": "1"})
+
+
 @pytest.fixture
 def config(tmp_path):
     grid = write_grid(tmp_path / "in")
     dynamics = grid.with_suffix(".toml").rename(tmp_path / "elsewhere.toml")
     path = tmp_path / "release.toml"
     places = {"grid": grid, "dynamics": dynamics, "out": tmp_path / "out.zip", "ledger": tmp_path / "other.sqlite"}
+    places["trajectory"] = write_short(tmp_path / "measured", 50.0)
     path.write_text(EVERY_OPTION.format(**places))
     return path
 
@@ -276,6 +285,7 @@ def test_release_toml_holds_every_option(config, ledger):
         "d": ("3", "1/8"),
     }
     assert found["lineage"] == "mine"
+    assert [one["file"] for one in found["trajectories"]] == ["record.toml"]
     assert verify(config.parent / "out.zip").exports == ("andes", "csv")
     release = load(config.parent / "out.zip")
     assert release.guarantee.rule == "one-item"
@@ -293,7 +303,7 @@ def test_release_toml_holds_every_option(config, ledger):
 def test_options_win_over_release_toml(config, ledger):
     given = ["--epsilon=1", "--adjacency=one-asset", "--alpha-k=4", "--split=k=1,m=1/2,d=1/2", "--bounds-k=5:50"]
     given += ["--out", config.parent / "mine", "--ledger", ledger, "--withhold-loads", "--frequency-hz=60", "--lineage=star"]
-    given += ["--load-damping=0"]
+    given += ["--load-damping=0", "--trajectory", write_short(config.parent / "other", 60.0)]
     found = as_json(gridveil("release", "star5", "--config", config, *given, "--json"))
     assert found["guarantee"]["epsilon"] == "1"
     assert found["guarantee"]["groups"]["k"]["alpha"] == "4"

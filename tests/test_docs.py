@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gridveil.certificate import CertificateDocument
+from gridveil.privacy.guarantee import CONDITIONAL
 from gridveil.schema import ReleaseDocument
 
 ROOT = Path(__file__).parent.parent
@@ -47,8 +48,28 @@ def test_the_readme_works_from_top_to_bottom(workplace):
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_the_python_on_a_page_runs(page, workplace):
+    if page.name == "trajectories.md":
+        (workplace / "record.toml").write_text(blocks(page, "toml")[0], encoding="utf-8")
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), {})
+
+
+def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
+    page = ROOT / "docs" / "trajectories.md"
+    text = page.read_text(encoding="utf-8").splitlines()
+    assert " ".join(line.removeprefix("> ") for line in text if line.startswith("> ")) == CONDITIONAL
+    (declared,) = blocks(page, "toml")
+    (workplace / "record.toml").write_text(declared, encoding="utf-8")
+    exec(compile(blocks(page, "python")[0], page.name, "exec"), {})
+    lines = [line for line in text if line.startswith("gridveil ")]
+    assert [line.split()[1] for line in lines] == ["inspect", "release"]
+    for line in lines:
+        result = run(line)
+        assert result.returncode == 0, result.stderr
+    assert (workplace / "record.png").stat().st_size > 10_000
+    # The page's few rows have the columns that its declaration names.
+    (shown,) = blocks(page, "csv")
+    assert (workplace / "record.csv").read_text(encoding="utf-8").splitlines()[0] == shown.splitlines()[0]
 
 
 def test_the_toml_of_the_pages_on_commands_and_grids_is_a_working_configuration(workplace):

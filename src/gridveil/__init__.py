@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gridveil.fit import FitSettings, Observation
     from gridveil.groups import Bounds, Range
     from gridveil.kron import reduce
+    from gridveil.measured import read_trajectory
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.epsilon import exact
     from gridveil.privacy.ledger import Ledger
@@ -55,6 +56,7 @@ _HOMES = {
     "open_grid": "gridveil.cases",
     "perturb": "gridveil.vault.mechanism",
     "publish": "gridveil.algorithm",
+    "read_trajectory": "gridveil.measured",
     "reduce": "gridveil.kron",
     "run_demo": "gridveil.demo",
     "simulate": "gridveil.dynamics",
@@ -81,6 +83,7 @@ __all__ = [
     "open_grid",
     "perturb",
     "publish",
+    "read_trajectory",
     "reduce",
     "run_demo",
     "simulate",

@@ -9,6 +9,7 @@ import numpy as np
 
 from gridveil import faults
 from gridveil.bundle import check_fits
+from gridveil.dynamics import check_euler
 from gridveil.errors import OptionError
 from gridveil.fit import FitSettings, Observation, fit, problem
 from gridveil.fit.methods import Progress
@@ -42,8 +43,7 @@ def publish(
     """
     sampler = sampler or SecureSampler()
     settings = settings or FitSettings()
-    _check_origin(observed, sampler)
-    _check_records(observed, source.facts, settings, bounds)
+    check_observed(observed, source.facts, settings, bounds, sampler)
     check_fits(len(source.facts.machines), len(loaded_buses(source.facts)))
     noisy = perturb(  # step 1: spends ε
         source, epsilon=epsilon, adjacency=adjacency, bounds=bounds, ledger=ledger, sampler=sampler, lineage=lineage
@@ -53,6 +53,14 @@ def publish(
     faults.step("reduced")
     fitted = fit(reduced, observed, settings, bounds, progress) if observed else None  # step 3: post-processing
     return Release.of(noisy, reduced, fitted, observed)
+
+
+def check_observed(
+    observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds, sampler: Sampler | None = None
+) -> None:
+    """Refuse trajectories that are not public or cannot be fitted, before anything is drawn."""
+    _check_origin(observed, sampler or SecureSampler())
+    _check_records(observed, facts, settings, bounds)
 
 
 def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
@@ -74,3 +82,5 @@ def _check_records(observed: Sequence[Observation], facts: GridFacts, settings: 
         )
         surrogate = reduced_model(facts, k, m, d)
         problem(surrogate, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho)
+        if settings.scheme == "euler":
+            check_euler(surrogate, settings.dt_s)

@@ -1,4 +1,4 @@
-"""Trajectories: what `simulate` returns. They plot themselves and turn into tables."""
+"""Trajectories: what `simulate` returns, and what was measured. They plot themselves and turn into tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Response:
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """Frequency deviations of some buses on an even clock.
+    """Frequency deviations of some buses on an even clock; a measured one has NaN in gaps, and its clock is even to a step.
 
     time_s : (N + 1,) [s]; omega : (N + 1, h) [p.u. of frequency_hz]; buses : h labels; settling : steady value [p.u.].
     """

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text, writing
+from gridveil.cli.output import check_figure, print_json, print_table, print_text, writing
 from gridveil.errors import OptionError
 
 if TYPE_CHECKING:
     from gridveil.bundle import Report
-
-FORMATS = (".png", ".pdf", ".svg")
 
 
 def verify(
@@ -86,8 +84,8 @@ def simulate(
             raise OptionError(
                 f"{path} lies inside the bundle, which would no longer verify.", remedy="Name a place outside it."
             )
-    if plot and plot.suffix not in FORMATS:
-        raise OptionError(f"--plot {plot} is no figure that can be drawn.", expected=".png, .pdf or .svg at its end")
+    if plot:
+        check_figure(plot)
     release = load(bundle)
     shown = [bus.strip() for bus in buses.split(",")] if buses else None
     trajectory = release.simulate(";".join(event), horizon_s=horizon, dt_s=dt, scheme=scheme, buses=shown)  # pyright: ignore[reportArgumentType]

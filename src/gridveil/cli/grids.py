@@ -9,6 +9,7 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.output import (
+    check_figure,
     fit_progress,
     guarantee_json,
     print_guarantee,
@@ -16,7 +17,10 @@ from gridveil.cli.output import (
     print_table,
     print_text,
     stage_progress,
+    writing,
 )
+from gridveil.cli.trajectories import print_trajectory, read_all, trajectory_json
+from gridveil.errors import OptionError
 from gridveil.stages import RELEASE
 
 if TYPE_CHECKING:
@@ -95,14 +99,33 @@ def inspect(
     island: options.Island = None,
     taps: options.Taps = None,
     without_dynamics: options.WithoutDynamics = None,
+    trajectory: options.Trajectories = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="draw the trajectories there (.png, .pdf or .svg), the event marked", show_default=False)
+    ] = None,
     json: options.Json = False,
 ) -> None:
-    """Read and check a grid; show its public facts and the names its buses would get. Prints no private value."""
+    """Read and check a grid; show its public facts and the names its buses would get. Prints no private value.
+
+    With a measured trajectory, show what was read of it too.
+    """
     given = dict(locals())
+    declared = options.read_declarations(trajectory or None)
+    if plot:
+        _check_plot(plot, bool(declared))
     with stage_progress(RELEASE[:2], quiet=json):
         facts = options.open_named_grid(grid, dynamics, given).facts
+    measured = read_all(declared, facts)
+    if plot:
+        from gridveil.plot import plot_measured
+
+        with writing(plot, "--plot"):
+            plot_measured(measured, str(plot))
     if json:
-        print_json(_facts_json(facts))
+        found = _facts_json(facts)
+        if measured:
+            found |= {"trajectories": [trajectory_json(one) for one in measured], "plot": str(plot) if plot else None}
+        print_json(found)
         return
     shown = _facts_json(facts)
     names = shown.pop("public_names")
@@ -122,6 +145,16 @@ def inspect(
     shown_names = ", ".join(f"{bus}: {name}" for bus, name in list(names.items())[:60])
     rest = f", … ({len(names)} in all; --json lists them)" if len(names) > 60 else ""
     print_text(f"Names in a bundle (bus: name), yours to keep: {shown_names}{rest}")
+    for one in measured:
+        print_trajectory(one)
+    if plot:
+        print_text(f"Figure   {plot}")
+
+
+def _check_plot(plot: Path, anything: bool) -> None:
+    if not anything:
+        raise OptionError("--plot has nothing to draw.", expected="--trajectory FILE.toml beside it")
+    check_figure(plot)
 
 
 def _facts_json(facts: GridFacts) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from gridveil.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     from gridveil.groups import Bounds, Range
+    from gridveil.measured import Declaration
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.ledger import Account
     from gridveil.profiles import Profile
@@ -41,6 +42,15 @@ AlphaM = Annotated[
 ]
 AlphaD = Annotated[
     str | None, typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1", show_default=False)
+]
+
+Trajectories = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--trajectory",
+        help="TOML that declares a public, measured trajectory and its event; may be repeated",
+        show_default=False,
+    ),
 ]
 
 MACHINES = "Dynamics of the machines (files only)"
@@ -123,6 +133,7 @@ class ReleaseSettings:
     dynamics_file: Path | None
     dynamics: Mapping[str, Any]
     formats: tuple[str, ...]
+    trajectories: tuple[Declaration, ...]
 
     def adjacency(self, account: Account | None) -> Adjacency:
         """What was asked for; where nothing was, what the lineage's budget fixes, else the profile's rule and α = 1."""
@@ -136,7 +147,7 @@ class ReleaseSettings:
 
 KNOWN = {
     "grid", "epsilon", "adjacency", "alpha_k", "alpha_m", "alpha_d", "split", "bounds_k", "bounds_k_r", "bounds_m", "bounds_d",
-    "bounds_origin", "profile", "out", "ledger", "lineage", "count", "dynamics", "formats", *DYNAMICS,
+    "bounds_origin", "profile", "out", "ledger", "lineage", "count", "dynamics", "formats", "trajectory", *DYNAMICS,
 }  # fmt: skip
 TEXTS = {"grid", "adjacency", "split", "bounds_origin", "profile", "out", "ledger", "lineage", "dynamics", "formats"}
 
@@ -172,9 +183,26 @@ def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSe
         dynamics_file=Path(merged["dynamics"]) if "dynamics" in merged else None,
         dynamics={name: merged.get(name) for name in DYNAMICS},
         formats=tuple(name.strip() for name in merged.get("formats", "").split(",") if name.strip()),
+        trajectories=read_declarations(merged.get("trajectory"), config),
     )
     settings.adjacency(None).split(settings.epsilon, ASSETS)  # a mistake in them is found before a file is read
     return settings
+
+
+def read_declarations(value: Any, config: Path | None = None) -> tuple[Declaration, ...]:
+    """Read what declares trajectories: paths of TOML files, or in a release.toml such tables themselves."""
+    if value is None:
+        return ()
+    from gridveil.measured import declaration, read_declaration
+
+    found: list[Declaration] = []
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, (str, Path)):
+            found.append(read_declaration(Path(one)))
+        else:
+            assert config is not None, "the command line gives paths only"
+            found.append(declaration(one, file=f"{config.name} [trajectory]", folder=config.parent))
+    return tuple(found)
 
 
 def _count(value: Any) -> int:

@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gridveil.errors import GridveilError
+from gridveil.errors import GridveilError, OptionError
 
 if TYPE_CHECKING:
     from gridveil.fit.methods import Progress
     from gridveil.privacy.guarantee import Guarantee
+
+
+FIGURES = (".png", ".pdf", ".svg")
 
 
 def print_json(data: Any) -> None:
@@ -125,6 +128,12 @@ def stage_progress(stages: Sequence[str], quiet: bool) -> Iterator[None]:
 
         with told_to(begin):
             yield
+
+
+def check_figure(path: Path) -> None:
+    """Refuse a figure whose format cannot be drawn, before any work is done for it."""
+    if path.suffix not in FIGURES:
+        raise OptionError(f"--plot {path} is no figure that can be drawn.", expected=".png, .pdf or .svg at its end")
 
 
 @contextmanager

@@ -6,21 +6,32 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gridveil.cli import options
 from gridveil.cli.keys import open_signer
-from gridveil.cli.output import guarantee_json, print_guarantee, print_json, print_notice, print_text, stage_progress
+from gridveil.cli.output import (
+    fit_progress,
+    guarantee_json,
+    print_guarantee,
+    print_json,
+    print_notice,
+    print_text,
+    stage_progress,
+)
+from gridveil.cli.trajectories import print_trajectory, read_all, trajectory_json
 from gridveil.errors import Interrupted
 from gridveil.privacy.epsilon import float_at_least, float_at_most
 from gridveil.stages import RELEASE
 
 if TYPE_CHECKING:
+    from gridveil.fit.methods import Progress
     from gridveil.grid import GridFacts
     from gridveil.groups import Bounds
     from gridveil.privacy.ledger import Ledger
+    from gridveil.release import FitSummary
 
 
 def release(
@@ -63,6 +74,7 @@ def release(
         str | None,
         typer.Option(help="other tools' formats to put into the bundle, such as andes,psse,mat", show_default=False),
     ] = None,
+    trajectory: options.Trajectories = None,
     config: Annotated[
         Path | None, typer.Option(help="a release.toml that holds any of these options", show_default=False)
     ] = None,
@@ -84,11 +96,15 @@ def release(
     without_dynamics: options.WithoutDynamics = None,
     json: options.Json = False,
 ) -> None:
-    """Perturb a grid and reduce it to its machines (steps 1 and 2): a real release, charged, certified and signed."""
+    """Perturb a grid and reduce it to its machines: a real release, charged, certified and signed.
+
+    With a public trajectory the model is fitted to it as well (step 3), and the guarantee is conditional on that trajectory.
+    """
+    trajectory = trajectory or None
     given = {name: value for name, value in locals().items() if name not in ("config", "json")}
     settings = options.release_settings(config, given)
     from gridveil import faults
-    from gridveil.algorithm import publish
+    from gridveil.algorithm import check_observed, publish
     from gridveil.archive import check_free
     from gridveil.cases import BUNDLED
     from gridveil.certificate import SELECTION
@@ -106,6 +122,10 @@ def release(
     if by_default and not json:  # before anything is charged
         print_notice(_default_bounds(settings.bounds))
     check_formats(settings.formats, len(source.facts.machines))
+    fit = settings.profile.settings
+    measured = read_all(settings.trajectories, source.facts, fit.dt_s, settings.bounds)
+    observed = [one.observation for one in measured]
+    check_observed(observed, source.facts, fit, settings.bounds)
     book = Ledger(settings.ledger)
     faults.step("opened")
     name = settings.lineage or Path(source.facts.name).stem
@@ -123,9 +143,17 @@ def release(
             known.check_covers(settings.epsilon, chosen.split(settings.epsilon, ASSETS), settings.count)
     reports = []
     for place in places:
-        with stage_progress(RELEASE, quiet=json), _interrupts_told(book, name):
+        with _progress(fits=bool(observed), quiet=json) as progress, _interrupts_told(book, name):
             made = publish(
-                source, epsilon=settings.epsilon, adjacency=chosen, bounds=settings.bounds, ledger=book, lineage=name
+                source,
+                observed,
+                epsilon=settings.epsilon,
+                adjacency=chosen,
+                bounds=settings.bounds,
+                ledger=book,
+                settings=fit,
+                progress=progress,
+                lineage=name,
             )
             report = made.save(place, signer, settings.formats)
         assert made.receipt is not None
@@ -149,6 +177,8 @@ def release(
                 "signed_by": report.signed_by,
                 "guarantee": guarantee_json(made.guarantee),
                 "clipped": made.clipped,
+                "fits": [_fit_json(one.fitted) for one, _ in reports if one.fitted],
+                "trajectories": [trajectory_json(one) for one in measured],
                 "ledger": book.location,
                 "lineage": name,
                 "epsilon_spent": spent,
@@ -159,7 +189,15 @@ def release(
         return
     for warning in warnings:
         print_notice(warning)
+    for one in measured:
+        print_trajectory(one)
     print_guarantee(made.guarantee, made.clipped)
+    for one, _ in reports:
+        if one.fitted:
+            print_text(
+                f"Fit      mismatch J from {one.fitted.mismatch_before:.3e} to {one.fitted.mismatch_after:.3e} p.u.² s in "
+                f"{one.fitted.iterations} iterations{'' if one.fitted.converged else ', where it stopped before converging'}"
+            )
     for _, one in reports:
         print_text(f"Bundle   {one.path}")
     print_text(
@@ -197,6 +235,26 @@ def _default_bounds(bounds: Bounds) -> str:
         f"public bounds are the defaults, {shown}; values beyond them are clipped, and the release is charged all the same. "
         "Set --bounds-k, --bounds-m and --bounds-d from public knowledge."
     )
+
+
+@contextmanager
+def _progress(*, fits: bool, quiet: bool) -> Iterator[Progress | None]:
+    """Show a bar over a fit where there is one, else over the stages of a release."""
+    if fits:
+        with fit_progress(quiet) as progress:
+            yield progress
+        return
+    with stage_progress(RELEASE, quiet):
+        yield None
+
+
+def _fit_json(fitted: FitSummary) -> dict[str, Any]:
+    return {
+        "mismatch_before_pu2_s": fitted.mismatch_before,
+        "mismatch_after_pu2_s": fitted.mismatch_after,
+        "iterations": fitted.iterations,
+        "converged": fitted.converged,
+    }
 
 
 def _numbered(path: Path, number: int) -> Path:
