@@ -415,7 +415,7 @@ def test_without_a_command_all_five_are_listed():
 def test_a_screen_that_knows_no_greek_does_not_stop_a_release(tmp_path):
     arguments = ("release", "star5", "--epsilon=1/2", "--out", "out")
     done = gridveil_process(*arguments, cwd=tmp_path, PYTHONIOENCODING="ascii")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, "internal error" in done.err) == (0, False)
     assert "Bundle   out" in done.out
     done = gridveil_process(*arguments, cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert (done.code, done.out) == (2, "")
