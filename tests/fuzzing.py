@@ -1,6 +1,6 @@
 """Throw mutated grid files at a reader, in a process of its own: `python fuzzing.py FORMAT COUNT SEED` prints what went wrong.
 
-A mutated file must give a grid that is whole (finite, connected) or one plain error; within 10 s and 2 GB.
+A mutated file must give a grid that is whole (finite, connected) or one plain error; within 10 s of processor time and 2 GB.
 """
 
 import io
@@ -11,7 +11,6 @@ import resource
 import signal
 import sys
 import tempfile
-import time
 import warnings
 import zipfile
 from pathlib import Path
@@ -23,7 +22,8 @@ from gridveil.cases.packages import package_case
 from gridveil.errors import GridveilError
 from gridveil.vault.source import Private
 
-LIMIT_S, LIMIT_GB = 10, 2.0
+LIMIT_S, LIMIT_GB = 10, 2.0  # seconds of processor time, its child processes' included: machines are shared
+HUNG_S = 60  # by the clock on the wall
 OPTIONS = {"inertia": 8.0, "damping": 2.0, "negative_x": "abs", "zero_x": "merge"}
 NUMBER = re.compile(rb"-?\d+\.?\d*(?:[eE][-+]?\d+)?")
 STRANGE = [
@@ -258,7 +258,7 @@ def _too_long(*_):
 
 def attempt(place):
     """Open a grid: (outcome, what went wrong or None)."""
-    signal.alarm(LIMIT_S)
+    signal.alarm(HUNG_S)
     try:
         source = open_grid(str(place), options=OPTIONS)
         return "read", problem_with(source)
@@ -268,11 +268,16 @@ def attempt(place):
             return "refused", f"the error carries along a {type(along).__name__}: {error}"
         return "refused", None if error.problem else "an error without words"
     except TooLong:
-        return "hung", f"more than {LIMIT_S} s"
+        return "hung", f"more than {HUNG_S} s"
     except BaseException as error:
         return "crashed", f"{type(error).__name__}: {error}"
     finally:
         signal.alarm(0)
+
+
+def _processor_s():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def run(kind, count, seed):
@@ -293,9 +298,9 @@ def run(kind, count, seed):
                 changed[target] = mutate(rng, changed[target])
             for file, data in changed.items():
                 (folder / file).write_bytes(data)
-            start = time.monotonic()
+            start = _processor_s()
             outcome, wrong = attempt(folder if grid == "." else folder / grid)
-            slowest = max(slowest, time.monotonic() - start)
+            slowest = max(slowest, _processor_s() - start)
             outcomes[outcome] = outcomes.get(outcome, 0) + 1
             if number < 0 and (outcome, wrong) != ("read", None):
                 failures.append(f"the sound file: {outcome}, {wrong}")

@@ -11,7 +11,7 @@ from gridveil.errors import InputError
 
 LARGEST_BYTES = 256 * 2**20  # unpacked; ANDES's largest case, with 2224 buses, takes 6 MB
 MOST_MEMBERS = 2000
-MOST_CELLS = 10_000_000  # empty ones count: a stray cell in the last row and column would make 17 billion
+MOST_CELLS = 3_000_000  # empty ones count: a stray cell in the last row and column would make 17 billion
 
 
 @dataclass(frozen=True, eq=False)
