@@ -34,8 +34,9 @@ FIRST_SIGMA = 1e-3
 FIRST_WEIGHT = 1e-6
 # Samples of a record that the search itself compares; the polish at the end takes them all.
 SEARCHED = 300
-# Rounds of the polish at most, and the change of the cost at which it ends.
+# Rounds of the polish at most, those that each of several starts gets, and the change of the cost at which it ends.
 ROUNDS = 40
+TRIED = 8
 CLOSE = 1e-4
 # Sensitivities of all reduced weights take some (machines)⁴ · 50 bytes.
 MOST_MACHINES = 40
@@ -149,8 +150,9 @@ def _two_stage(
     e, drawn = len(facts.edges), np.log(np.concatenate([belief[name].sample(random, starts - 1) for name in GROUPS], axis=1))
     found = _stage_2(task, first.x, thin, sigma, prior, np.concatenate([prior.mean[None, :e], drawn[:, :e]]))
     best = min(found, key=lambda one: one.cost)
-    if _open_directions(first, pushed):  # several reduced models may explain the records: stage 1 found one of them
-        tried = [_polish(task, prior, start, thin, sigma)[0] for start in (best.x, *drawn)]
+    if _open_directions(first, pushed) > task.coordinates.size // 3:
+        # Few locations: several reduced models may explain the records, and stage 1 found one of them.
+        tried = [_polish(task, prior, start, thin, sigma, rounds=TRIED)[0] for start in (best.x, *drawn)]
         best = min(tried, key=lambda one: one.cost)
     last, history = _polish(task, prior, best.x, task.predictor.sampling(), sigma, progress)
     return _result(task, prior, last, tuple(one.cost for one in found), history)
@@ -213,7 +215,13 @@ def _stage_2(task: Task, first: Array, sampling: Sampling, sigma: float, prior: 
 
 
 def _polish(
-    task: Task, prior: Gaussian, start: Array, sampling: Sampling, sigma: float, progress: Progress | None = None
+    task: Task,
+    prior: Gaussian,
+    start: Array,
+    sampling: Sampling,
+    sigma: float,
+    progress: Progress | None = None,
+    rounds: int = ROUNDS,
 ) -> tuple[Minimum, Array]:
     """Go from stage 2's y to the maximum of the posterior, all samples counted.
 
@@ -229,18 +237,18 @@ def _polish(
             cost = 0.5 * float(r @ r) + prior.cost(y)
         return (cost if np.isfinite(cost) else np.inf), x, r
 
-    y, converged, rounds, hold = start, False, 0, 0.0
+    y, converged, number, hold = start, False, 0, 0.0
     cost, x, r = at(y)
     J = task.slopes(x, sampling) / sigma
     everything = np.arange(J.shape[1])
     history = [sigma**2 * float(sampling.weights @ r**2)]
-    while rounds < ROUNDS and not converged:
-        rounds += 1
+    while number < rounds and not converged:
+        number += 1
         R = triangle(np.concatenate([J, r[:, None]], axis=1))
         bent = NetworkResiduals(coordinates, R[:, :-1], R[:, -1], coordinates.values(x), y, slice(0, len(y)), everything)
         # hold : how firmly y stays near where the records were linearised, in units of the prior.
         near = Gaussian((prior.mean + hold * y) / (1 + hold), (1 + hold) * prior.precision, prior.lower, prior.upper)
-        there = minimise(bent, near, y, iterations=100, tolerance=0.1 * CLOSE)
+        there = minimise(bent, near, y, iterations=40, tolerance=0.1 * CLOSE)
         promised = cost - 0.5 * float(there.residuals @ there.residuals) - prior.cost(there.x)
         found = at(there.x)
         if found[0] < cost:
@@ -257,9 +265,9 @@ def _polish(
             hold = max(0.1, 4 * hold)
         history.append(sigma**2 * float(sampling.weights @ r**2))
         if progress:
-            progress(rounds, ROUNDS, history[-1])
+            progress(number, rounds, history[-1])
     slopes = J @ (coordinates.model_slopes(x) @ coordinates.slopes(y)[1])
-    return Minimum(y, cost, r, slopes, rounds, converged), np.array(history)
+    return Minimum(y, cost, r, slopes, number, converged), np.array(history)
 
 
 def _levels(first: float, last: float) -> list[float]:
