@@ -66,10 +66,10 @@ class Coordinates:
         """Length of x."""
         return self.parts["w"].stop
 
-    @cached_property
-    def of_network(self) -> IntArray:
-        """Entries of x that the line weights fix."""
-        return np.setdiff1d(np.arange(self.size), self.of_machines)
+    @property
+    def locations(self) -> int:
+        """Places whose frequency was recorded."""
+        return len(self.kept) + len(self.sensed)
 
     @cached_property
     def of_machines(self) -> IntArray:

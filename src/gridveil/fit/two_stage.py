@@ -144,14 +144,13 @@ def _two_stage(
         check_euler(reduced_model(facts, *(np.exp(belief[name].log_mean) for name in ("k", "m", "d"))), dt_s)
     task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
     thin = task.predictor.sampling(max(1, task.predictor.records.samples // task.predictor.sampling().stride // SEARCHED))
-    pushed = push(task.coordinates, belief, random)
-    first = _stage_1(task, pushed, thin, sigma)
+    first = _stage_1(task, push(task.coordinates, belief, random), thin, sigma)
     prior = independent(belief)
     e, drawn = len(facts.edges), np.log(np.concatenate([belief[name].sample(random, starts - 1) for name in GROUPS], axis=1))
     found = _stage_2(task, first.x, thin, sigma, prior, np.concatenate([prior.mean[None, :e], drawn[:, :e]]))
     best = min(found, key=lambda one: one.cost)
-    if _open_directions(first, pushed) > task.coordinates.size // 3:
-        # Few locations: several reduced models may explain the records, and stage 1 found one of them.
+    if task.coordinates.locations < len(facts.machines):
+        # Several reduced models may explain records of few places, and stage 1 found one of them.
         tried = [_polish(task, prior, start, thin, sigma, rounds=TRIED)[0] for start in (best.x, *drawn)]
         best = min(tried, key=lambda one: one.cost)
     last, history = _polish(task, prior, best.x, task.predictor.sampling(), sigma, progress)
@@ -169,13 +168,6 @@ def _stage_1(task: Task, prior: Gaussian, sampling: Sampling, sigma: float) -> M
         x, steps = found.x, steps + found.steps
     assert found is not None, "there is at least one level"
     return Minimum(found.x, found.cost, found.residuals, found.slopes, steps, found.converged)
-
-
-def _open_directions(first: Minimum, prior: Gaussian) -> int:
-    """Count the directions of x that stage 1's records fix less than its prior does."""
-    root = np.linalg.cholesky(prior.precision)
-    whitened = np.linalg.solve(root, first.slopes.T @ first.slopes)
-    return int((np.linalg.eigvalsh(np.linalg.solve(root, whitened.T)) < 1).sum())
 
 
 def _stage_2(task: Task, first: Array, sampling: Sampling, sigma: float, prior: Gaussian, starts: Array) -> list[Minimum]:
