@@ -5,7 +5,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: reproduction demo test test-all test-slow check bench lock clean
+.PHONY: reproduction demo test test-all test-slow check bench bench-fidelity lock clean
 
 demo: .venv/run
 	rm -rf gridveil-demo
@@ -29,6 +29,10 @@ check: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/bench.py
+
+# Every fit at the same epsilon, 100 draws a row, with its control beside it; some minutes.
+bench-fidelity: .venv/dev
+	$(BIN)/python benchmarks/fidelity.py
 
 # The page docs/reproduction.md, with 1000 runs an epsilon; ten minutes or more. Interrupted, it goes on where it stopped.
 reproduction: .venv/run

@@ -11,7 +11,7 @@ from gridveil import faults
 from gridveil.bundle import check_fits
 from gridveil.dynamics import check_euler
 from gridveil.errors import OptionError
-from gridveil.fit import FitSettings, Observation, fit, problem
+from gridveil.fit import FitSettings, Observation, check_size, fit, problem
 from gridveil.fit.methods import Progress
 from gridveil.grid import GridFacts
 from gridveil.groups import Bounds
@@ -51,7 +51,7 @@ def publish(
     # Trajectories and their events may lie on any bus; without one, only loaded buses are needed.
     reduced = reduce(noisy, None if observed else loaded_buses(source.facts))  # step 2: post-processing
     faults.step("reduced")
-    fitted = fit(reduced, observed, settings, bounds, progress) if observed else None  # step 3: post-processing
+    fitted = fit(reduced, observed, settings, bounds, progress, noisy) if observed else None  # step 3: post-processing
     return Release.of(noisy, reduced, fitted, observed)
 
 
@@ -76,6 +76,8 @@ def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
 def _check_records(observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds) -> None:
     """Set step 3 up on a public surrogate, so that a record that cannot be fitted is refused before anything is spent."""
     if observed:
+        if settings.method == "two-stage":
+            check_size(facts)
         k, m, d = (
             np.full(size, public.upper)
             for size, public in ((len(facts.edges), bounds.k), (len(facts.machines), bounds.m), (len(facts.machines), bounds.d))

@@ -61,11 +61,11 @@ class Objective:
         """Return J (...,) and dJ/dθ (..., p) at θ (p,) or (batch, p)."""
         _keep_freed_memory()
         if theta.ndim == 1 or self._xp is not np or len(theta) <= CHUNK:  # a GPU takes the whole batch at once
-            with _one_blas_thread():
+            with one_blas_thread():
                 return self._evaluate(theta)
         rounds = -(-len(theta) // (CHUNK * _cores()))
         pieces = np.array_split(theta, min(len(theta), rounds * _cores()))
-        with _one_blas_thread():
+        with one_blas_thread():
             results = list(_pool().map(self._evaluate, pieces))
         return np.concatenate([J for J, _ in results]), np.concatenate([g for _, g in results])
 
@@ -144,7 +144,7 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
+def one_blas_thread() -> AbstractContextManager[Any]:
     """Small products are slower on several BLAS threads; the cores are used over the batch instead."""
     return _controller().limit(limits=1, user_api="blas")
 

@@ -10,15 +10,19 @@ import numpy as np
 
 from gridveil.dynamics import check_euler
 from gridveil.engine import SchemeName
+from gridveil.errors import OptionError
 from gridveil.fit.methods import Progress, projected_gradient, quasi_newton
-from gridveil.fit.problem import Observation, Problem, problem
+from gridveil.fit.problem import NOT_FITTED, Observation, Problem, problem
+from gridveil.fit.two_stage import Identifiability, check_size, two_stage
 from gridveil.grid import Array
 from gridveil.groups import Bounds
 from gridveil.models import ReducedModel
+from gridveil.noisy import NoisyGrid
+from gridveil.posterior import beliefs
 
-__all__ = ["FitResult", "FitSettings", "Observation", "Problem", "fit", "problem"]
+__all__ = ["FitResult", "FitSettings", "Identifiability", "Observation", "Problem", "check_size", "fit", "problem"]
 
-Method = Literal["projected-gradient", "l-bfgs-b"]
+Method = Literal["projected-gradient", "l-bfgs-b", "two-stage"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class FitSettings:
     """How to fit. All of it is public and fixed before the draw.
 
     step : η of the projected gradient, dt being inside the gradient; rho : ρ of the anchor to the noisy start.
+    sigma : of the two-stage fit, standard deviation of a sample: sensor and model error together [p.u. frequency].
+    starts : of the two-stage fit, searches for the network.
     """
 
     method: Method = "l-bfgs-b"
@@ -34,6 +40,8 @@ class FitSettings:
     iterations: int = 1000
     step: float = 100.0
     rho: float = 0.0
+    sigma: float = 1e-6
+    starts: int = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +49,7 @@ class FitResult:
     """A fitted model and how it was reached.
 
     mismatch_before, mismatch_after : J of the noisy and of the fitted model [p.u.² s]; history : J by iteration.
+    identifiability, covariance : of the two-stage fit alone: what the records fix, and the posterior covariance of (k_r, m, d).
     """
 
     model: ReducedModel
@@ -48,6 +57,8 @@ class FitResult:
     mismatch_after: float
     history: Array
     converged: bool
+    identifiability: Identifiability | None = None
+    covariance: Array | None = None
 
 
 def fit(
@@ -56,8 +67,11 @@ def fit(
     settings: FitSettings,
     bounds: Bounds,
     progress: Progress | None = None,
+    noisy: NoisyGrid | None = None,
 ) -> FitResult:
     """Minimise J(k_r, m, d) against public trajectories, from a noisy model, within public bounds.
+
+    noisy : what start is the reduction of; the two-stage fit looks for a whole network near it, and moves K_ac too.
 
     Privacy
     -------
@@ -69,9 +83,35 @@ def fit(
     if settings.scheme == "euler":
         check_euler(start, settings.dt_s)
     before = float(task(theta0)[0])
+    if settings.method == "two-stage":
+        return _two_stage(noisy, observed, settings, before, progress)
     if settings.method == "projected-gradient":
         theta, history = projected_gradient(task, theta0, step=settings.step, iterations=settings.iterations, progress=progress)
         converged = False  # it stops after a fixed number of steps
     else:
         theta, history, converged = quasi_newton(task, theta0, iterations=settings.iterations, progress=progress)
     return FitResult(start.with_theta(theta), before, float(task(theta)[0]), np.asarray(history), converged)
+
+
+def _two_stage(
+    noisy: NoisyGrid | None, observed: Sequence[Observation], settings: FitSettings, before: float, progress: Progress | None
+) -> FitResult:
+    if noisy is None:
+        raise OptionError(
+            "The two-stage fit needs the noisy grid, not only its reduction.",
+            outcome=NOT_FITTED,
+            remedy="Pass noisy=..., or choose another method.",
+        )
+    found = two_stage(
+        noisy.facts,
+        observed,
+        beliefs(noisy),
+        noisy.bounds,
+        dt_s=settings.dt_s,
+        scheme=settings.scheme,
+        sigma=settings.sigma,
+        starts=settings.starts,
+        progress=progress,
+    )
+    history = np.concatenate([[before], found.history])
+    return FitResult(found.model, before, float(history[-1]), history, found.converged, found.identifiability, found.covariance)

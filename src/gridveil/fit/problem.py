@@ -65,17 +65,22 @@ def problem(
     rho: float,
 ) -> Problem:
     """Set the fit of (k_r, m, d) up, with K_ac held at its noisy value."""
-    buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
-    steps = [step for one in observed for step in one.event.steps]
-    drive = np.stack([step.loads(start) for step in steps], axis=1)
+    buses, records = as_records(observed, dt_s)
+    drive = np.stack([step.loads(start) for one in observed for step in one.event.steps], axis=1)
     family = start.family(drive, [port_position(start, bus) for bus in buses], bounds)
+    return Problem(Objective(family, records, dt_s=dt_s, scheme=scheme), start.theta, *box(family), rho)
+
+
+def as_records(observed: Sequence[Observation], dt_s: float) -> tuple[tuple[str, ...], list[Record]]:
+    """Put observations on one clock: the buses that were recorded, and records with one input for each step of each event."""
+    buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
     records: list[Record] = []
     column = 0
     for one in observed:
         count = len(one.event.steps)
         records.append(_record(one, buses, dt_s, range(column, column + count)))
         column += count
-    return Problem(Objective(family, records, dt_s=dt_s, scheme=scheme), start.theta, *box(family), rho)
+    return buses, records
 
 
 def box(family: LinearFamily) -> tuple[Array, Array]:

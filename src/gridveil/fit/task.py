@@ -1,0 +1,120 @@
+"""What the two stages make small: records against a reduced model, and the same, linearised, against a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridveil.engine.records import Records
+from gridveil.engine.schemes import SchemeName
+from gridveil.fit.coordinates import Coordinates, linked
+from gridveil.fit.problem import Observation, as_records
+from gridveil.fit.sensitivity import Predictor, Sampling
+from gridveil.grid import Array, GridFacts, IntArray
+from gridveil.groups import Bounds
+from gridveil.kron import reduced_model
+from gridveil.models import port_position
+from gridveil.swing import DrivenSwingFamily
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Records and the model that is fitted to them."""
+
+    coordinates: Coordinates
+    predictor: Predictor
+
+    @classmethod
+    def of(cls, facts: GridFacts, observed: Sequence[Observation], bounds: Bounds, *, dt_s: float, scheme: SchemeName) -> Task:
+        """Put the observations on the fit's clock, and their events and buses on the grid's."""
+        g = len(facts.machines)
+        any_k, any_m_d = np.ones(len(facts.edges)), np.ones(g)
+        ports = reduced_model(facts, any_k, any_m_d, any_m_d)  # it only says which port is which bus
+        order = np.concatenate([facts.machines, facts.interior])
+        buses, records = as_records(observed, dt_s)
+        drive = np.zeros((len(facts.buses), sum(len(one.event.steps) for one in observed)))
+        drive[order] = np.stack([step.loads(ports) for one in observed for step in one.event.steps], axis=1)
+        places = np.array([port_position(ports, bus) for bus in buses])
+        outputs = np.arange(len(places))
+        kept, left = places < g, places >= g
+        coordinates = Coordinates(
+            facts,
+            drive,
+            sensed=np.stack([outputs[left], places[left] - g], axis=1),
+            kept=np.stack([outputs[kept], places[kept]], axis=1),
+            linked=linked(facts),
+        )
+        family = DrivenSwingFamily(
+            ports.edges,
+            inputs=drive.shape[1],
+            governor_rate=facts.governor_rate,
+            droop_gain=facts.droop_gain,
+            omega_b=facts.omega_b,
+            sense=np.eye(g),
+            bounds=bounds,
+        )
+        return cls(coordinates, Predictor(family, Records.of(records), dt_s=dt_s, scheme=scheme))
+
+    def compare(self, x: Array, sampling: Sampling) -> Array:
+        """ω − ω̂ at x (rows,) [p.u.]."""
+        return self.predictor.values(*self.coordinates.model(x), sampling) - sampling.observed
+
+    def slopes(self, x: Array, sampling: Sampling) -> Array:
+        """Slopes of ω − ω̂ by `Coordinates.values`, (rows, ·)."""
+        theta, sense = self.coordinates.model(x)
+        return self.predictor.slopes(theta, sense, sampling, self.coordinates.moving, self.coordinates.sensed[:, 0])
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedResiduals:
+    """(ω − ω̂)/σ as a function of stage 1's x."""
+
+    task: Task
+    sampling: Sampling
+    sigma: float
+
+    def at(self, x: Array) -> Array:
+        """Residuals (rows,)."""
+        return self.task.compare(x, self.sampling) / self.sigma
+
+    def slopes(self, x: Array) -> Array:
+        """Slopes (rows, size of x)."""
+        return self.task.slopes(x, self.sampling) @ self.task.coordinates.model_slopes(x) / self.sigma
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkResiduals:
+    """R (θ(y) − θ̂) + r: records that are linear in θ, with the network's own bends followed exactly.
+
+    free : the entries of y = (log k, log m, log d) that move, the others stay as in y; columns : of θ that R speaks of.
+    """
+
+    coordinates: Coordinates
+    R: Array
+    r: Array
+    origin: Array
+    y: Array
+    free: slice
+    columns: IntArray
+
+    def at(self, x: Array) -> Array:
+        """Residuals (rows of R,) at the free entries of y."""
+        reduced = self.coordinates.of_network_and_machines(self._whole(x))
+        return self.R @ (self.coordinates.values(reduced) - self.origin)[self.columns] + self.r
+
+    def slopes(self, x: Array) -> Array:
+        """Slopes (rows of R, free entries of y)."""
+        reduced, chain = self.coordinates.slopes(self._whole(x))
+        return self.R @ (self.coordinates.model_slopes(reduced)[self.columns] @ chain[:, self.free])
+
+    def _whole(self, x: Array) -> Array:
+        y = self.y.copy()
+        y[self.free] = x
+        return y
+
+
+def triangle(A: Array) -> Array:
+    """R of A = Q R: |A x| = |R x| for every x, without squaring A's condition."""
+    return np.asarray(np.linalg.qr(A, mode="r"), dtype=np.float64)

@@ -1,0 +1,303 @@
+"""The two-stage fit: first the reduced model that the records ask for, then the network that explains it.
+
+Stage 1 fits x = (log k_r, log m, log D, v, w) freely, with a Gaussian prior pushed through Kron. Stage 2 looks for line weights
+whose reduction gives that x, weighted by the records' information about it. Then both are polished together: the maximum of the
+posterior of (log k, log m, log d). L_red(k) and K_ac(k) of the result belong together, which a fit of k_r alone cannot have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from gridveil.dynamics import check_euler
+from gridveil.engine.objective import one_blas_thread
+from gridveil.engine.schemes import SchemeName
+from gridveil.errors import OptionError
+from gridveil.fit.coordinates import independent, push
+from gridveil.fit.least_squares import Gaussian, Minimum, minimise
+from gridveil.fit.methods import Progress
+from gridveil.fit.problem import NOT_FITTED, Observation
+from gridveil.fit.sensitivity import Sampling
+from gridveil.fit.task import NetworkResiduals, ReducedResiduals, Task, triangle
+from gridveil.grid import Array, GridFacts
+from gridveil.groups import Bounds
+from gridveil.kron import reduced_model
+from gridveil.models import ReducedModel
+from gridveil.posterior import GROUPS, Posterior
+
+# The noise that stage 1 assumes at first [p.u.], and the weight of stage 1's information in stage 2 at first.
+FIRST_SIGMA = 1e-3
+FIRST_WEIGHT = 1e-6
+# Samples of a record that the search itself compares; the polish at the end takes them all.
+SEARCHED = 300
+# Rounds of the polish at most, those that each of several starts gets, and the change of the cost at which it ends.
+ROUNDS = 40
+TRIED = 8
+CLOSE = 1e-4
+# Sensitivities of all reduced weights take some (machines)⁴ · 50 bytes.
+MOST_MACHINES = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Identifiability:
+    """Which directions of y = (log k, log m, log d) the records fix, and which the release.
+
+    information : (n,) eigenvalues of the records' Fisher information in units of the prior's precision, largest first: a
+    direction with a value above 1 is fixed more by data than by the prior. directions : (n, n) in columns, in y.
+    rank : directions that the records see at all (to rounding).
+    """
+
+    information: Array
+    directions: Array
+    rank: int
+
+    @property
+    def by_data(self) -> int:
+        """Directions that the records fix."""
+        return int((self.information > 1).sum())
+
+    @property
+    def by_prior(self) -> int:
+        """Directions that the release, or its bounds, fix."""
+        return len(self.information) - self.by_data
+
+
+@dataclass(frozen=True, eq=False)
+class TwoStage:
+    """What the two-stage fit found.
+
+    model : L_red(k) and K_ac(k) of one network; k : (e,), m, d : (g,) that network [units of the groups].
+    cost : ½ Σ (ω − ω̂)²/σ² + ½ |y − prior|² at the end; costs_of_starts : of each start after stage 2, the least was taken.
+    history : Σ_events ∫ |ω − ω̂|² dt after stage 2 and after each round of the polish [p.u.² s].
+    covariance : (e_r + 2g,)² posterior covariance of (k_r, m, d) of the model.
+    """
+
+    model: ReducedModel
+    k: Array
+    m: Array
+    d: Array
+    cost: float
+    costs_of_starts: tuple[float, ...]
+    history: Array
+    converged: bool
+    identifiability: Identifiability
+    covariance: Array
+
+
+def two_stage(
+    facts: GridFacts,
+    observed: Sequence[Observation],
+    belief: Mapping[str, Posterior],
+    bounds: Bounds,
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+    sigma: float,
+    starts: int = 4,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TwoStage:
+    """Find the most probable network given public records and a release: max p(records | k, m, d) p(k, m, d | release).
+
+    belief : posterior of the noisy release, see `gridveil.posterior`. sigma : standard deviation of a sample, of sensor and
+    model error together [p.u. frequency]. starts : searches of stage 2. seed : of the draws that make stage 1's prior and the
+    starts; public, and no part of the privacy noise.
+
+    Privacy
+    -------
+    Uses the release, public records, public bounds and topology: post-processing.
+    """
+    check_size(facts)
+    with one_blas_thread():
+        return _two_stage(facts, observed, belief, bounds, dt_s, scheme, sigma, starts, seed, progress)
+
+
+def check_size(facts: GridFacts) -> None:
+    """Refuse a grid whose sensitivities would not fit in memory."""
+    if len(facts.machines) > MOST_MACHINES:
+        raise OptionError(
+            f"The two-stage fit is not for {len(facts.machines)} machines.",
+            expected=f"at most {MOST_MACHINES}",
+            outcome=NOT_FITTED,
+            remedy="Fit with the method l-bfgs-b.",
+        )
+
+
+def _two_stage(
+    facts: GridFacts,
+    observed: Sequence[Observation],
+    belief: Mapping[str, Posterior],
+    bounds: Bounds,
+    dt_s: float,
+    scheme: SchemeName,
+    sigma: float,
+    starts: int,
+    seed: int,
+    progress: Progress | None,
+) -> TwoStage:
+    random = np.random.default_rng(seed)
+    if scheme == "euler":
+        check_euler(reduced_model(facts, *(np.exp(belief[name].log_mean) for name in ("k", "m", "d"))), dt_s)
+    task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
+    thin = task.predictor.sampling(max(1, task.predictor.records.samples // task.predictor.sampling().stride // SEARCHED))
+    first = _stage_1(task, push(task.coordinates, belief, random), thin, sigma)
+    prior = independent(belief)
+    e, drawn = len(facts.edges), np.log(np.concatenate([belief[name].sample(random, starts - 1) for name in GROUPS], axis=1))
+    found = _stage_2(task, first.x, thin, sigma, prior, np.concatenate([prior.mean[None, :e], drawn[:, :e]]))
+    best = min(found, key=lambda one: one.cost)
+    if task.coordinates.locations < len(facts.machines):
+        # Several reduced models may explain records of few places, and stage 1 found one of them.
+        tried = [_polish(task, prior, start, thin, sigma, rounds=TRIED)[0] for start in (best.x, *drawn)]
+        best = min(tried, key=lambda one: one.cost)
+    last, history = _polish(task, prior, best.x, task.predictor.sampling(), sigma, progress)
+    return _result(task, prior, last, tuple(one.cost for one in found), history)
+
+
+def _stage_1(task: Task, prior: Gaussian, sampling: Sampling, sigma: float) -> Minimum:
+    """Fit x to the records, with σ coming down from 1e-3 to its own value; residuals of the result are in units of σ."""
+    x, steps, found = prior.mean, 0, None
+    for level in _levels(FIRST_SIGMA, sigma):
+        last = level == sigma
+        iterations, tolerance = (60, 1e-3) if last else (8, 0.1)
+        residuals = ReducedResiduals(task, sampling, level)
+        found = minimise(residuals, prior, x, cap=1.0, iterations=iterations, tolerance=tolerance)
+        x, steps = found.x, steps + found.steps
+    assert found is not None, "there is at least one level"
+    return Minimum(found.x, found.cost, found.residuals, found.slopes, steps, found.converged)
+
+
+def _stage_2(task: Task, first: Array, sampling: Sampling, sigma: float, prior: Gaussian, starts: Array) -> list[Minimum]:
+    """Find line weights whose reduction gives stage 1's x (first), from each start (·, e): y = (log k, log m, log d).
+
+    Near x̂ the records say ½ |J (θ − θ̂) + r|². An orthogonal factorisation of [J; prior of m, D] with m and D in front takes
+    them out (their Schur complement, without squaring J), and gives them back for any network.
+    """
+    coordinates, e = task.coordinates, len(task.coordinates.facts.edges)
+    J, r = task.slopes(first, sampling) / sigma, task.compare(first, sampling) / sigma
+    machines = coordinates.of_machines
+    network = np.setdiff1d(np.arange(J.shape[1]), machines)
+    own = np.sqrt(prior.precision.diagonal()[e:])
+    at, m_d = coordinates.values(first), first[machines]
+    felt = np.zeros((len(machines), J.shape[1]))
+    felt[np.arange(len(machines)), machines] = own / at[machines]  # a prior of logarithms, linear near x̂
+    J, r = np.concatenate([J, felt]), np.concatenate([r, own * (m_d - prior.mean[e:])])
+    R = triangle(np.concatenate([J[:, machines], J[:, network], r[:, None]], axis=1))
+    split = len(machines)
+    y = np.concatenate([prior.mean[:e], m_d])
+    task_2 = NetworkResiduals(coordinates, R[split:, split:-1], R[split:, -1], at, y, slice(0, e), network)
+    lines = Gaussian(prior.mean[:e], prior.precision[:e, :e], prior.lower[:e], prior.upper[:e])
+    found = []
+    for log_k in starts:
+        best = None
+        for level in _levels(FIRST_WEIGHT, 1.0):
+            iterations, tolerance = (60, 1e-4) if level == 1.0 else (5, 1e-2)
+            best = minimise(task_2, lines, log_k, weight=level, cap=2.0, iterations=iterations, tolerance=tolerance)
+            log_k = best.x
+        assert best is not None, "there is at least one level"
+        moved = coordinates.values(coordinates.of_network_and_machines(np.concatenate([best.x, m_d]))) - at
+        step = solve_triangular(R[:split, :split], -(R[:split, -1] + R[:split, split:-1] @ moved[network]))
+        m_d_found = np.log(np.maximum(at[machines] + step, np.exp(prior.lower[e:])))
+        y = np.clip(np.concatenate([best.x, m_d_found]), prior.lower, prior.upper)
+        found.append(Minimum(y, best.cost, best.residuals, best.slopes, best.steps, best.converged))
+    return found
+
+
+def _polish(
+    task: Task,
+    prior: Gaussian,
+    start: Array,
+    sampling: Sampling,
+    sigma: float,
+    progress: Progress | None = None,
+    rounds: int = ROUNDS,
+) -> tuple[Minimum, Array]:
+    """Go from stage 2's y to the maximum of the posterior, all samples counted.
+
+    Records are linearised in θ, in which they bend little; Kron, which bends much, is followed exactly in between. A round
+    costs one linearisation.
+    """
+    coordinates = task.coordinates
+
+    def at(y: Array) -> tuple[float, Array, Array]:
+        x = coordinates.of_network_and_machines(y)
+        with np.errstate(all="ignore"):
+            r = task.compare(x, sampling) / sigma
+            cost = 0.5 * float(r @ r) + prior.cost(y)
+        return (cost if np.isfinite(cost) else np.inf), x, r
+
+    y, converged, number, hold = start, False, 0, 0.0
+    cost, x, r = at(y)
+    J = task.slopes(x, sampling) / sigma
+    everything = np.arange(J.shape[1])
+    history = [sigma**2 * float(sampling.weights @ r**2)]
+    while number < rounds and not converged:
+        number += 1
+        R = triangle(np.concatenate([J, r[:, None]], axis=1))
+        bent = NetworkResiduals(coordinates, R[:, :-1], R[:, -1], coordinates.values(x), y, slice(0, len(y)), everything)
+        # hold : how firmly y stays near where the records were linearised, in units of the prior.
+        near = Gaussian((prior.mean + hold * y) / (1 + hold), (1 + hold) * prior.precision, prior.lower, prior.upper)
+        there = minimise(bent, near, y, iterations=40, tolerance=0.1 * CLOSE)
+        promised = cost - 0.5 * float(there.residuals @ there.residuals) - prior.cost(there.x)
+        found = at(there.x)
+        if found[0] < cost:
+            gain = (cost - found[0]) / max(promised, 1e-300)
+            converged = cost - found[0] <= CLOSE and hold <= 1
+            y, (cost, x, r) = there.x, found
+            J = task.slopes(x, sampling) / sigma
+            if gain > 0.7:
+                hold = hold / 5 if hold > 0.05 else 0.0
+            elif gain < 0.3:
+                hold = max(0.1, 2 * hold)
+        else:
+            converged = found[0] - cost <= CLOSE and hold == 0
+            hold = max(0.1, 4 * hold)
+        history.append(sigma**2 * float(sampling.weights @ r**2))
+        if progress:
+            progress(number, rounds, history[-1])
+    slopes = J @ (coordinates.model_slopes(x) @ coordinates.slopes(y)[1])
+    return Minimum(y, cost, r, slopes, number, converged), np.array(history)
+
+
+def _levels(first: float, last: float) -> list[float]:
+    """Decades from the first to the last, both included."""
+    count = max(0, int(np.ceil(abs(np.log10(last / first)) - 1e-9)))
+    sign = 1.0 if last > first else -1.0
+    if (first - last) * -sign <= 0:
+        return [last]
+    return [*(first * 10.0 ** (sign * number) for number in range(count)), last]
+
+
+def _result(task: Task, prior: Gaussian, found: Minimum, costs: tuple[float, ...], history: Array) -> TwoStage:
+    facts = task.coordinates.facts
+    e, g = len(facts.edges), len(facts.machines)
+    values = np.exp(found.x)
+    k, m, d = values[:e], values[e : e + g], values[e + g :]
+    scale = 1 / np.sqrt(prior.precision.diagonal())
+    _, singular, rows = np.linalg.svd(found.slopes * scale, full_matrices=False)
+    information = np.zeros(len(values))
+    information[: len(singular)] = singular**2
+    # Posterior covariance of y in the eigenvectors of the data's information: 1 / (1 + λ) of the prior's.
+    directions = np.linalg.qr(rows.T, mode="complete")[0] if len(rows) < len(values) else rows.T
+    shape = scale[:, None] * directions
+    _, chain = task.coordinates.slopes(found.x)
+    x, _ = task.coordinates.slopes(found.x)
+    out = np.zeros((g * (g - 1) // 2 + 2 * g, len(values)))
+    positive = task.coordinates.parts["d"].stop
+    out[task.coordinates.moving[:positive]] = np.exp(x[:positive])[:, None] * chain[:positive]
+    spread = out @ shape / np.sqrt(1 + information)
+    return TwoStage(
+        model=reduced_model(facts, k, m, d),
+        k=k,
+        m=m,
+        d=d,
+        cost=found.cost,
+        costs_of_starts=costs,
+        history=history,
+        converged=found.converged,
+        identifiability=Identifiability(information, shape, int((singular > 1e-12 * singular[0]).sum())),
+        covariance=spread @ spread.T,
+    )
