@@ -420,3 +420,23 @@ def test_a_screen_that_knows_no_greek_does_not_stop_a_release(tmp_path):
     done = gridveil_process(*arguments, cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert (done.code, done.out) == (2, "")
     assert "exists already" in done.err
+
+
+@pytest.mark.parametrize(
+    ("step", "said"), [("perturb", "nothing was spent"), ("reduce", "ε = 1/2 was charged to the lineage star5")]
+)
+def test_an_interrupt_says_what_it_cost(tmp_path, ledger, monkeypatch, step, said):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"gridveil.algorithm.{step}", interrupt)
+    done = gridveil("release", "star5", "--epsilon=1/2", "--out", tmp_path / "out")
+    assert done.code == 130
+    assert said in done.err
+    assert not (tmp_path / "out").exists()
+    assert len(charges(ledger)) == (step == "reduce")
+
+
+def test_default_bounds_are_named_before_a_file_is_charged(tmp_path, ledger):
+    arguments = ("release", write_grid(tmp_path / "in"), "--epsilon=1/2", "--out", tmp_path / "out")
+    assert "public bounds are the defaults, k 1:100, m 1:40, d 1:40" in gridveil(*arguments).err

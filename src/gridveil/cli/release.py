@@ -118,9 +118,6 @@ def release(
         check_free(place)
     with stage_progress(RELEASE, quiet=json):
         source = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics)
-    by_default = settings.bounds == settings.profile.bounds and settings.grid not in BUNDLED
-    if by_default and not json:  # before anything is charged
-        print_notice(_default_bounds(settings.bounds))
     check_formats(settings.formats, len(source.facts.machines))
     fit = settings.profile.settings
     measured = read_all(settings.trajectories, source.facts, fit.dt_s, settings.bounds)
@@ -141,6 +138,9 @@ def release(
             book.set_budget(name, chosen, settings.count * settings.epsilon, version_of(source, book))
         else:
             known.check_covers(settings.epsilon, chosen.split(settings.epsilon, ASSETS), settings.count)
+    by_default = settings.bounds == settings.profile.bounds and settings.grid not in BUNDLED
+    if by_default and not json:  # before anything is charged
+        print_notice(_default_bounds(settings.bounds))
     reports = []
     for place in places:
         with _progress(fits=bool(observed), quiet=json) as progress, _interrupts_told(book, name):
