@@ -95,15 +95,16 @@ def test_a_hundred_kills_at_random_moments_leave_every_draw_charged_and_no_half_
     Ledger(location).set_budget("star5", Adjacency(), Fraction(1000))
     process, begin = start(location, folder / "whole"), time.monotonic()
     process.join()
-    duration = time.monotonic() - begin
+    span = time.monotonic() - begin
     assert check(location, folder / "whole", 1) == 1
     runs = kills = drawn = bundles = 0
     while kills < KILLS:
         out = folder / f"bundle-{runs}"
         process = start(location, out)
-        time.sleep(moments.uniform(0, duration))
+        time.sleep(moments.uniform(0, span))
         process.kill()
         process.join()
+        span *= 0.9 if out.exists() else 1.1  # a release takes as long as a busy machine lets it: follow that
         runs += 1
         kills += process.exitcode == -signal.SIGKILL
         drawn += mark(out).exists()
