@@ -16,7 +16,7 @@ from gridveil.audit.canaries import GROUPS, MOVED_TOGETHER, Block, patterns
 from gridveil.audit.findings import Counts, best_threshold, epsilon_lower, finding, success_lower
 from gridveil.cli import assurance
 from gridveil.errors import OptionError
-from gridveil.privacy.adjacency import RULES, Adjacency
+from gridveil.privacy.adjacency import ABSOLUTE, Adjacency
 from gridveil.privacy.ledger import Ledger
 from gridveil.vault.sampler import DemoSampler, SecureSampler
 
@@ -97,7 +97,7 @@ def test_a_threshold_gives_up_certainty_for_guesses_where_canaries_are_few():
 
 
 @pytest.mark.parametrize("releases", [1, 2])
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ABSOLUTE)
 def test_flipping_a_secret_moves_what_the_rule_moves_together_by_alpha_at_one_position(rule, releases):
     block = Block.fresh(rule, 24, releases)
     before = block.offsets()
@@ -121,7 +121,7 @@ def test_every_pattern_of_signs_is_there_once(rule, one, two):
 
 
 def test_each_entry_of_a_single_release_belongs_to_one_canary():
-    for rule in RULES:
+    for rule in ABSOLUTE:
         assert all((np.abs(offset) == 0.5).all() for offset in Block.fresh(rule, 24, 1).offsets().values())
 
 
@@ -162,14 +162,14 @@ def check_honest(rule, epsilon, canaries):
 
 
 # At 60 000 canaries the 95 % bound of all of them has mean 0.97 ε and deviation 0.017 ε or better: 0.9 ε is four away.
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ABSOLUTE)
 def test_nearly_all_of_epsilon_is_proven_and_never_more(rule):
     check_honest(rule, Fraction(2), 60_000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), ONE, Fraction(2)], ids=str)
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ABSOLUTE)
 def test_a_million_canaries_prove_nearly_all_of_epsilon_and_never_more(rule, epsilon):
     check_honest(rule, epsilon, 1_000_000)
 
@@ -202,7 +202,7 @@ class Reused(DemoSampler):
         return values + self.sign(call) * scale * noise
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ABSOLUTE)
 def test_a_scale_that_is_too_small_is_caught(rule):
     found = audit_demo(rule, TooSmall({0, 1, 2}))
     assert "all" in failed(found)
@@ -210,12 +210,12 @@ def test_a_scale_that_is_too_small_is_caught(rule):
 
 
 @pytest.mark.parametrize("group", range(3), ids=GROUPS)
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ABSOLUTE)
 def test_a_scale_that_is_too_small_in_one_group_is_caught(rule, group):
     assert failed(audit_demo(rule, TooSmall({group})))
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ABSOLUTE)
 def test_a_draw_that_was_not_charged_is_caught(rule):
     audited = adjacency(rule)
     honest = perturbed(audited, ONE, DemoSampler(1))
@@ -238,7 +238,7 @@ def test_a_ledger_that_forgets_the_second_draw_is_caught(monkeypatch):
     assert failed(audit_adjacency(adjacency("one-item"), ONE, 40_000)) == {"two releases"}
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ABSOLUTE)
 @pytest.mark.parametrize(
     "sampler",
     [
@@ -270,7 +270,7 @@ def test_a_group_left_out_of_the_sum_is_caught(rule, shares):
     assert failed(found)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ABSOLUTE)
 def test_without_a_fault_the_same_audits_pass(rule):
     assert failed(audit_demo(rule, DemoSampler(1))) == set()
 

@@ -12,7 +12,12 @@ from gridveil import verify
 from gridveil.archive import SIGNATURE, canonical_zip, checksums
 from gridveil.certificate import CertificateDocument
 from gridveil.errors import BundleError
-from gridveil.privacy.guarantee import NOT_PROTECTED, OPERATING_POINT_NOT_PROTECTED, UNCONDITIONAL
+from gridveil.privacy.guarantee import (
+    GOVERNORS_NOT_PROTECTED,
+    NETWORK_NOT_PROTECTED,
+    OPERATING_POINT_NOT_PROTECTED,
+    UNCONDITIONAL,
+)
 from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.ledger.chain import Head, head_is_genuine
 from gridveil.signing import load_signer, new_key, revoke, rotate
@@ -55,7 +60,11 @@ def test_the_certificate_states_promise_charge_and_conditions(bundle, made):
     assert Fraction(certificate["epsilon_charged"]) <= Fraction(1, 2)
     assert certificate["groups"]["m"]["scale"] == made.guarantee.groups["m"].scale
     assert certificate["claim"] == UNCONDITIONAL
-    assert certificate["not_protected"] == [*NOT_PROTECTED, OPERATING_POINT_NOT_PROTECTED]  # loads withheld, no trajectory
+    assert certificate["not_protected"] == [
+        *NETWORK_NOT_PROTECTED,
+        GOVERNORS_NOT_PROTECTED,
+        OPERATING_POINT_NOT_PROTECTED,
+    ]  # loads withheld, no trajectory
     assert Fraction(certificate["lineage_spent"]) == Fraction(certificate["epsilon_charged"])
     assert certificate["lineage_budget"] == "1/2"
     assert certificate["software"]["opendp"] in certificate["mechanism"]
@@ -66,7 +75,8 @@ def test_the_certificate_states_promise_charge_and_conditions(bundle, made):
         "has no ε bound",
         "a factor of 1.65",
         certificate["ledger_head"]["mac"],
-        *NOT_PROTECTED,
+        *NETWORK_NOT_PROTECTED,
+        GOVERNORS_NOT_PROTECTED,
     ):
         assert said in words
 

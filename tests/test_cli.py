@@ -50,9 +50,9 @@ def test_the_demo_writes_a_bundle_and_a_figure_and_says_what_it_did(tmp_path, le
     said = " ".join(done.out.split())
     for words in (
         "DEMO: ε = 1/2, adjacency one-asset",
-        "k p.u. power / rad 1 1/2 2 ",
-        "m p.u. power * s / p.u. frequency 1 1/4 4 ",
-        "d p.u. power / p.u. frequency 1 1/4 4 ",
+        "k every item 1 p.u. power / rad 1/2 2 p.u. power / rad ",
+        "m every item 1 p.u. power * s / p.u. frequency 1/4 4 p.u. power * s / p.u. frequency ",
+        "d every item 1 p.u. power / p.u. frequency 1/4 4 p.u. power / p.u. frequency ",
         "this release protects nothing",
         "Conditional on: the case's own answer to +20 % load (simulated from the source: demo only)",
         f"J of the noisy model {release.fitted.mismatch_before:.3e}, of the fitted one {release.fitted.mismatch_after:.3e}",
@@ -130,8 +130,10 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
     assert (entry.lineage, entry.rule, entry.epsilon) == ("private", "one-asset", HALF)
     assert entry.alpha == {"k": 1, "m": 1, "d": 1}
     assert entry.spent == {name: groups[name]["spent"] for name in "kmd"}
-    assert {name: groups[name]["epsilon"] for name in "kmd"} == {"k": "1/2", "m": "1/4", "d": "1/4"}
-    assert {name: groups[name]["scale"] for name in "kmd"} == pytest.approx({"k": 2, "m": 4, "d": 4})
+    assert {name: groups[name]["drawn"] for name in "kmd"} == {"k": "items", "m": "sum", "d": "sum"}
+    shares = {name: Fraction(groups[name]["epsilon"]) for name in "kmd"}
+    assert (shares["k"], shares["m"] + shares["d"]) == (HALF, HALF)
+    assert {name: groups[name]["scale"] for name in "kmd"} == pytest.approx({n: float(1 / e) for n, e in shares.items()})
     assert found["guarantee"]["conditional_on"] == []
     assert "Unconditional" in found["guarantee"]["in_words"]
     assert (found["demo"], found["ledger"]) == (False, str(ledger))
@@ -190,7 +192,7 @@ def test_a_release_says_what_it_promises(tmp_path):
     said = " ".join(done.out.split())
     for words in (
         "ε = 1/2, adjacency one-asset",
-        "k p.u. power / rad 1 1/2 2 ",
+        "k every item 1 p.u. power / rad 1/2 2 p.u. power / rad ",
         "changes an observer's odds between them by at most e^(ε t/α)",
         "Conditional on: nothing",
         f"Bundle {tmp_path / 'out.zip'}",
@@ -221,6 +223,8 @@ def test_release_toml_knows_every_option():
 
 EVERY_OPTION = """
 grid = "{grid}"
+mechanism = "items"
+share-by = "equal"
 epsilon = "1/2"
 adjacency = "one-item"
 alpha-k = 2
@@ -276,7 +280,8 @@ def config(tmp_path):
 
 
 def test_release_toml_holds_every_option(config, ledger):
-    assert len(EVERY_OPTION.strip().splitlines()) == len(options.KNOWN)
+    # All but a surrogate, which has nothing to choose where a split is given.
+    assert len(EVERY_OPTION.strip().splitlines()) == len(options.KNOWN - {"surrogate"})
     found = as_json(gridveil("release", "--config", config, "--json"))
     groups = found["guarantee"]["groups"]
     assert {name: (groups[name]["alpha"], groups[name]["epsilon"]) for name in "kmd"} == {

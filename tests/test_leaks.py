@@ -89,14 +89,25 @@ def test_the_search_finds_a_planted_leak(planted, form):
 
 def test_the_search_finds_what_a_release_without_noise_would_publish(planted, monkeypatch):
     monkeypatch.setattr(SecureSampler, "draw", lambda self, values, scale: values)
-    assert release(planted).code == 0
+    assert release(planted, "--profile=paper").code == 0
     assert len(leaks(planted)) >= 3 + 3 + 3 + 6  # m, d, the reduced weights and K_ac
 
 
 # --- what goes well ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [(), ("--json",), ("--publish-loads", "--load-damping=1.5"), ("--profile=paper",)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--json",),
+        ("--publish-loads", "--load-damping=1.5"),
+        ("--profile=paper",),
+        ("--mechanism=items",),
+        ("--mechanism=topology", "--json"),
+        ("--adjacency=one-asset-relative",),
+    ],
+)
 def test_a_release_holds_no_true_value(planted, caplog, options):
     done = release(planted, *options)
     assert done.code == 0

@@ -66,7 +66,7 @@ def test_the_loss_never_exceeds_epsilon_in_the_last_bit(epsilon, adjacency):
         "one-item": max(spent.values()),
         "one-per-group": sum(spent.values()),
     }
-    assert guarantee.spent == parts[adjacency.rule] <= guarantee.epsilon == epsilon
+    assert guarantee.spent == parts[adjacency.counts] <= guarantee.epsilon == epsilon
     assert guarantee.spent > epsilon * (1 - Fraction(1, 10**15))
 
 
@@ -91,7 +91,7 @@ def test_a_scale_is_the_least_that_keeps_to_epsilon(alpha, epsilon, size):
 def test_each_group_is_charged_what_opendp_maps(adjacency):
     for name, loss in demo(adjacency=adjacency).guarantee.groups.items():
         space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=len(TRUE[name])), dp.l1_distance(T=float)
-        assert loss.spent == dp.m.make_laplace(*space, scale=loss.scale).map(float_at_least(loss.alpha))
+        assert loss.spent == dp.m.make_laplace(*space, scale=loss.scale).map(float_at_least(adjacency.distance(name)))
         assert loss.alpha == ALPHA[name]
 
 

@@ -145,4 +145,4 @@ def test_a_noisy_grid_is_believed_by_its_own_scales_and_bounds():
     assert (belief["m"].lower == 2).all() and (belief["m"].upper == 30).all()
     better = posterior_mean(noisy)
     assert (better.m == belief["m"].mean).all() and (better.k == belief["k"].mean).all()
-    assert better.guarantee is noisy.guarantee
+    assert better.facts is noisy.facts

@@ -57,7 +57,7 @@ def test_a_release_tells_its_stages_in_order(tmp_path, told):
 def test_several_draws_read_the_grid_once_and_tell_the_rest_of_each(tmp_path, told):
     done = release(tmp_path, "--count", "3", "--json")
     assert done.code == 0
-    assert tuple(told) == RELEASE[:2] + 3 * RELEASE[2:]
+    assert tuple(told) == RELEASE[:3] + 3 * RELEASE[3:]
 
 
 def test_inspect_tells_what_it_does(tmp_path, told):

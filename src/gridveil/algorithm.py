@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from gridveil import faults
+from gridveil.allocation import ITEMS, Allocation, machine_shares
 from gridveil.bundle import check_fits
 from gridveil.dynamics import check_euler
 from gridveil.errors import OptionError
@@ -15,7 +16,9 @@ from gridveil.fit import FitSettings, Observation, check_size, fit, problem
 from gridveil.fit.methods import Progress
 from gridveil.grid import GridFacts
 from gridveil.groups import Bounds
-from gridveil.kron import reduce, reduced_model
+from gridveil.kron import networkless_model, reduce, reduced_model
+from gridveil.noisy import PublicTable
+from gridveil.posterior import Start, middle, posterior_mean
 from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
 from gridveil.privacy.ledger import Ledger
 from gridveil.release import Release, loaded_buses
@@ -36,23 +39,53 @@ def publish(
     sampler: Sampler | None = None,
     progress: Progress | None = None,
     lineage: str | None = None,
+    allocation: Allocation = ITEMS,
+    start: Start = "posterior",
 ) -> Release:
     """Release a private grid's frequency dynamics (Algorithm 1).
 
     Without a trajectory it stops after step 2, and the guarantee is unconditional. lineage : the account that is charged.
+    allocation : what is drawn of each group; a fit needs items. start : what step 2 takes, posterior means, or the noisy values
+    as they were clipped (the paper's way).
     """
     sampler = sampler or SecureSampler()
     settings = settings or FitSettings()
     check_observed(observed, source.facts, settings, bounds, sampler)
-    check_fits(len(source.facts.machines), len(loaded_buses(source.facts)))
+    check_allocation(source.facts, allocation, fits=bool(observed))
+    hidden = allocation.hides_network
+    check_fits(len(source.facts.machines), 1 if hidden else len(loaded_buses(source.facts)))
     noisy = perturb(  # step 1: spends ε
-        source, epsilon=epsilon, adjacency=adjacency, bounds=bounds, ledger=ledger, sampler=sampler, lineage=lineage
+        source,
+        epsilon=epsilon,
+        adjacency=adjacency,
+        bounds=bounds,
+        ledger=ledger,
+        sampler=sampler,
+        lineage=lineage,
+        allocation=allocation,
     )
-    # Trajectories and their events may lie on any bus; without one, only loaded buses are needed.
-    reduced = reduce(noisy, None if observed else loaded_buses(source.facts))  # step 2: post-processing
+    # Step 2 and what follows: post-processing.
+    table = noisy if start == "clipped" and allocation.mechanism == "items" else posterior_mean(noisy)
+    if hidden:
+        assert isinstance(table, PublicTable), "sums have no clipped items"
+        reduced = networkless_model(table, middle(bounds.k))
+    else:
+        # Trajectories and their events may lie on any bus; without one, only loaded buses are needed.
+        reduced = reduce(table, None if observed else loaded_buses(source.facts))
     faults.step("reduced")
     fitted = fit(reduced, observed, settings, bounds, progress, noisy) if observed else None  # step 3: post-processing
     return Release.of(noisy, reduced, fitted, observed)
+
+
+def check_allocation(facts: GridFacts, allocation: Allocation, *, fits: bool) -> None:
+    """Refuse an allocation that this grid, or a fit, cannot use, before anything is drawn."""
+    machine_shares(facts, allocation.sharing)
+    if fits and allocation.mechanism != "items":
+        raise OptionError(
+            f"A trajectory cannot be used with the mechanism {allocation.mechanism}: the fit needs noisy items.",
+            outcome=NOTHING_SPENT,
+            remedy="Choose the mechanism items, or leave the trajectory out.",
+        )
 
 
 def check_observed(

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from gridveil.privacy.adjacency import IN_WORDS
+from gridveil.privacy.adjacency import IN_WORDS, Rule
 from gridveil.release import Release
-from gridveil.schema import FractionText, GroupsDocument, Strict, groups_document
+from gridveil.schema import FractionText, GroupsDocument, Strict, group_losses, groups_document
 from gridveil.version import __version__
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
@@ -38,7 +38,7 @@ class CertificateDocument(Strict):
     """certificate.json of a bundle."""
 
     certificate_version: Literal[1]
-    adjacency: Literal["one-asset", "one-item", "one-per-group"]
+    adjacency: Rule
     neighbours: str
     epsilon_asked: FractionText
     epsilon_charged: FractionText
@@ -89,11 +89,13 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
 
 def in_plain_words(certificate: CertificateDocument) -> str:
     """Say the same for people."""
+    losses = group_losses(certificate.groups)
     groups = "\n".join(
-        f"  {name}: α = {loss.alpha} {loss.unit}, ε asked {loss.epsilon}, ε charged {loss.spent!r}, "
-        f"Laplace scale {loss.scale!r} {loss.unit}"
-        for name, loss in certificate.groups
+        f"  {name}{' (their sum alone)' if loss.drawn == 'sum' else ''}: α = {loss.alpha_in_words}, ε asked {loss.epsilon}, "
+        f"ε charged {loss.spent!r}, Laplace scale {loss.scale!r} {'of the logarithm' if loss.relative else loss.unit}"
+        for name, loss in losses.items()
     )
+    groups = groups if "k" in losses else "  k: nothing of the line weights was drawn, and nothing was spent on them\n" + groups
     conditions = "\n".join(f"  {one}" for one in certificate.conditional_on) or "  nothing: no trajectory was used"
     head = certificate.ledger_head
     factor, spent = exp(Fraction(certificate.epsilon_asked)), float(Fraction(certificate.lineage_spent))

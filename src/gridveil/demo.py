@@ -60,7 +60,8 @@ def run_demo(
     trajectory = simulate(truth, PUBLIC_EVENT, **clock)
     observed = [Observation(PUBLIC_EVENT, trajectory, Provenance("simulated", "the case's own answer to +20 % load"))]
     settings = {"epsilon": epsilon, "adjacency": Adjacency(chosen.rule), "bounds": chosen.bounds, "ledger": None}
-    release = publish(source, observed, **settings, settings=chosen.settings, sampler=DemoSampler(seed), progress=progress)
+    fit = {"settings": chosen.settings, "start": chosen.start, "progress": progress}
+    release = publish(source, observed, **settings, **fit, sampler=DemoSampler(seed))
     noisy = reduce(perturb(source, **settings, sampler=DemoSampler(seed)))  # the same seed: step 2 of the same release
     return Demo(
         release,

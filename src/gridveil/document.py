@@ -10,7 +10,7 @@ from gridveil.dynamics import default_scheme
 from gridveil.grid import Array
 from gridveil.groups import UNITS, Bounds, Range
 from gridveil.models import ReducedModel
-from gridveil.privacy.guarantee import GroupLoss, Guarantee
+from gridveil.privacy.guarantee import Guarantee
 from gridveil.provenance import Provenance
 from gridveil.release import NOT_VALID_FOR, VALID_FOR, FitSummary, Release, reference_event
 from gridveil.schema import (
@@ -22,6 +22,7 @@ from gridveil.schema import (
     ProvenanceDocument,
     ReferenceDocument,
     ReleaseDocument,
+    group_losses,
     groups_document,
 )
 
@@ -69,6 +70,7 @@ def to_document(release: Release) -> ReleaseDocument:
             in_words=guarantee.in_words(),
             claim=guarantee.claim,
             not_protected=release.not_protected,
+            hides_network=guarantee.hides_network,
         ),
         model=ModelDocument(
             equations=EQUATIONS,
@@ -116,14 +118,12 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
             epsilon=Fraction(g.epsilon),
             spent=Fraction(g.spent),
             rule=g.adjacency,
-            groups={
-                name: GroupLoss(loss.unit, Fraction(loss.alpha), Fraction(loss.epsilon), loss.spent, loss.scale)
-                for name, loss in g.groups
-            },
+            groups=group_losses(g.groups),
             mechanism=g.mechanism,
             operating_point=g.operating_point,
             conditional_on=g.conditional_on,
             demo=document.demo,
+            hides_network=g.hides_network,
         ),
         bounds=Bounds(
             **{name: Range(*ends) for name, ends in document.bounds.model_dump().items()},  # pyright: ignore[reportArgumentType]

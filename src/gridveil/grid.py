@@ -60,6 +60,7 @@ class GridFacts:
     operating_point : where the angles and voltages inside k come from.
     notes : what the reader did to the file's tables (merged, summed, left out), with counts.
     policy : the choices for awkward data that it did so by.
+    rated_mva : (g,) rated power of the machines [MVA], NaN where unknown; used and shown only where its owner says so.
     """
 
     name: str
@@ -77,8 +78,13 @@ class GridFacts:
     operating_point: str
     notes: tuple[str, ...] = ()
     policy: Mapping[str, str] = field(default_factory=dict)
+    rated_mva: Array | None = None
 
     def __post_init__(self) -> None:
+        if self.rated_mva is not None:
+            object.__setattr__(self, "rated_mva", frozen(self.rated_mva))
+            if self.rated_mva.shape != self.machines.shape:
+                raise InputError("rated_mva has another length than machines", file=self.name)
         for name, dtype in (
             ("edges", np.int64),
             ("machines", np.int64),

@@ -7,7 +7,7 @@ import numpy as np
 from gridveil.elimination import eliminate
 from gridveil.grid import Array, GridFacts, IntArray, complete_edges
 from gridveil.models import ReducedModel
-from gridveil.noisy import NoisyGrid
+from gridveil.noisy import NoisyGrid, PublicTable
 from gridveil.stages import stage
 
 
@@ -78,6 +78,30 @@ def reduced_model(facts: GridFacts, k: Array, m: Array, d: Array, buses: IntArra
     )
 
 
-def reduce(noisy: NoisyGrid, buses: IntArray | None = None) -> ReducedModel:
-    """Reduce a noisy grid: data-independent post-processing, so the guarantee stays as it is."""
-    return reduced_model(noisy.facts, noisy.k, noisy.m, noisy.d, buses)
+def reduce(table: NoisyGrid | PublicTable, buses: IntArray | None = None) -> ReducedModel:
+    """Reduce a noisy grid, or a table made of one: data-independent post-processing, so the guarantee stays as it is."""
+    return reduced_model(table.facts, table.k, table.m, table.d, buses)
+
+
+def networkless_model(table: PublicTable, weight: float) -> ReducedModel:
+    """The model of topology mode: machines G1 … joined each to each by one weight, and one port, L1, for load anywhere else.
+
+    It uses machines, governors and loads of the facts, and nothing of the network. weight [p.u. power / rad].
+    """
+    facts, g = table.facts, len(table.facts.machines)
+    elsewhere = facts.loads[facts.interior].sum()
+    loads = np.append(facts.loads[facts.machines], elsewhere) if facts.loads_are_public else np.full(g + 1, np.nan)
+    damping = facts.load_damping[facts.machines] + facts.load_damping[facts.interior].sum() / g
+    return ReducedModel(
+        ports=(*(f"G{number + 1}" for number in range(g)), "L1"),
+        k_r=np.full(g * (g - 1) // 2, weight),
+        m=table.m,
+        d=table.d + damping,
+        governor_rate=facts.governor_rate,
+        droop_gain=facts.droop_gain,
+        K_ac=np.full((g, 1), 1 / g),
+        loads=loads,
+        omega_b=facts.omega_b,
+        frequency_hz=facts.frequency_hz,
+        base_mva=facts.base_mva,
+    )

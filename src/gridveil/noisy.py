@@ -1,12 +1,13 @@
-"""The noisy grid: what comes out of step 1. Public from here on."""
+"""The noisy grid: what comes out of step 1, and a whole table made of it. Public from here on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
 
+from gridveil.allocation import ITEMS, Allocation, Drawn
 from gridveil.grid import Array, GridFacts, frozen
-from gridveil.groups import Bounds
+from gridveil.groups import Bounds, Range
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.ledger.chain import Head
 
@@ -26,9 +27,10 @@ class Receipt:
 
 @dataclass(frozen=True, eq=False)
 class NoisyGrid:
-    """Line weights, inertia and damping after Laplace noise and clipping.
+    """Line weights, inertia and damping after Laplace noise and clipping: all that the allocation drew of them.
 
-    k : (e,) [p.u. power / rad]; m : (g,) [p.u. power · s / p.u. frequency]; d : (g,) [p.u. power / p.u. frequency].
+    k : (e,) [p.u. power / rad], or (0,) where nothing was drawn; m : (g,) [p.u. power · s / p.u. frequency] and
+    d : (g,) [p.u. power / p.u. frequency], or (1,) where their sum was.
     """
 
     facts: GridFacts
@@ -38,6 +40,7 @@ class NoisyGrid:
     bounds: Bounds
     guarantee: Guarantee
     receipt: Receipt | None = None
+    allocation: Allocation = ITEMS
 
     @property
     def demo(self) -> bool:
@@ -48,10 +51,34 @@ class NoisyGrid:
         for name in ("k", "m", "d"):
             object.__setattr__(self, name, frozen(getattr(self, name)))
 
+    def range(self, name: str) -> Range:
+        """Public bounds of what was drawn of a group: of an item, or of a sum."""
+        return drawn_range(self.bounds, name, self.allocation.draws[name], len(self.facts.machines))
+
     def clipped(self) -> dict[str, int]:
-        """Count the entries of each group that lie on a public bound."""
+        """Count the drawn values of each group that lie on a public bound."""
         counts: dict[str, int] = {}
         for name in ("k", "m", "d"):
-            public, values = getattr(self.bounds, name), getattr(self, name)
+            public, values = self.range(name), getattr(self, name)
             counts[name] = int(((values == public.lower) | (values == public.upper)).sum())
         return counts
+
+
+@dataclass(frozen=True, eq=False)
+class PublicTable:
+    """A whole table of a grid, every entry of it public: what post-processing makes of a noisy grid, or a public case."""
+
+    facts: GridFacts
+    k: Array
+    m: Array
+    d: Array
+
+    def __post_init__(self) -> None:
+        for name in ("k", "m", "d"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+
+def drawn_range(bounds: Bounds, name: str, way: Drawn, machines: int) -> Range:
+    """Public bounds of what is drawn of a group: its items' own, or as many times those as there are machines."""
+    public: Range = getattr(bounds, name)
+    return Range(machines * public.lower, machines * public.upper) if way == "sum" else public

@@ -5,24 +5,28 @@ exp(−|x − y|/b) inside the box and at both clip values, since P(y = lower | 
 
     p(x | y) ∝ exp(−|x − y|/b) / x   on [lower, upper],
 
-in s = log x a smooth function on either side of log y, which Gauss-Legendre quadrature integrates to rounding.
+in s = log x a smooth function on either side of log y, which Gauss-Legendre quadrature integrates to rounding. Where the noise
+was added to logarithms, |log x − log y| stands in place of |x − y|. A sum of g items has a box and a prior g times as large.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from gridveil.allocation import machine_shares
 from gridveil.errors import OptionError
 from gridveil.grid import Array, IntArray, frozen
-from gridveil.groups import Bounds
-from gridveil.noisy import NoisyGrid
+from gridveil.groups import Bounds, Range
+from gridveil.noisy import NoisyGrid, PublicTable
 
 GROUPS = ("k", "m", "d")
+Start = Literal["posterior", "clipped"]
 # Beyond so many scales from y the density is below 1e-19 of its peak.
 REACH = 45.0
 # A log-uniform prior needs a box above 0. Where the public lower bound is 0 it starts here, as a share of the upper one.
@@ -38,6 +42,7 @@ class Posterior:
 
     y : (n,) clipped noisy values; scale : (n,) b of the Laplace noise, inf where there is no release (the prior alone);
     lower, upper : (n,) the public box, 0 < lower < upper. All in the group's unit.
+    relative : whether the noise was added to log x; then p ∝ exp(−|log x − log y|/b) / x, and b has no unit.
 
     >>> belief = Posterior.of(y=[1.0, 50.0], scale=6.0, lower=1.0, upper=100.0)
     >>> belief.mean.round(3)
@@ -48,9 +53,10 @@ class Posterior:
     scale: Array
     lower: Array
     upper: Array
+    relative: bool = False
 
     @classmethod
-    def of(cls, y: Any, scale: Any, lower: Any, upper: Any) -> Posterior:
+    def of(cls, y: Any, scale: Any, lower: Any, upper: Any, *, relative: bool = False) -> Posterior:
         """Bring numbers or arrays to one shape (n,); a box from 0 starts at a thousandth of its upper end."""
         values, b, low, high = (np.array(part) for part in np.broadcast_arrays(*map(np.atleast_1d, (y, scale, lower, upper))))
         low = np.where(low == 0, FLOOR * high, low)
@@ -59,7 +65,8 @@ class Posterior:
                 "A posterior needs finite values, positive scales and a box 0 <= lower < upper.",
                 outcome="Nothing was computed.",
             )
-        return cls(*(frozen(part.astype(np.float64)) for part in (np.clip(values, low, high), b, low, high)))
+        y, b, low, high = (frozen(part.astype(np.float64)) for part in (np.clip(values, low, high), b, low, high))
+        return cls(y, b, low, high, relative)
 
     @cached_property
     def mean(self) -> Array:
@@ -105,15 +112,17 @@ class Posterior:
         return np.clip(np.exp(s), self.lower, self.upper)
 
     def _density(self, s: Array, items: IntArray) -> Array:
-        """exp(−|eˢ − y|/b), the density of s = log x up to a factor."""
-        return np.exp(-np.abs(np.exp(s) - self.y[items]) / self.scale[items])
+        """exp(−|eˢ − y|/b), or exp(−|s − log y|/b), the density of s = log x up to a factor."""
+        apart = s - np.log(self.y[items]) if self.relative else np.exp(s) - self.y[items]
+        return np.exp(-np.abs(apart) / self.scale[items])
 
     @cached_property
     def _sides(self) -> tuple[Array, Array, Array]:
         """Log of where the density starts, of y, and of where it ends (n,): the box, or REACH scales from y."""
-        with np.errstate(invalid="ignore"):
-            low = np.fmax(self.lower, self.y - REACH * self.scale)
-            high = np.fmin(self.upper, self.y + REACH * self.scale)
+        with np.errstate(invalid="ignore", over="ignore"):
+            reach = REACH * self.scale
+            down, up = (self.y * np.exp(-reach), self.y * np.exp(reach)) if self.relative else (self.y - reach, self.y + reach)
+            low, high = np.fmax(self.lower, down), np.fmin(self.upper, up)
         return np.log(low), np.log(self.y), np.log(high)
 
     @cached_property
@@ -153,7 +162,7 @@ def _unit_rule(points: int) -> tuple[Array, Array]:
 
 
 def beliefs(noisy: NoisyGrid) -> dict[str, Posterior]:
-    """Posterior of each group (k, m, d) of a noisy grid, from its public scales and bounds.
+    """Posterior of what was drawn of each group: of its items, of its sum, or (of no item at all) nothing but the prior.
 
     Privacy
     -------
@@ -161,20 +170,39 @@ def beliefs(noisy: NoisyGrid) -> dict[str, Posterior]:
     """
     found: dict[str, Posterior] = {}
     for name in GROUPS:
-        public = getattr(noisy.bounds, name)
-        found[name] = Posterior.of(getattr(noisy, name), noisy.guarantee.groups[name].scale, public.lower, public.upper)
+        public, loss = noisy.range(name), noisy.guarantee.groups.get(name)
+        if loss is None:
+            found[name] = _prior(len(noisy.facts.edges), public)
+            continue
+        found[name] = Posterior.of(getattr(noisy, name), loss.scale, public.lower, public.upper, relative=loss.relative)
     return found
 
 
 def no_release(sizes: Mapping[str, int], bounds: Bounds) -> dict[str, Posterior]:
     """What is believed without any release: the log-uniform prior on the public bounds, the control of every fit."""
-    found: dict[str, Posterior] = {}
-    for name in GROUPS:
-        public = getattr(bounds, name)
-        found[name] = Posterior.of(np.full(sizes[name], public.upper), np.inf, public.lower, public.upper)
-    return found
+    return {name: _prior(sizes[name], getattr(bounds, name)) for name in GROUPS}
 
 
-def posterior_mean(noisy: NoisyGrid) -> NoisyGrid:
-    """Put E[k | k̃], E[m | m̃] and E[d | d̃] in place of the clipped values; the guarantee stays as it is."""
-    return replace(noisy, **{name: belief.mean for name, belief in beliefs(noisy).items()})
+def _prior(size: int, public: Range) -> Posterior:
+    return Posterior.of(np.full(size, public.upper), np.inf, public.lower, public.upper)
+
+
+def posterior_mean(noisy: NoisyGrid) -> PublicTable:
+    """Make a whole table of what was drawn: posterior means of items, a sum's shared out, the box's middle for no draw at all.
+
+    A machine's share may leave the items' bounds; it is not cut off there, since the sum would then be another.
+    """
+    belief, table = beliefs(noisy), {}
+    for name, way in noisy.allocation.draws.items():
+        if way == "items":
+            table[name] = belief[name].mean
+        elif way == "sum":
+            table[name] = belief[name].mean * machine_shares(noisy.facts, noisy.allocation.sharing)
+        else:
+            table[name] = np.full(len(noisy.facts.edges), middle(noisy.range(name)))
+    return PublicTable(noisy.facts, **table)
+
+
+def middle(public: Range) -> float:
+    """Geometric middle of public bounds: the median under a log-uniform prior."""
+    return math.sqrt(max(public.lower, FLOOR * public.upper) * public.upper)

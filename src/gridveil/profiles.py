@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gridveil.allocation import Mechanism
 from gridveil.fit import FitSettings
 from gridveil.groups import Bounds, Range
+from gridveil.posterior import Start
 from gridveil.privacy.adjacency import Rule
 
 ProfileName = Literal["default", "paper"]
@@ -15,11 +17,16 @@ ProfileName = Literal["default", "paper"]
 
 @dataclass(frozen=True)
 class Profile:
-    """Neighbours, public bounds and fit of a release."""
+    """Neighbours, public bounds, mechanism and fit of a release.
+
+    mechanism : without a trajectory; with one, items are drawn. start : what the reduction and the fit start from.
+    """
 
     rule: Rule = "one-asset"
     bounds: Bounds = field(default_factory=Bounds)
     settings: FitSettings = field(default_factory=FitSettings)
+    mechanism: Mechanism = "aggregates"
+    start: Start = "posterior"
 
 
 PROFILES: Mapping[ProfileName, Profile] = {
@@ -29,5 +36,7 @@ PROFILES: Mapping[ProfileName, Profile] = {
         rule="one-per-group",
         bounds=Bounds(k=Range(1, 100), k_r=Range(1, 100), m=Range(1, 40), d=Range(1, 40), origin="the paper"),
         settings=FitSettings(method="projected-gradient", scheme="euler", dt_s=0.01, iterations=500, step=100.0),
+        mechanism="items",
+        start="clipped",
     ),
 }

@@ -13,13 +13,22 @@ def readme(release: Release, document: ReleaseDocument) -> str:
     mark = (
         "**DEMO: made with a seed; it protects nothing and must not be taken for a real release.**\n\n" if release.demo else ""
     )
+    losses = release.guarantee.groups
+    whole = {"items": "", "sum": ", their sum"}
     groups = "\n".join(
-        f"| {name} | {loss.alpha} {loss.unit} | {loss.epsilon} | {loss.scale:.6g} {loss.unit} |" for name, loss in g.groups
+        f"| {name}{whole[loss.drawn]} | {loss.alpha_in_words} | {loss.epsilon} | {loss.scale_in_words} |"
+        for name, loss in losses.items()
     )
+    groups = groups if "k" in losses else "| k | | nothing was drawn | |\n" + groups
     conditions = "\n".join(f"- {condition}" for condition in g.conditional_on) or "- nothing: no trajectory was used"
     unprotected = "\n".join(f"- {item}" for item in g.not_protected)
     equations = "\n".join(document.model.equations)
     units = "\n".join(f"| `{name}` | {unit} |" for name, unit in m.units.items())
+    buses = f"{len(m.loaded_buses)} loaded buses"
+    if g.hides_network:
+        buses = (
+            "joined each to each by one weight, and one port, L1, for load anywhere else: the grid's own network is not shown"
+        )
     key = "" if release.demo else "  # --key PUBLIC_KEY, from the publisher, checks who signed it"
     loads = "published in `loads`" if m.loads_published else "not published (`loads` is NaN); give events bus by bus"
     scheme = "exact integration" if document.reference.scheme == "exact" else "the trapezoidal rule, some machines only"
@@ -27,7 +36,7 @@ def readme(release: Release, document: ReleaseDocument) -> str:
     return f"""# A gridveil release
 
 {mark}A synthetic, Kron-reduced model of a power grid's frequency dynamics: {len(m.machines)} machines
-({m.machines[0]} … {m.machines[-1]}), {len(m.loaded_buses)} loaded buses. Names are neutral and say nothing about the source.
+({m.machines[0]} … {m.machines[-1]}), {buses}. Names are neutral and say nothing about the source.
 
 ## Run it
 

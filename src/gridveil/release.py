@@ -18,9 +18,12 @@ from gridveil.groups import Bounds
 from gridveil.models import ReducedModel
 from gridveil.noisy import NoisyGrid, Receipt
 from gridveil.privacy.guarantee import (
+    GOVERNORS_NOT_PROTECTED,
     LOADS_NOT_PROTECTED,
-    NOT_PROTECTED,
+    MACHINES_NOT_PROTECTED,
+    NETWORK_NOT_PROTECTED,
     OPERATING_POINT_NOT_PROTECTED,
+    RATINGS_NOT_PROTECTED,
     TRAJECTORY_NOT_PROTECTED,
     Guarantee,
 )
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from gridveil.signing import Signer
 
 VALID_FOR = "frequency response of the machines and loaded buses to lasting steps of load or generation"
+RATINGS = "machine ratings"  # the public input that stands for them
 NOT_VALID_FOR = "voltages, protection, flows on single lines, faults, and deviations so large that limits act"
 
 
@@ -73,7 +77,7 @@ class Release:
             fitted.mismatch_before, fitted.mismatch_after, len(fitted.history) - 1, fitted.converged
         )
         return cls(
-            model=neutral(fitted.model if fitted else reduced, noisy.facts),
+            model=reduced if noisy.allocation.hides_network else neutral(fitted.model if fitted else reduced, noisy.facts),
             guarantee=replace(noisy.guarantee, conditional_on=tuple(one.in_words() for one in provenance)),
             bounds=noisy.bounds,
             clipped=noisy.clipped(),
@@ -82,6 +86,8 @@ class Release:
                 "bounds": noisy.bounds.origin,
                 "loads": loads,
                 "T, G, omega_b": "of the owner's grid file or settings, or gridveil's defaults; declared public by the owner",
+                "allocation": noisy.allocation.in_words(),
+                **({RATINGS: "declared public by the owner"} if noisy.allocation.shares_by_rating else {}),
                 **_policies(noisy.facts.policy),
             },
             provenance=provenance,
@@ -91,10 +97,14 @@ class Release:
     @property
     def not_protected(self) -> tuple[str, ...]:
         """What this very release does not protect."""
-        found: list[str] = list(NOT_PROTECTED)
+        guarantee = self.guarantee
+        found: list[str] = [MACHINES_NOT_PROTECTED] if guarantee.hides_network else list(NETWORK_NOT_PROTECTED)
+        found.append(GOVERNORS_NOT_PROTECTED)
+        if RATINGS in self.public_inputs:
+            found.append(RATINGS_NOT_PROTECTED)
         if np.isfinite(self.model.loads).all():
             found.append(LOADS_NOT_PROTECTED)
-        if not self.guarantee.operating_point.startswith("flat"):
+        if "k" in guarantee.groups and not guarantee.operating_point.startswith("flat"):
             found.append(OPERATING_POINT_NOT_PROTECTED)
         if self.provenance:
             found.append(TRAJECTORY_NOT_PROTECTED)

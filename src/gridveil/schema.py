@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gridveil.privacy.guarantee import Guarantee
+from gridveil.privacy.adjacency import Rule
+from gridveil.privacy.guarantee import GroupLoss, Guarantee
 
 SCHEMA_VERSION = 1
 EDGES_UP_TO = 400  # machines; above, model.mat leaves `edges` out. With another number old bundles would not verify
@@ -26,16 +28,22 @@ class GroupDocument(Strict):
     """Privacy of one group of parameters."""
 
     unit: str
-    alpha: FractionText = Field(description="distance between neighbours that the guarantee speaks of, exact, in `unit`")
+    alpha: FractionText = Field(
+        description="distance between neighbours that the guarantee speaks of, exact, in `unit`; a ratio if `relative`"
+    )
     epsilon: FractionText = Field(description="ε asked for, exact")
     spent: Positive = Field(description="ε that the mechanism's own map gives; never above `epsilon`")
-    scale: Positive = Field(description="scale of the Laplace noise, in `unit`")
+    scale: Positive = Field(description="scale of the Laplace noise, in `unit`; of the logarithm's noise if `relative`")
+    drawn: Literal["items", "sum"] = Field(default="items", description="whether every entry was drawn, or their sum alone")
+    relative: bool = Field(
+        default=False, description="whether the noise was added to logarithms, for a distance of log(1 + alpha)"
+    )
 
 
 class GroupsDocument(Strict):
     """Privacy of line weights, inertia and damping."""
 
-    k: GroupDocument
+    k: GroupDocument | None = Field(description="null: nothing of the line weights was drawn, nothing was spent on them")
     m: GroupDocument
     d: GroupDocument
 
@@ -45,7 +53,7 @@ class GuaranteeDocument(Strict):
 
     epsilon: FractionText
     spent: FractionText = Field(description="ε spent under the adjacency's rule, exact; never above `epsilon`")
-    adjacency: Literal["one-asset", "one-item", "one-per-group"]
+    adjacency: Rule
     groups: GroupsDocument
     mechanism: str
     operating_point: str
@@ -53,18 +61,35 @@ class GuaranteeDocument(Strict):
     in_words: str
     claim: str
     not_protected: tuple[str, ...]
+    hides_network: bool = Field(default=False, description="topology mode: the model shows nothing of the grid's network")
 
 
 def groups_document(guarantee: Guarantee) -> GroupsDocument:
     """Describe what each group was charged."""
-    return GroupsDocument(
-        **{
-            name: GroupDocument(
-                unit=loss.unit, alpha=str(loss.alpha), epsilon=str(loss.epsilon), spent=loss.spent, scale=loss.scale
-            )
-            for name, loss in guarantee.groups.items()
-        }
-    )
+    described = {
+        name: GroupDocument(
+            unit=loss.unit,
+            alpha=str(loss.alpha),
+            epsilon=str(loss.epsilon),
+            spent=loss.spent,
+            scale=loss.scale,
+            drawn=loss.drawn,
+            relative=loss.relative,
+        )
+        for name, loss in guarantee.groups.items()
+    }
+    return GroupsDocument(k=described.get("k"), m=described["m"], d=described["d"])
+
+
+def group_losses(groups: GroupsDocument) -> dict[str, GroupLoss]:
+    """Read back what each group was charged; one of which nothing was drawn is left out."""
+    return {
+        name: GroupLoss(
+            loss.unit, Fraction(loss.alpha), Fraction(loss.epsilon), loss.spent, loss.scale, loss.drawn, loss.relative
+        )
+        for name, loss in groups
+        if loss is not None
+    }
 
 
 class ModelDocument(Strict):

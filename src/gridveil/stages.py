@@ -9,6 +9,7 @@ from contextvars import ContextVar
 RELEASE = (
     "reading the grid",
     "finding the operating point",
+    "sharing epsilon out",
     "drawing the noise",
     "reducing to the machines",
     "sharing the loads out",

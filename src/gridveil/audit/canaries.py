@@ -2,7 +2,8 @@
 
 Position i of a block is line i and machine i of a synthetic chain. A canary sits at one position and moves some coordinates
 there, a coordinate being a group in one of the releases: x_c = centre_γ + s_c S α_γ / 2, with its pattern's sign s_c and its
-own secret S = ±1. Flipping S moves every one of them by exactly α_γ: the neighbours of the adjacency.
+own secret S = ±1. Flipping S moves every one of them by exactly α_γ: the neighbours of the adjacency. Where it counts in
+ratios, x_c = centre_γ (1 + α_γ)^(s_c S / 2).
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ MOVED_TOGETHER: Mapping[Rule, tuple[tuple[str, ...], ...]] = {
     "one-item": (("k",), ("m",), ("d",)),
     "one-asset": (("k",), ("m", "d")),
     "one-per-group": (("k", "m", "d"),),
+    "one-item-relative": (("k",), ("m",), ("d",)),
+    "one-asset-relative": (("k",), ("m", "d")),
+    "one-per-group-relative": (("k", "m", "d"),),
 }
 
 

@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from gridveil.audit.canaries import GROUPS, MOVED_TOGETHER, Block, Coordinate
 from gridveil.audit.draws import Draw, Drawn, chain, perturbed
 from gridveil.audit.findings import Counts, Finding, epsilon_lower, finding
@@ -88,13 +90,13 @@ def _block(adjacency: Adjacency, epsilon: Fraction, positions: int, releases: in
     centre = {
         name: float(alpha) * 2.0 ** max(2, math.ceil(math.log2(1000 / epsilon))) for name, alpha in adjacency.alpha.items()
     }
-    values = {(r, g): centre[g] + float(adjacency.alpha[g]) * offset for (r, g), offset in block.offsets().items()}
+    values = {(r, g): _moved(centre[g], float(adjacency.alpha[g]), adjacency, by) for (r, g), by in block.offsets().items()}
     facts = chain(positions)
     drawn = draw([SourceGrid.of(facts, **{group: values[release, group] for group in GROUPS}) for release in range(releases)])
     assert len(drawn.noisy) == releases, "a draw gives one release for each source"
-    z = _standardised(drawn, centre)
+    z = _standardised(drawn, centre, adjacency)
     groups = drawn.noisy[0].guarantee.groups
-    losses = {name: float(groups[name].alpha) / groups[name].scale for name in GROUPS}
+    losses = {name: _apart(adjacency, name) / groups[name].scale for name in GROUPS}
     return _Tally(
         releases,
         drawn.charged,
@@ -104,10 +106,22 @@ def _block(adjacency: Adjacency, epsilon: Fraction, positions: int, releases: in
     )
 
 
-def _standardised(drawn: Drawn, centre: Mapping[str, float]) -> dict[Coordinate, Array]:
+def _moved(centre: float, alpha: float, adjacency: Adjacency, by: Array) -> Array:
+    """Move a group's centre by so many α, or by so many factors of 1 + α; (n,)."""
+    return centre * (1 + alpha) ** by if adjacency.relative else centre + alpha * by
+
+
+def _apart(adjacency: Adjacency, name: str) -> float:
+    """How far apart the two values of a canary are, where the noise is added."""
+    alpha = float(adjacency.alpha[name])
+    return math.log1p(alpha) if adjacency.relative else alpha
+
+
+def _standardised(drawn: Drawn, centre: Mapping[str, float], adjacency: Adjacency) -> dict[Coordinate, Array]:
     """Express outputs as (output − centre) / scale, with the scale that the guarantee states; (n,) each."""
+    felt = np.log if adjacency.relative else np.asarray
     return {
-        (release, name): (getattr(noisy, name) - centre[name]) / noisy.guarantee.groups[name].scale
+        (release, name): (felt(getattr(noisy, name)) - felt(centre[name])) / noisy.guarantee.groups[name].scale
         for release, noisy in enumerate(drawn.noisy)
         for name in GROUPS
     }

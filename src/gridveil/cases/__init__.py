@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gridveil.errors import InputError
 from gridveil.stages import stage
 from gridveil.vault.source import SourceGrid
+
+if TYPE_CHECKING:
+    from gridveil.noisy import PublicTable
 
 HERE = Path(__file__).parent
 BUNDLED = ("ieee30", "star5")
@@ -36,6 +39,13 @@ def open_grid(
     else:
         dynamics = read_dynamics(beside) if beside.exists() else Dynamics()
     return assemble(read_grid(path, dyr), dynamics.over(options or {}), name=name)
+
+
+def declared_public(source: SourceGrid) -> PublicTable:
+    """The table of a grid that is public by its owner's word: a surrogate, to try settings out on."""
+    from gridveil.vault.truth import public_table
+
+    return public_table(source)
 
 
 def _place(grid: str) -> tuple[Path, str | None]:

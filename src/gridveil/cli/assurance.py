@@ -29,11 +29,11 @@ def audit(
     It reads no grid of yours and charges no ledger of yours.
     """
     from gridveil.audit import ALPHA, audit_adjacency, audit_low_bits, values_to_draw
-    from gridveil.privacy.adjacency import RULES, Adjacency
+    from gridveil.privacy.adjacency import ABSOLUTE, Adjacency
     from gridveil.privacy.epsilon import exact
 
     claimed = exact(epsilon)
-    chosen = [Adjacency(rule, ALPHA) for rule in dict.fromkeys(adjacency or RULES)]  # pyright: ignore[reportArgumentType]
+    chosen = [Adjacency(rule, ALPHA) for rule in dict.fromkeys(adjacency or ABSOLUTE)]  # pyright: ignore[reportArgumentType]
     low_bit_draws = canaries // 5
     with _bar(sum(values_to_draw(one.rule, canaries) for one in chosen) + low_bit_draws, quiet=json) as progress:
         found = [row for one in chosen for row in audit_adjacency(one, claimed, canaries, progress=progress)]

@@ -13,6 +13,7 @@ import typer
 from gridveil.errors import InputError, OptionError
 
 if TYPE_CHECKING:
+    from gridveil.allocation import Allocation
     from gridveil.groups import Bounds, Range
     from gridveil.measured import Declaration
     from gridveil.privacy.adjacency import Adjacency
@@ -35,8 +36,16 @@ LedgerPlace = Annotated[
     ),
 ]
 
-AdjacencyName = Annotated[str | None, typer.Option(help="one-asset (default), one-item or one-per-group", show_default=False)]
-AlphaK = Annotated[str | None, typer.Option(help="distance protected in k [p.u. power / rad]; default 1", show_default=False)]
+AdjacencyName = Annotated[
+    str | None,
+    typer.Option(
+        help="one-asset (default), one-item or one-per-group; with -relative behind it, α is a ratio", show_default=False
+    ),
+]
+AlphaK = Annotated[
+    str | None,
+    typer.Option(help="distance protected in k [p.u. power / rad]; default 1, or 1/10 of k if relative", show_default=False),
+]
 AlphaM = Annotated[
     str | None, typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]; default 1", show_default=False)
 ]
@@ -134,27 +143,55 @@ class ReleaseSettings:
     dynamics: Mapping[str, Any]
     formats: tuple[str, ...]
     trajectories: tuple[Declaration, ...]
+    mechanism: str | None
+    sharing: str | None
+    surrogate: str | None
 
     def adjacency(self, account: Account | None) -> Adjacency:
-        """What was asked for; where nothing was, what the lineage's budget fixes, else the profile's rule and α = 1."""
+        """What was asked for; where nothing was, what the lineage's budget fixes, else the profile's rule and the usual α."""
         from gridveil.privacy.adjacency import Adjacency
 
         fixed = account.adjacency if account else None
-        usual = fixed.alpha if fixed else dict.fromkeys("kmd", Fraction(1))
         rule = self.rule or (fixed.rule if fixed and not self.profile_given else self.profile.rule)
-        return Adjacency(rule, {**usual, **self.alpha}, self.shares)  # pyright: ignore[reportArgumentType]
+        usual = fixed if fixed and fixed.rule == rule else Adjacency(rule)  # pyright: ignore[reportArgumentType]
+        return Adjacency(usual.rule, {**usual.alpha, **self.alpha})
+
+    def given_allocation(self) -> Allocation | None:
+        """What is drawn, and its shares, where options alone say so; None where a surrogate has to be asked."""
+        from gridveil.allocation import ITEMS, MECHANISMS, Allocation, aggregates, topology
+
+        mechanism = self.mechanism or ("items" if self.trajectories else self.profile.mechanism)
+        _check_one_of("mechanism", mechanism, MECHANISMS)
+        _check_one_of("share-by", self.sharing or "equal", ("equal", "rating"))
+        sharing: Any = self.sharing or "equal"
+        if self.surrogate is not None and (self.shares is not None or mechanism == "items"):
+            raise OptionError(
+                "A surrogate chooses how ε is shared, and here there is nothing to choose.",
+                outcome="Nothing was drawn and nothing was spent.",
+                remedy="Leave --surrogate out, or --split and --mechanism items.",
+            )
+        if mechanism == "items":
+            return Allocation(shares=self.shares) if self.shares is not None else ITEMS
+        if self.shares is None:
+            return None
+        if mechanism == "topology":
+            return topology(shares=self.shares, sharing=sharing)
+        return aggregates(lines="k" in self.shares, shares=self.shares, sharing=sharing)
 
 
 KNOWN = {
     "grid", "epsilon", "adjacency", "alpha_k", "alpha_m", "alpha_d", "split", "bounds_k", "bounds_k_r", "bounds_m", "bounds_d",
-    "bounds_origin", "profile", "out", "ledger", "lineage", "count", "dynamics", "formats", "trajectory", *DYNAMICS,
+    "bounds_origin", "profile", "out", "ledger", "lineage", "count", "dynamics", "formats", "trajectory", "mechanism",
+    "share_by", "surrogate", *DYNAMICS,
 }  # fmt: skip
-TEXTS = {"grid", "adjacency", "split", "bounds_origin", "profile", "out", "ledger", "lineage", "dynamics", "formats"}
+TEXTS = {
+    "grid", "adjacency", "split", "bounds_origin", "profile", "out", "ledger", "lineage", "dynamics", "formats", "mechanism",
+    "share_by", "surrogate",
+}  # fmt: skip
 
 
 def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSettings:
     """Merge options over a release.toml over defaults, and check all of it before anything is drawn."""
-    from gridveil.privacy.adjacency import ASSETS
     from gridveil.privacy.epsilon import exact
     from gridveil.privacy.ledger import default_location
 
@@ -184,9 +221,23 @@ def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSe
         dynamics={name: merged.get(name) for name in DYNAMICS},
         formats=tuple(name.strip() for name in merged.get("formats", "").split(",") if name.strip()),
         trajectories=read_declarations(merged.get("trajectory"), config),
+        mechanism=merged.get("mechanism"),
+        sharing=merged.get("share_by"),
+        surrogate=merged.get("surrogate"),
     )
-    settings.adjacency(None).split(settings.epsilon, ASSETS)  # a mistake in them is found before a file is read
+    asked = settings.adjacency(None)  # a mistake in these is found before a file is read
+    if allocation := settings.given_allocation():
+        allocation.over(asked).split(settings.epsilon, allocation.assets)
     return settings
+
+
+def _check_one_of(option: str, value: Any, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise OptionError(
+            f"--{option} {value} is unknown.",
+            outcome="Nothing was drawn and nothing was spent.",
+            remedy=f"Choose one of {', '.join(known)}.",
+        )
 
 
 def read_declarations(value: Any, config: Path | None = None) -> tuple[Declaration, ...]:

@@ -56,14 +56,20 @@ def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
     """Print what a release promises."""
     print_table(
         f"{'DEMO: ' if guarantee.demo else ''}ε = {guarantee.epsilon}, adjacency {guarantee.rule}",
-        ("group", "unit", "α", "ε of the group", "noise scale", "entries on a bound"),
-        [
-            (name, loss.unit, str(loss.alpha), str(loss.epsilon), f"{loss.scale:.6g}", str(clipped[name]))
-            for name, loss in guarantee.groups.items()
-        ],
+        ("group", "drawn", "α", "ε of the group", "noise scale", "on a bound"),
+        [_group_row(name, guarantee, clipped) for name in ("k", "m", "d")],
+        texts=2,
     )
     print_text(guarantee.in_words())
     print_text("Conditional on: " + ("; ".join(guarantee.conditional_on) or "nothing") + "\n")
+
+
+def _group_row(name: str, guarantee: Guarantee, clipped: dict[str, int]) -> tuple[str, ...]:
+    loss = guarantee.groups.get(name)
+    if loss is None:
+        return name, "nothing", "", "0", "", ""
+    drawn = "every item" if loss.drawn == "items" else "their sum"
+    return name, drawn, loss.alpha_in_words, str(loss.epsilon), loss.scale_in_words, str(clipped[name])
 
 
 def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
@@ -74,6 +80,7 @@ def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
         "conditional_on": list(guarantee.conditional_on),
         "mechanism": guarantee.mechanism,
         "in_words": guarantee.in_words(),
+        "hides_network": guarantee.hides_network,
         "groups": {
             name: {
                 "unit": loss.unit,
@@ -81,6 +88,8 @@ def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
                 "epsilon": str(loss.epsilon),
                 "spent": loss.spent,
                 "scale": loss.scale,
+                "drawn": loss.drawn,
+                "relative": loss.relative,
             }
             for name, loss in guarantee.groups.items()
         },

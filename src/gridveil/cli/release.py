@@ -22,16 +22,21 @@ from gridveil.cli.output import (
     stage_progress,
 )
 from gridveil.cli.trajectories import print_trajectory, read_all, trajectory_json
-from gridveil.errors import Interrupted
+from gridveil.errors import Interrupted, OptionError
+from gridveil.privacy.adjacency import NOTHING_SPENT
 from gridveil.privacy.epsilon import float_at_least, float_at_most
-from gridveil.stages import RELEASE
+from gridveil.stages import RELEASE, stage
 
 if TYPE_CHECKING:
+    from gridveil.allocation import Allocation
+    from gridveil.cli.options import ReleaseSettings
     from gridveil.fit.methods import Progress
     from gridveil.grid import GridFacts
     from gridveil.groups import Bounds
+    from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.ledger import Ledger
     from gridveil.release import FitSummary
+    from gridveil.vault.source import SourceGrid
 
 
 def release(
@@ -41,7 +46,28 @@ def release(
     alpha_k: options.AlphaK = None,
     alpha_m: options.AlphaM = None,
     alpha_d: options.AlphaD = None,
-    split: Annotated[str | None, typer.Option(help="shares of epsilon, such as k=1,m=1/2,d=1/2", show_default=False)] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            help="aggregates (sums of m and of d; default without a trajectory), items (every entry; default with one) or "
+            "topology (sums, and nothing of the network)",
+            show_default=False,
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="shares of epsilon, such as k=1,m=1/4,d=3/4; default: chosen on a surrogate", show_default=False),
+    ] = None,
+    share_by: Annotated[
+        str | None,
+        typer.Option(help="how machines share a sum: equal (default), or rating (rated MVA, then public)", show_default=False),
+    ] = None,
+    surrogate: Annotated[
+        str | None,
+        typer.Option(
+            help="a public case to choose the shares on; default: this topology at the middle of the bounds", show_default=False
+        ),
+    ] = None,
     bounds_k: Annotated[
         str | None, typer.Option(help="public bounds lower:upper of k [p.u. power / rad]; default 1:100", show_default=False)
     ] = None,
@@ -104,12 +130,11 @@ def release(
     given = {name: value for name, value in locals().items() if name not in ("config", "json")}
     settings = options.release_settings(config, given)
     from gridveil import faults
-    from gridveil.algorithm import check_observed, publish
+    from gridveil.algorithm import check_allocation, check_observed, publish
     from gridveil.archive import check_free
     from gridveil.cases import BUNDLED
     from gridveil.certificate import SELECTION
     from gridveil.export import check_formats
-    from gridveil.privacy.adjacency import ASSETS
     from gridveil.privacy.ledger import Ledger
     from gridveil.vault.mechanism import version_of
 
@@ -128,6 +153,9 @@ def release(
     name = settings.lineage or Path(source.facts.name).stem
     known = book.accounts().get(name)
     chosen = settings.adjacency(known)
+    with stage_progress(RELEASE, quiet=json):
+        allocation = settings.given_allocation() or _chosen_on_surrogate(settings, source, chosen, book)
+    check_allocation(source.facts, allocation, fits=bool(observed))
     signer = open_signer()
     if settings.count > 1:
         print_notice(
@@ -137,7 +165,8 @@ def release(
         if known is None:
             book.set_budget(name, chosen, settings.count * settings.epsilon, version_of(source, book))
         else:
-            known.check_covers(settings.epsilon, chosen.split(settings.epsilon, ASSETS), settings.count)
+            losses = allocation.over(chosen).split(settings.epsilon, allocation.assets)
+            known.check_covers(settings.epsilon, losses, settings.count)
     by_default = settings.bounds == settings.profile.bounds and settings.grid not in BUNDLED
     if by_default and not json:  # before anything is charged
         print_notice(_default_bounds(settings.bounds))
@@ -154,13 +183,15 @@ def release(
                 settings=fit,
                 progress=progress,
                 lineage=name,
+                allocation=allocation,
+                start=settings.profile.start,
             )
             report = made.save(place, signer, settings.formats)
         assert made.receipt is not None
         book.mark_published(made.receipt.entry, report.digest)
         faults.step("published")
         reports.append((made, report))
-    warnings = _warnings(settings.epsilon, reports[-1][0].clipped, source.facts)
+    warnings = _warnings(settings.epsilon, reports[-1][0].clipped, source.facts, allocation)
     if by_default and json:
         warnings.insert(0, _default_bounds(settings.bounds))
     account = book.accounts()[name]
@@ -176,6 +207,7 @@ def release(
                 "digest": report.digest,
                 "signed_by": report.signed_by,
                 "guarantee": guarantee_json(made.guarantee),
+                "allocation": allocation.in_words(),
                 "clipped": made.clipped,
                 "fits": [_fit_json(one.fitted) for one, _ in reports if one.fitted],
                 "trajectories": [trajectory_json(one) for one in measured],
@@ -192,6 +224,7 @@ def release(
     for one in measured:
         print_trajectory(one)
     print_guarantee(made.guarantee, made.clipped)
+    print_text(f"Drawn    {allocation.in_words()}")
     for one, _ in reports:
         if one.fitted:
             print_text(
@@ -261,16 +294,42 @@ def _numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 
-def _warnings(epsilon: Fraction, clipped: Mapping[str, int], facts: GridFacts) -> list[str]:
+def _chosen_on_surrogate(settings: ReleaseSettings, source: SourceGrid, adjacency: Adjacency, book: Ledger) -> Allocation:
+    """Share ε by what a public surrogate shows; the grid itself has no part in it."""
+    from gridveil.surrogate import AT_MIDDLE, at_middle, choose
+    from gridveil.vault.mechanism import version_of
+
+    if settings.surrogate is None:
+        table, origin = at_middle(source.facts, settings.bounds), AT_MIDDLE
+    else:
+        from gridveil.cases import declared_public
+
+        other = options.open_named_grid(settings.surrogate, None, settings.dynamics)
+        if version_of(other, book).fingerprint == version_of(source, book).fingerprint:
+            raise OptionError(
+                "The surrogate is the grid itself: what it chooses would depend on private values.",
+                outcome=NOTHING_SPENT,
+                remedy="Name a public case, or leave --surrogate out.",
+            )
+        table, origin = declared_public(other), Path(settings.surrogate).name
+    mechanism: Any = settings.mechanism or settings.profile.mechanism
+    sharing: Any = settings.sharing or "equal"
+    stage("sharing epsilon out")
+    return choose(table, adjacency, settings.epsilon, settings.bounds, mechanism=mechanism, sharing=sharing, origin=origin)
+
+
+def _warnings(epsilon: Fraction, clipped: Mapping[str, int], facts: GridFacts, allocation: Allocation) -> list[str]:
     """Say what an owner should not overlook: an ε that hides little, bounds that hold the values."""
     found = []
     if epsilon > 10:
         found.append(f"ε = {epsilon} hides next to nothing: odds between neighbours may change by e^ε.")
     sizes = {"k": len(facts.edges), "m": len(facts.machines), "d": len(facts.machines)}
     for name, count in clipped.items():
-        if count > sizes[name] / 4:
+        if count > (0 if allocation.draws[name] == "sum" else sizes[name] / 4):
+            what = f"The noisy sum of {name} lies on its public bounds"
+            if allocation.draws[name] == "items":
+                what = f"{count} of {sizes[name]} entries of {name} lie on their public bounds"
             found.append(
-                f"{count} of {sizes[name]} entries of {name} lie on their public bounds: if these do not fit the grid, the "
-                f"model is poor. Choose --bounds-{name} from public knowledge."
+                f"{what}: if these do not fit the grid, the model is poor. Choose --bounds-{name} from public knowledge."
             )
     return found

@@ -68,6 +68,7 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
         operating_point=OPERATING_POINTS[dynamics.operating_point],
         notes=tuple(notes),
         policy=asdict(policy),
+        rated_mva=np.bincount(unit, weights=grid.machines.rated_mva).astype(float),  # NaN if one on the bus is not known
     )
     stage("finding the operating point")
     # After the facts, which check that the grid is connected: no power flow converges on one that is not.

@@ -9,12 +9,16 @@ rule               neighbours differ in                                  loss of
 ``one-item``       one entry of (k, m, d)                                max(ε_k, ε_m, ε_d)
 ``one-per-group``  one entry in each of k, m and d                       ε_k + ε_m + ε_d
 =================  ====================================================  =========================
+
+With ``-relative`` behind its name, a rule counts in ratios: entries differ by a factor of at most 1 + α, noise is added to
+logarithms, and the distance is log(1 + α).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -22,22 +26,32 @@ from gridveil.errors import BudgetExceeded, OptionError
 from gridveil.groups import Asset
 from gridveil.privacy.epsilon import exact
 
-Rule = Literal["one-asset", "one-item", "one-per-group"]
+Rule = Literal["one-asset", "one-item", "one-per-group", "one-asset-relative", "one-item-relative", "one-per-group-relative"]
 RULES: tuple[Rule, ...] = get_args(Rule)
+ABSOLUTE, RELATIVE = RULES[:3], RULES[3:]
 NOTHING_SPENT = "Nothing was drawn and nothing was spent."
 
 IN_WORDS: Mapping[Rule, str] = {
     "one-asset": "one line's weight k, or one machine's inertia m and damping d together, differ by at most their α",
     "one-item": "one single entry of (k, m, d) differs by at most its α",
     "one-per-group": "one entry in each of k, m and d differs by at most its α",
+    "one-asset-relative": "one line's weight k, or one machine's inertia m and damping d together, differ by a factor of at "
+    "most 1 + their α",
+    "one-item-relative": "one single entry of (k, m, d) differs by a factor of at most 1 + its α",
+    "one-per-group-relative": "one entry in each of k, m and d differs by a factor of at most 1 + its α",
 }
+# α where none is given: one unit, or a tenth of the value.
+USUAL_ALPHA, USUAL_RATIO = Fraction(1), Fraction(1, 10)
+# Logarithms of doubles lie within ±745, where a rounding is 1.1e-13 at most: this covers those of two neighbours.
+LOG_ROUNDING = Fraction(1, 10**12)
 
 
 @dataclass(frozen=True)
 class Adjacency:
     """A rule for neighbours, the distance α of each group, and how ε is shared among the groups.
 
-    alpha : α of each group [the group's unit]; shares : part of ε each group gets (None: the rule's own).
+    alpha : α of each group [the group's unit; relative: none] (None: the usual one);
+    shares : part of ε each group gets (None: the rule's own).
 
     >>> a = Adjacency("one-asset", alpha={"k": Fraction(1), "m": Fraction(1), "d": Fraction(1)})
     >>> a.split(Fraction(1, 2), ASSETS)["m"]
@@ -45,7 +59,7 @@ class Adjacency:
     """
 
     rule: Rule = "one-asset"
-    alpha: Mapping[str, Fraction] = field(default_factory=lambda: dict.fromkeys("kmd", Fraction(1)))
+    alpha: Mapping[str, Fraction] = None  # pyright: ignore[reportAssignmentType]  # filled in at once
     shares: Mapping[str, Fraction] | None = None
 
     def __post_init__(self) -> None:
@@ -53,15 +67,31 @@ class Adjacency:
             raise OptionError(
                 f"Adjacency {self.rule!r} is unknown.", outcome=NOTHING_SPENT, remedy=f"Choose one of {', '.join(RULES)}."
             )
-        object.__setattr__(self, "alpha", _exactly("alpha", self.alpha))
+        given = usual_alpha(self.rule) if self.alpha is None else self.alpha  # pyright: ignore[reportUnnecessaryComparison]
+        object.__setattr__(self, "alpha", _exactly("alpha", given))
         if self.shares is not None:
             object.__setattr__(self, "shares", _exactly("share", self.shares))
 
+    @property
+    def relative(self) -> bool:
+        """Whether neighbours differ by a factor, and noise goes on logarithms."""
+        return self.rule.endswith("-relative")
+
+    def distance(self, name: str) -> Fraction:
+        """How far apart two neighbours' values of a group are at most, where noise is added: α, or log(1 + α), never less.
+
+        The logarithm is rounded up, and a bound of what rounding does to the logarithms themselves is added.
+        """
+        alpha = self.alpha[name]
+        return Fraction(math.nextafter(math.log1p(alpha), math.inf)) + LOG_ROUNDING if self.relative else alpha
+
     def loss(self, spent: Mapping[str, Fraction], assets: Mapping[str, Asset]) -> Fraction:
         """Combine the groups' losses by the rule of this adjacency (proof in docs/privacy.md)."""
-        if self.rule == "one-item":
+        if not spent:
+            return Fraction(0)
+        if self.counts == "one-item":
             return max(spent.values())
-        if self.rule == "one-per-group":
+        if self.counts == "one-per-group":
             return sum(spent.values(), Fraction(0))
         per_asset: dict[Asset, Fraction] = {}
         for name, loss in spent.items():
@@ -69,13 +99,16 @@ class Adjacency:
         return max(per_asset.values())
 
     def split(self, epsilon: Fraction, assets: Mapping[str, Asset]) -> dict[str, Fraction]:
-        """Share ε among the groups: equal parts wherever losses add up, the whole where they do not."""
+        """Share ε among the groups: equal parts wherever losses add up, the whole where they do not.
+
+        assets : the groups that are drawn; one that is not drawn has no share.
+        """
         shares = dict(self.shares) if self.shares is not None else self._default_shares(assets)
-        for what, given in (("split", shares), ("alpha", self.alpha)):
-            if set(given) != set(assets):
+        for what, given, groups in (("split", shares, assets), ("alpha", self.alpha, ASSETS)):
+            if set(given) != set(groups):
                 raise OptionError(
                     f"The {what} names {', '.join(sorted(given)) or 'nothing'}.",
-                    expected=f"a value for each of {', '.join(assets)}",
+                    expected=f"a value for each of {', '.join(groups)}",
                     outcome=NOTHING_SPENT,
                 )
         whole = self.loss(shares, assets)
@@ -87,13 +120,23 @@ class Adjacency:
             )
         return {name: epsilon * share for name, share in shares.items()}
 
+    @property
+    def counts(self) -> str:
+        """The rule by which losses add up, which ratios do not change."""
+        return self.rule.removesuffix("-relative")
+
     def _default_shares(self, assets: Mapping[str, Asset]) -> dict[str, Fraction]:
-        if self.rule == "one-item":
+        if self.counts == "one-item":
             return dict.fromkeys(assets, Fraction(1))
-        if self.rule == "one-per-group":
+        if self.counts == "one-per-group":
             return dict.fromkeys(assets, Fraction(1, len(assets)))
         together = list(assets.values())
         return {name: Fraction(1, together.count(asset)) for name, asset in assets.items()}
+
+
+def usual_alpha(rule: Rule) -> dict[str, Fraction]:
+    """α of each group where none is given."""
+    return dict.fromkeys("kmd", USUAL_RATIO if rule.endswith("-relative") else USUAL_ALPHA)
 
 
 def _exactly(what: str, values: Mapping[str, Fraction]) -> dict[str, Fraction]:

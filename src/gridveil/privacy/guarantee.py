@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from gridveil.privacy.adjacency import IN_WORDS, Rule
 
@@ -21,10 +22,14 @@ UNCONDITIONAL = (
     "grids it multiplies an observer's odds by at most e^ε, whatever else the observer knows."
 )
 
-NOT_PROTECTED = (
+NETWORK_NOT_PROTECTED = (
     "the edge set and the number of buses (they shape the map of loads to machines)",
     "which buses have machines and which carry load",
-    "governor rates T, droop gains G (and with them the machine ratings that they follow), base power and nominal frequency",
+)
+MACHINES_NOT_PROTECTED = "the number of machines"
+RATINGS_NOT_PROTECTED = "the machines' rated MVA, by which sums were shared out"
+GOVERNORS_NOT_PROTECTED = (
+    "governor rates T, droop gains G (and with them the machine ratings that they follow), base power and nominal frequency"
 )
 LOADS_NOT_PROTECTED = "the nominal loads, which the bundle carries, and damping in proportion to them"
 OPERATING_POINT_NOT_PROTECTED = (
@@ -38,7 +43,8 @@ class GroupLoss:
     """What one group of parameters was charged.
 
     alpha : distance the promise speaks of [unit]; epsilon : exact ε that was asked for; spent : what the mechanism's own
-    map gives, never above it; scale : of the Laplace noise [unit].
+    map gives, never above it; scale : of the Laplace noise [unit]; drawn : whether of every item, or of their sum alone.
+    relative : whether the noise is on logarithms; then α is a ratio, the promise speaks of log(1 + α), and scale has no unit.
     """
 
     unit: str
@@ -46,13 +52,27 @@ class GroupLoss:
     epsilon: Fraction
     spent: float
     scale: float
+    drawn: Literal["items", "sum"] = "items"
+    relative: bool = False
+
+    @property
+    def alpha_in_words(self) -> str:
+        """α with its unit."""
+        return f"log(1 + {self.alpha})" if self.relative else f"{self.alpha} {self.unit}"
+
+    @property
+    def scale_in_words(self) -> str:
+        """The noise's scale with its unit."""
+        return f"{self.scale:.6g} of the logarithm" if self.relative else f"{self.scale:.6g} {self.unit}"
 
 
 @dataclass(frozen=True)
 class Guarantee:
     """ε-differential privacy of a release for one adjacency.
 
+    groups : what was drawn; a group of which nothing was drawn is not among them, and nothing was spent on it.
     conditional_on : descriptions of the public trajectories that the fit used; empty for an unconditional guarantee.
+    hides_network : whether the edge set and the number of buses are hidden too (topology mode).
     """
 
     epsilon: Fraction
@@ -63,6 +83,7 @@ class Guarantee:
     operating_point: str
     conditional_on: tuple[str, ...]
     demo: bool
+    hides_network: bool = False
 
     @property
     def claim(self) -> str:
@@ -77,8 +98,11 @@ class Guarantee:
                 f"trajectory or to none, it would be ε-differentially private with ε = {self.epsilon}, where two grids are "
                 f"neighbours if {IN_WORDS[self.rule]}."
             )
+        apart, odds = ("lie t apart", "e^(ε t/α)")
+        if self.rule.endswith("-relative"):
+            apart, odds = ("have logarithms that lie t apart", "e^(ε t/log(1 + α))")
         return (
             f"ε-differential privacy with ε = {self.epsilon}. Two grids are neighbours if {IN_WORDS[self.rule]}. For any two "
-            "values of one item that lie t apart, with everything else known, this release changes an observer's odds "
-            f"between them by at most e^(ε t/α). {self.claim}"
+            f"values of one item that {apart}, with everything else known, this release changes an observer's odds between "
+            f"them by at most {odds}. {self.claim}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,11 +10,12 @@ from fractions import Fraction
 import numpy as np
 
 from gridveil import faults
+from gridveil.allocation import ITEMS, Allocation
 from gridveil.errors import OptionError
 from gridveil.grid import Array
-from gridveil.groups import UNITS, Bounds
-from gridveil.noisy import NoisyGrid, Receipt
-from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency
+from gridveil.groups import UNITS, Bounds, Range
+from gridveil.noisy import NoisyGrid, Receipt, drawn_range
+from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
 from gridveil.privacy.ledger import Charge, Ledger, Version
@@ -40,6 +42,7 @@ def perturb(
     ledger: Ledger | None,
     sampler: Sampler | None = None,
     lineage: str | None = None,
+    allocation: Allocation = ITEMS,
 ) -> NoisyGrid:
     """Release k̃ = clip(k + Lap(α_k/ε_k)), and likewise m and d, before the Kron reduction.
 
@@ -49,7 +52,11 @@ def perturb(
     adjacency's rule combines them, and clipping to public bounds is data-independent post-processing. The charge is durable
     before the draw. A sampler with a seed needs no ledger, and all that it touches is a demo.
 
-    lineage : the account that is charged; default: the grid's own name.
+    A sum moves by as much as its one entry does, α_γ at most, so its loss is the same ε_γ; a group of which nothing is drawn
+    costs nothing. Under a relative adjacency the same holds for logarithms, with log(1 + α_γ): Σ m_i grows by a factor of 1 + α
+    at most if one m_i does. Roundings of sums and logarithms are bounded, and counted in the distance that noise is made for.
+
+    lineage : the account that is charged; default: the grid's own name. allocation : public, fixed before the draw.
     """
     sampler = sampler or SecureSampler()
     demo = makes_demo(sampler)
@@ -61,7 +68,10 @@ def perturb(
     private: dict[str, Private[Array]] = {"k": source.k, "m": source.m, "d": source.d}
     lines, machines = len(source.facts.edges), len(source.facts.machines)
     sizes = {"k": lines, "m": machines, "d": machines}
-    plan = _plan(adjacency, epsilon, sizes)
+    ranges = {name: drawn_range(bounds, name, allocation.draws[name], machines) for name in allocation.drawn}
+    if adjacency.relative:
+        _check_positive(source, ranges)
+    plan = _plan(adjacency, epsilon, sizes, allocation, ranges)
     guarantee = Guarantee(
         epsilon=epsilon,
         spent=plan.total,
@@ -71,6 +81,7 @@ def perturb(
         operating_point=source.facts.operating_point,
         conditional_on=(),
         demo=demo,
+        hides_network=allocation.hides_network,
     )
 
     stage("drawing the noise")
@@ -84,18 +95,22 @@ def perturb(
             alpha=dict(adjacency.alpha),
             spent={name: loss.spent for name, loss in plan.losses.items()},
             scale={name: loss.scale for name, loss in plan.losses.items()},
+            draws=dict(allocation.draws),
         )
         entry = ledger.charge(charge)
         faults.step("charged")
-    drawn = {name: sampler.draw(Private.open(values), plan.losses[name].scale) for name, values in private.items()}
+    drawn = {
+        name: sampler.draw(_to_draw(Private.open(private[name]), loss, ranges[name]), loss.scale)
+        for name, loss in plan.losses.items()
+    }
     faults.step("drawn")
     receipt = None
     if ledger is not None and entry is not None:
         head, account = ledger.mark_drawn(entry), ledger.accounts()[lineage or source.facts.name]
         receipt = Receipt(entry, head, account.spent, account.epsilon)
 
-    clipped = {name: np.clip(values, *_ends(bounds, name)) for name, values in drawn.items()}
-    return NoisyGrid(source.facts, **clipped, bounds=bounds, guarantee=guarantee, receipt=receipt)
+    public = {name: _clipped(drawn[name], ranges[name], adjacency) if name in drawn else np.empty(0) for name in private}
+    return NoisyGrid(source.facts, **public, bounds=bounds, guarantee=guarantee, receipt=receipt, allocation=allocation)
 
 
 def version_of(source: SourceGrid, ledger: Ledger) -> Version:
@@ -109,17 +124,49 @@ def version_of(source: SourceGrid, ledger: Ledger) -> Version:
     return Version(ledger.name(b"".join(content)), tuple(marks))
 
 
-def _plan(adjacency: Adjacency, epsilon: Fraction, sizes: Mapping[str, int]) -> _Plan:
+def _plan(
+    adjacency: Adjacency, epsilon: Fraction, sizes: Mapping[str, int], allocation: Allocation, ranges: Mapping[str, Range]
+) -> _Plan:
     losses: dict[str, GroupLoss] = {}
-    for name, share in adjacency.split(epsilon, ASSETS).items():
-        alpha = adjacency.alpha[name]
-        calibration = calibrate(alpha, share, sizes[name])
-        losses[name] = GroupLoss(UNITS[name], alpha, share, calibration.spent, calibration.scale)
-    total = adjacency.loss({name: Fraction(loss.spent) for name, loss in losses.items()}, ASSETS)
+    for name, share in allocation.over(adjacency).split(epsilon, allocation.assets).items():
+        way = allocation.draws[name]
+        assert way != "nothing", "only what is drawn has a share"
+        distance, size = adjacency.distance(name), sizes[name]
+        if way == "sum":
+            size = 1
+            if not adjacency.relative:  # a sum is rounded to a double once, for each of two neighbours
+                distance += Fraction(math.ulp(ranges[name].upper))
+        calibration = calibrate(distance, share, size)
+        losses[name] = GroupLoss(
+            UNITS[name], adjacency.alpha[name], share, calibration.spent, calibration.scale, way, adjacency.relative
+        )
+    total = adjacency.loss({name: Fraction(loss.spent) for name, loss in losses.items()}, allocation.assets)
     assert total <= epsilon, "each group's loss is at most its share, so the rule cannot exceed ε"
     return _Plan(losses, total)
 
 
-def _ends(bounds: Bounds, name: str) -> tuple[float, float]:
-    public = getattr(bounds, name)
-    return public.lower, public.upper
+def _to_draw(values: Array, loss: GroupLoss, public: Range) -> Array:
+    """What the noise is added to: the items, their exact sum inside its public bounds, or the logarithms of either."""
+    if loss.drawn == "items":
+        return np.array([math.log(value) for value in values]) if loss.relative else values
+    # Exact, then rounded once. Clamping to public bounds moves two neighbours no further apart, and bounds the rounding.
+    total = sum(map(Fraction, values.tolist()), Fraction(0))
+    total = float(min(max(total, Fraction(public.lower)), Fraction(public.upper)))
+    return np.array([math.log(total) if loss.relative else total])
+
+
+def _clipped(drawn: Array, public: Range, adjacency: Adjacency) -> Array:
+    with np.errstate(over="ignore"):
+        values = np.exp(drawn) if adjacency.relative else drawn
+    return np.clip(values, public.lower, public.upper)
+
+
+def _check_positive(source: SourceGrid, ranges: Mapping[str, Range]) -> None:
+    """Refuse what has no logarithm."""
+    for name, public in ranges.items():
+        if public.lower <= 0 or (Private.open(getattr(source, name)) <= 0).any():
+            raise OptionError(
+                f"A relative adjacency needs values of {name} and a lower bound above 0.",
+                outcome=NOTHING_SPENT,
+                remedy=f"Raise --bounds-{name} and mend the values that are 0, or choose an adjacency without -relative.",
+            )

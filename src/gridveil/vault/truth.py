@@ -1,15 +1,21 @@
-"""The truth, for demos on public cases only: what this returns must never leave a demo."""
+"""The truth of public cases, for demos and surrogates: never of a grid that a release is made of."""
 
 from __future__ import annotations
 
 from gridveil.kron import reduced_model
 from gridveil.models import FullModel, ReducedModel
+from gridveil.noisy import PublicTable
 from gridveil.vault.source import Private, SourceGrid
 
 
 def true_model(source: SourceGrid) -> ReducedModel:
     """Reduce the source grid without noise, to show it beside its release."""
     return reduced_model(source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d))
+
+
+def public_table(source: SourceGrid) -> PublicTable:
+    """The table of a case that is public: a surrogate to try settings out on."""
+    return PublicTable(source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d))
 
 
 def true_full_model(source: SourceGrid) -> FullModel:

@@ -114,6 +114,7 @@ class Ledger:
                     "alpha": {name: str(alpha) for name, alpha in charge.alpha.items()},
                     "spent": dict(charge.spent),
                     "scale": dict(charge.scale),
+                    "draws": dict(charge.draws),
                 },
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -26,7 +26,10 @@ class Version:
 
 @dataclass(frozen=True)
 class Charge:
-    """What a draw costs: neighbours, α, exact ε asked for, and per group the loss charged and the scale of the noise."""
+    """What a draw costs: neighbours, α, exact ε asked for, and per drawn group the loss charged and the scale of the noise.
+
+    draws : what is drawn of each group: items, sum or nothing. Items and sums of a group are not disjoint: both are charged.
+    """
 
     lineage: str
     version: Version
@@ -35,6 +38,7 @@ class Charge:
     alpha: Mapping[str, Fraction]
     spent: Mapping[str, float]
     scale: Mapping[str, float]
+    draws: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(ASSETS, "items"))
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Account:
                 outcome=NOTHING_SPENT,
                 remedy=f"Give it one: gridveil ledger budget {self.lineage} --epsilon …",
             )
-        after = {name: total + draws * losses[name] for name, total in self.totals.items()}
+        after = {name: total + draws * losses.get(name, Fraction(0)) for name, total in self.totals.items()}
         if self.adjacency.loss(after, ASSETS) > self.epsilon:
             asked = f"ε = {epsilon}" if draws == 1 else f"{draws} draws at ε = {epsilon}"
             raise BudgetExceeded(
