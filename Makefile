@@ -33,6 +33,7 @@ bench: .venv/dev
 # Every fit at the same epsilon, 100 draws a row, with its control beside it; some minutes.
 bench-fidelity: .venv/dev
 	$(BIN)/python benchmarks/fidelity.py
+	$(BIN)/python benchmarks/aggregates.py
 
 # The page docs/reproduction.md, with 1000 runs an epsilon; ten minutes or more. Interrupted, it goes on where it stopped.
 reproduction: .venv/run
