@@ -16,7 +16,7 @@ from gridveil.audit.canaries import GROUPS, MOVED_TOGETHER, Block, patterns
 from gridveil.audit.findings import Counts, best_threshold, epsilon_lower, finding, success_lower
 from gridveil.cli import assurance
 from gridveil.errors import OptionError
-from gridveil.privacy.adjacency import ABSOLUTE, Adjacency
+from gridveil.privacy.adjacency import ABSOLUTE, RELATIVE, Adjacency
 from gridveil.privacy.ledger import Ledger
 from gridveil.vault.sampler import DemoSampler, SecureSampler
 
@@ -205,6 +205,14 @@ class Reused(DemoSampler):
 @pytest.mark.parametrize("rule", ABSOLUTE)
 def test_a_scale_that_is_too_small_is_caught(rule):
     found = audit_demo(rule, TooSmall({0, 1, 2}))
+    assert "all" in failed(found)
+    assert found[0].lower_95 == pytest.approx(1.5, rel=0.1)
+
+
+@pytest.mark.parametrize("rule", RELATIVE)
+def test_noise_on_logarithms_is_audited_too(rule):
+    assert failed(audit_demo(rule, DemoSampler(1), canaries=50_000)) == set()
+    found = audit_demo(rule, TooSmall({0, 1, 2}), canaries=50_000)
     assert "all" in failed(found)
     assert found[0].lower_95 == pytest.approx(1.5, rel=0.1)
 

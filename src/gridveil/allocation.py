@@ -139,7 +139,7 @@ def _splits(counts: str, drawn: tuple[str, ...]) -> list[dict[str, Fraction]]:
     """Ways to share ε among groups: the whole to each where losses do not add up, else parts in steps of a tenth or so."""
     if counts == "one-item":
         return [dict.fromkeys(drawn, Fraction(1))]
-    of_inertia = [Fraction(n, 20) for n in (3, 4, 5, 6, 10)]
+    of_inertia = [Fraction(n, 20) for n in (3, 4, 5, 6, 10, 15)]
     if counts == "one-asset" or "k" not in drawn:
         k = {"k": Fraction(1)} if "k" in drawn else {}
         return [k | {"m": part, "d": 1 - part} for part in of_inertia]

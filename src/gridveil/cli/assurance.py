@@ -19,7 +19,10 @@ def audit(
     epsilon: Annotated[str, typer.Option(help="privacy loss to audit, exact: 1/2 or 0.5")] = "1",
     adjacency: Annotated[
         list[str] | None,
-        typer.Option(help="one-asset, one-item or one-per-group; may be repeated; default: all three", show_default=False),
+        typer.Option(
+            help="one-asset, one-item or one-per-group, or with -relative; may be repeated; default: the three",
+            show_default=False,
+        ),
     ] = None,
     canaries: Annotated[int, typer.Option(help="secrets to guess, for each adjacency", min=1000)] = 1_000_000,
     json: options.Json = False,
