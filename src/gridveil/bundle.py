@@ -160,6 +160,9 @@ def _parse(path: Path, files: Mapping[str, bytes]) -> tuple[Release, ReleaseDocu
         raise broken(path, problem) from None
     if ("demo" in document.guarantee.mechanism) != document.demo:
         raise broken(path, "its demo flag and its mechanism contradict each other")
+    shown = document.guarantee.groups.k is not None or m.loaded_buses != ("L1",) or len(np.unique(release.model.k_r)) > 1
+    if document.guarantee.hides_network and shown:
+        raise broken(path, "it claims to hide the network, and shows one")
     _check_announced(path, files, document)
     _check_certificate(path, files, document)
     return release, document

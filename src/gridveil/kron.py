@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gridveil.elimination import eliminate
@@ -89,9 +91,10 @@ def networkless_model(table: PublicTable, weight: float) -> ReducedModel:
     It uses machines, governors and loads of the facts, and nothing of the network. weight [p.u. power / rad].
     """
     facts, g = table.facts, len(table.facts.machines)
-    elsewhere = facts.loads[facts.interior].sum()
+    # math.fsum is exact, so that not even a last bit tells how many buses there are, or in which order.
+    elsewhere = math.fsum(facts.loads[facts.interior])
     loads = np.append(facts.loads[facts.machines], elsewhere) if facts.loads_are_public else np.full(g + 1, np.nan)
-    damping = facts.load_damping[facts.machines] + facts.load_damping[facts.interior].sum() / g
+    damping = facts.load_damping[facts.machines] + math.fsum(facts.load_damping[facts.interior]) / g
     return ReducedModel(
         ports=(*(f"G{number + 1}" for number in range(g)), "L1"),
         k_r=np.full(g * (g - 1) // 2, weight),

@@ -23,6 +23,7 @@ from gridveil.privacy.guarantee import (
     MACHINES_NOT_PROTECTED,
     NETWORK_NOT_PROTECTED,
     OPERATING_POINT_NOT_PROTECTED,
+    OPERATING_POINT_NOT_PROTECTED_IN_RATIOS,
     RATINGS_NOT_PROTECTED,
     TRAJECTORY_NOT_PROTECTED,
     Guarantee,
@@ -88,7 +89,7 @@ class Release:
                 "T, G, omega_b": "of the owner's grid file or settings, or gridveil's defaults; declared public by the owner",
                 "allocation": noisy.allocation.in_words(),
                 **({RATINGS: "declared public by the owner"} if noisy.allocation.shares_by_rating else {}),
-                **_policies(noisy.facts.policy),
+                **_policies(noisy.facts.policy, hides_network=noisy.allocation.hides_network),
             },
             provenance=provenance,
             receipt=noisy.receipt,
@@ -105,7 +106,8 @@ class Release:
         if np.isfinite(self.model.loads).all():
             found.append(LOADS_NOT_PROTECTED)
         if "k" in guarantee.groups and not guarantee.operating_point.startswith("flat"):
-            found.append(OPERATING_POINT_NOT_PROTECTED)
+            ratios = guarantee.groups["k"].relative
+            found.append(OPERATING_POINT_NOT_PROTECTED_IN_RATIOS if ratios else OPERATING_POINT_NOT_PROTECTED)
         if self.provenance:
             found.append(TRAJECTORY_NOT_PROTECTED)
         return tuple(found)
@@ -144,10 +146,14 @@ class Release:
         return write(self, Path(path), signer, formats)
 
 
-def _policies(policy: Mapping[str, str]) -> dict[str, str]:
-    """Declare how awkward data was treated; the island is not named, since its name is one of the owner's buses."""
-    rules = [f"{name} = {value}" for name, value in policy.items() if name != "island"]
-    rules += ["one island chosen"] if policy.get("island") else []
+def _policies(policy: Mapping[str, str], *, hides_network: bool) -> dict[str, str]:
+    """Declare how awkward data was treated; the island is not named, since its name is one of the owner's buses.
+
+    A rule about branches says something about them (refuse: that there are none such), so topology mode leaves those out.
+    """
+    shown = {"without_dynamics"} if hides_network else policy.keys() - {"island"}
+    rules = [f"{name} = {value}" for name, value in policy.items() if name in shown]
+    rules += ["one island chosen"] if policy.get("island") and not hides_network else []
     return {"rules for awkward data": ", ".join(rules)} if rules else {}
 
 

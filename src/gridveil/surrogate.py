@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -22,6 +23,7 @@ from gridveil.privacy.adjacency import Adjacency
 from gridveil.swing import DrivenSwingFamily
 
 AT_MIDDLE = "the declared topology with every parameter at the geometric middle of its public bounds"
+AROUND_ONE_BUS = "the machines around one bus, with every parameter at the geometric middle of its public bounds"
 # Draws that a choice is based on, the same noise for every candidate, and what each is simulated for.
 DRAWS, HORIZON_S, DT_S = 100, 20.0, 0.2
 # Steps of load on single buses that a choice is judged by, besides one on all of them.
@@ -36,6 +38,23 @@ def at_middle(facts: GridFacts, bounds: Bounds) -> PublicTable:
     g = len(facts.machines)
     sizes = {"k": len(facts.edges), "m": g, "d": g}
     return PublicTable(facts, **{name: np.full(size, middle(getattr(bounds, name))) for name, size in sizes.items()})
+
+
+def without_network(facts: GridFacts) -> GridFacts:
+    """The same machines around one bus for all load elsewhere: what topology mode may know of a grid."""
+    g = len(facts.machines)
+
+    def gathered(values: Array) -> Array:
+        return np.append(values[facts.machines], math.fsum(values[facts.interior]))
+
+    return replace(
+        facts,
+        buses=(*(f"G{number + 1}" for number in range(g)), "L1"),
+        edges=np.stack([np.arange(g), np.full(g, g)], axis=1),
+        machines=np.arange(g),
+        loads=gathered(facts.loads) if facts.loads_are_public else np.zeros(g + 1),
+        load_damping=gathered(facts.load_damping),
+    )
 
 
 def choose(

@@ -9,5 +9,16 @@ from gridveil.audit.draws import ALPHA, Draw, Drawn, perturbed
 from gridveil.audit.findings import Finding
 from gridveil.audit.low_bits import audit_low_bits
 from gridveil.audit.run import audit_adjacency, values_to_draw
+from gridveil.audit.sums import audit_sums
 
-__all__ = ["ALPHA", "Draw", "Drawn", "Finding", "audit_adjacency", "audit_low_bits", "perturbed", "values_to_draw"]
+__all__ = [
+    "ALPHA",
+    "Draw",
+    "Drawn",
+    "Finding",
+    "audit_adjacency",
+    "audit_low_bits",
+    "audit_sums",
+    "perturbed",
+    "values_to_draw",
+]

@@ -24,7 +24,7 @@ from gridveil.vault.source import SourceGrid
 # Different ones, so that a mechanism which mixed up two groups would show.
 ALPHA: Mapping[str, Fraction] = {"k": Fraction(2), "m": Fraction(1, 2), "d": Fraction(3)}
 NAME = "synthetic grid of an audit"
-# So wide that clipping, which could only hide something, never bites.
+# So wide that clipping, which could only hide something, never bites (of ratios at a tiny ε, it does, and only hides).
 _WIDE = Range(1e-300, 1e300)
 WIDE = Bounds(k=_WIDE, k_r=_WIDE, m=_WIDE, d=_WIDE)
 

@@ -31,15 +31,19 @@ def audit(
 
     It reads no grid of yours and charges no ledger of yours.
     """
-    from gridveil.audit import ALPHA, audit_adjacency, audit_low_bits, values_to_draw
+    from gridveil.audit import ALPHA, audit_adjacency, audit_low_bits, audit_sums, values_to_draw
     from gridveil.privacy.adjacency import ABSOLUTE, Adjacency
     from gridveil.privacy.epsilon import exact
 
     claimed = exact(epsilon)
     chosen = [Adjacency(rule, ALPHA) for rule in dict.fromkeys(adjacency or ABSOLUTE)]  # pyright: ignore[reportArgumentType]
-    low_bit_draws = canaries // 5
-    with _bar(sum(values_to_draw(one.rule, canaries) for one in chosen) + low_bit_draws, quiet=json) as progress:
-        found = [row for one in chosen for row in audit_adjacency(one, claimed, canaries, progress=progress)]
+    low_bit_draws, releases = canaries // 5, max(1000, canaries // 100)  # of sums: each has a release of its own
+    total = sum(values_to_draw(one.rule, canaries) + 3 * releases for one in chosen) + low_bit_draws
+    with _bar(total, quiet=json) as progress:
+        found: list[Finding] = []
+        for one in chosen:
+            found += audit_adjacency(one, claimed, canaries, progress=progress)
+            found.append(audit_sums(one, claimed, releases, progress=progress))
         found.append(audit_low_bits(draws=low_bit_draws, progress=progress))
     passed = all(row.passed for row in found)
     if json:

@@ -56,15 +56,13 @@ def budget(
     json: options.Json = False,
 ) -> None:
     """Give a lineage its budget, or raise it. Adjacency and α are fixed by the first one, for ever."""
-    from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.epsilon import exact
 
     given = {"k": alpha_k, "m": alpha_m, "d": alpha_d}
     alpha = {name: exact(value, name=f"alpha of {name}") for name, value in given.items() if value is not None}
     book = _open(ledger)
     _check_known(lineage, book)
-    fixed = book.accounts()[lineage].adjacency or Adjacency()
-    chosen = Adjacency(adjacency or fixed.rule, {**fixed.alpha, **alpha})  # pyright: ignore[reportArgumentType]
+    chosen = options.adjacency_over(book.accounts()[lineage].adjacency, adjacency, alpha)
     book.set_budget(lineage, chosen, exact(epsilon))
     account = book.accounts()[lineage]
     if json:

@@ -44,13 +44,15 @@ AdjacencyName = Annotated[
 ]
 AlphaK = Annotated[
     str | None,
-    typer.Option(help="distance protected in k [p.u. power / rad]; default 1, or 1/10 of k if relative", show_default=False),
+    typer.Option(help="distance protected in k [p.u. power / rad]; default 1, relative 1/10", show_default=False),
 ]
 AlphaM = Annotated[
-    str | None, typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]; default 1", show_default=False)
+    str | None,
+    typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]; default 1, relative 1/10", show_default=False),
 ]
 AlphaD = Annotated[
-    str | None, typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1", show_default=False)
+    str | None,
+    typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1, relative 1/10", show_default=False),
 ]
 
 Trajectories = Annotated[
@@ -149,12 +151,9 @@ class ReleaseSettings:
 
     def adjacency(self, account: Account | None) -> Adjacency:
         """What was asked for; where nothing was, what the lineage's budget fixes, else the profile's rule and the usual α."""
-        from gridveil.privacy.adjacency import Adjacency
-
         fixed = account.adjacency if account else None
-        rule = self.rule or (fixed.rule if fixed and not self.profile_given else self.profile.rule)
-        usual = fixed if fixed and fixed.rule == rule else Adjacency(rule)  # pyright: ignore[reportArgumentType]
-        return Adjacency(usual.rule, {**usual.alpha, **self.alpha})
+        rule = self.rule or (self.profile.rule if fixed is None or self.profile_given else None)
+        return adjacency_over(fixed, rule, self.alpha)
 
     def given_allocation(self) -> Allocation | None:
         """What is drawn, and its shares, where options alone say so; None where a surrogate has to be asked."""
@@ -177,6 +176,15 @@ class ReleaseSettings:
         if mechanism == "topology":
             return topology(shares=self.shares, sharing=sharing)
         return aggregates(lines="k" in self.shares, shares=self.shares, sharing=sharing)
+
+
+def adjacency_over(fixed: Adjacency | None, rule: str | None, alpha: Mapping[str, Fraction]) -> Adjacency:
+    """What was asked for; where nothing was, what a budget fixes, else the usual rule and its usual α."""
+    from gridveil.privacy.adjacency import Adjacency
+
+    rule = rule or (fixed.rule if fixed else "one-asset")
+    usual = fixed if fixed and fixed.rule == rule else Adjacency(rule)  # pyright: ignore[reportArgumentType]
+    return Adjacency(usual.rule, {**usual.alpha, **alpha})
 
 
 KNOWN = {

@@ -22,7 +22,7 @@ from gridveil.cli.output import (
     stage_progress,
 )
 from gridveil.cli.trajectories import print_trajectory, read_all, trajectory_json
-from gridveil.errors import Interrupted, OptionError
+from gridveil.errors import InputError, Interrupted, OptionError
 from gridveil.privacy.adjacency import NOTHING_SPENT
 from gridveil.privacy.epsilon import float_at_least, float_at_most
 from gridveil.stages import RELEASE, stage
@@ -33,10 +33,14 @@ if TYPE_CHECKING:
     from gridveil.fit.methods import Progress
     from gridveil.grid import GridFacts
     from gridveil.groups import Bounds
+    from gridveil.noisy import PublicTable
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.ledger import Ledger
     from gridveil.release import FitSummary
     from gridveil.vault.source import SourceGrid
+
+# Options about the machines and the file of the private grid, which no surrogate may be opened with.
+OWN = ("inertia", "damping", "base", "island")
 
 
 def release(
@@ -65,7 +69,9 @@ def release(
     surrogate: Annotated[
         str | None,
         typer.Option(
-            help="a public case to choose the shares on; default: this topology at the middle of the bounds", show_default=False
+            help="a public case to choose the shares on, named in the certificate; default: this topology at the middle of the "
+            "bounds",
+            show_default=False,
         ),
     ] = None,
     bounds_k: Annotated[
@@ -136,7 +142,7 @@ def release(
     from gridveil.certificate import SELECTION
     from gridveil.export import check_formats
     from gridveil.privacy.ledger import Ledger
-    from gridveil.vault.mechanism import version_of
+    from gridveil.vault.mechanism import check_draw, version_of
 
     places = [settings.out] if settings.count == 1 else [_numbered(settings.out, n + 1) for n in range(settings.count)]
     for place in places:
@@ -156,6 +162,7 @@ def release(
     with stage_progress(RELEASE, quiet=json):
         allocation = settings.given_allocation() or _chosen_on_surrogate(settings, source, chosen, book)
     check_allocation(source.facts, allocation, fits=bool(observed))
+    check_draw(source, settings.epsilon, chosen, settings.bounds, allocation)
     signer = open_signer()
     if settings.count > 1:
         print_notice(
@@ -243,11 +250,11 @@ def release(
 @contextmanager
 def _interrupts_told(book: Ledger, lineage: str) -> Iterator[None]:
     """On Ctrl-C, say whether the charge was made: it stands, with or without a bundle."""
-    before = _spent(book, lineage)
+    before = len(book.entries(lineage))
     try:
         yield
     except KeyboardInterrupt:
-        charged = _spent(book, lineage) - before
+        charged = sum((entry.epsilon for entry in book.entries(lineage)[before:]), Fraction(0))
         raise Interrupted(
             "Interrupted",
             outcome=f"ε = {charged} was charged to the lineage {lineage} and stays spent; there is no bundle."
@@ -255,11 +262,6 @@ def _interrupts_told(book: Ledger, lineage: str) -> Iterator[None]:
             else "Nothing was drawn and nothing was spent.",
             remedy="See gridveil ledger show; another release may need gridveil ledger budget." if charged else "",
         ) from None
-
-
-def _spent(book: Ledger, lineage: str) -> Fraction:
-    account = book.accounts().get(lineage)
-    return account.spent if account else Fraction(0)
 
 
 def _default_bounds(bounds: Bounds) -> str:
@@ -295,27 +297,43 @@ def _numbered(path: Path, number: int) -> Path:
 
 
 def _chosen_on_surrogate(settings: ReleaseSettings, source: SourceGrid, adjacency: Adjacency, book: Ledger) -> Allocation:
-    """Share ε by what a public surrogate shows; the grid itself has no part in it."""
-    from gridveil.surrogate import AT_MIDDLE, at_middle, choose
-    from gridveil.vault.mechanism import version_of
+    """Share ε by what a public surrogate shows; the grid itself has no part in it, in topology mode not even its network."""
+    from gridveil.surrogate import AROUND_ONE_BUS, AT_MIDDLE, at_middle, choose, without_network
 
-    if settings.surrogate is None:
-        table, origin = at_middle(source.facts, settings.bounds), AT_MIDDLE
-    else:
-        from gridveil.cases import declared_public
-
-        other = options.open_named_grid(settings.surrogate, None, settings.dynamics)
-        if version_of(other, book).fingerprint == version_of(source, book).fingerprint:
-            raise OptionError(
-                "The surrogate is the grid itself: what it chooses would depend on private values.",
-                outcome=NOTHING_SPENT,
-                remedy="Name a public case, or leave --surrogate out.",
-            )
-        table, origin = declared_public(other), Path(settings.surrogate).name
     mechanism: Any = settings.mechanism or settings.profile.mechanism
     sharing: Any = settings.sharing or "equal"
+    if settings.surrogate is not None:
+        table, origin = _named_surrogate(settings, source, book), Path(settings.surrogate).name
+    elif mechanism == "topology":
+        table, origin = at_middle(without_network(source.facts), settings.bounds), AROUND_ONE_BUS
+    else:
+        table, origin = at_middle(source.facts, settings.bounds), AT_MIDDLE
     stage("sharing epsilon out")
     return choose(table, adjacency, settings.epsilon, settings.bounds, mechanism=mechanism, sharing=sharing, origin=origin)
+
+
+def _named_surrogate(settings: ReleaseSettings, source: SourceGrid, book: Ledger) -> PublicTable:
+    """Open the public case that stands in for the grid, with nothing of the grid's own inertia and damping in it."""
+    from gridveil.cases import declared_public
+    from gridveil.posterior import middle
+    from gridveil.privacy.ledger.marks import are_alike
+    from gridveil.vault.mechanism import version_of
+
+    assert settings.surrogate is not None
+    public = {name: settings.dynamics.get(name) for name in options.DYNAMICS if name not in OWN}
+    try:
+        other = options.open_named_grid(settings.surrogate, None, public)
+    except InputError:  # a static case: what it lacks lies in the middle of the public bounds
+        usual = {"inertia": middle(settings.bounds.m), "damping": middle(settings.bounds.d)}
+        other = options.open_named_grid(settings.surrogate, None, public | usual)
+    mine, others = version_of(source, book), version_of(other, book)
+    if others.fingerprint == mine.fingerprint or are_alike(mine.marks, others.marks):
+        raise OptionError(
+            "The surrogate is a version of the grid itself: what it chooses would depend on private values.",
+            outcome=NOTHING_SPENT,
+            remedy="Name a public case, or leave --surrogate out.",
+        )
+    return declared_public(other)
 
 
 def _warnings(epsilon: Fraction, clipped: Mapping[str, int], facts: GridFacts, allocation: Allocation) -> list[str]:

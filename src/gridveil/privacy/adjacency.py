@@ -24,7 +24,7 @@ from typing import Literal, get_args
 
 from gridveil.errors import BudgetExceeded, OptionError
 from gridveil.groups import Asset
-from gridveil.privacy.epsilon import exact
+from gridveil.privacy.epsilon import exact, float_at_least
 
 Rule = Literal["one-asset", "one-item", "one-per-group", "one-asset-relative", "one-item-relative", "one-per-group-relative"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -42,7 +42,7 @@ IN_WORDS: Mapping[Rule, str] = {
 }
 # α where none is given: one unit, or a tenth of the value.
 USUAL_ALPHA, USUAL_RATIO = Fraction(1), Fraction(1, 10)
-# Logarithms of doubles lie within ±745, where a rounding is 1.1e-13 at most: this covers those of two neighbours.
+# Logarithms of doubles lie within ±745, where a rounding is 1.1e-13 at most: this covers those of two neighbours and of 1 + α.
 LOG_ROUNDING = Fraction(1, 10**12)
 
 
@@ -80,10 +80,10 @@ class Adjacency:
     def distance(self, name: str) -> Fraction:
         """How far apart two neighbours' values of a group are at most, where noise is added: α, or log(1 + α), never less.
 
-        The logarithm is rounded up, and a bound of what rounding does to the logarithms themselves is added.
+        A bound of what rounding does to this logarithm, and to those of the values, is added to it.
         """
         alpha = self.alpha[name]
-        return Fraction(math.nextafter(math.log1p(alpha), math.inf)) + LOG_ROUNDING if self.relative else alpha
+        return Fraction(math.log1p(float_at_least(alpha))) + LOG_ROUNDING if self.relative else alpha
 
     def loss(self, spent: Mapping[str, Fraction], assets: Mapping[str, Asset]) -> Fraction:
         """Combine the groups' losses by the rule of this adjacency (proof in docs/privacy.md)."""

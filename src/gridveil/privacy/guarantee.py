@@ -35,6 +35,9 @@ LOADS_NOT_PROTECTED = "the nominal loads, which the bundle carries, and damping 
 OPERATING_POINT_NOT_PROTECTED = (
     "a change of the operating point: it moves several line weights at once and costs ε_k Σ|Δk| / α_k"
 )
+OPERATING_POINT_NOT_PROTECTED_IN_RATIOS = (
+    "a change of the operating point: it moves several line weights at once and costs ε_k Σ|Δ log k| / log(1 + α_k)"
+)
 TRAJECTORY_NOT_PROTECTED = "whatever the public trajectory already tells"
 
 
@@ -58,7 +61,7 @@ class GroupLoss:
     @property
     def alpha_in_words(self) -> str:
         """α with its unit."""
-        return f"log(1 + {self.alpha})" if self.relative else f"{self.alpha} {self.unit}"
+        return f"{self.alpha} (a ratio)" if self.relative else f"{self.alpha} {self.unit}"
 
     @property
     def scale_in_words(self) -> str:

@@ -26,7 +26,7 @@ from gridveil.vault.source import Private, SourceGrid
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """Scales and losses of a draw, fixed before anything is charged."""
 
     losses: Mapping[str, GroupLoss]
@@ -66,12 +66,8 @@ def perturb(
             "A real release needs a ledger.", outcome=NOTHING_SPENT, remedy="Pass ledger=Ledger(path), or use a DemoSampler."
         )
     private: dict[str, Private[Array]] = {"k": source.k, "m": source.m, "d": source.d}
-    lines, machines = len(source.facts.edges), len(source.facts.machines)
-    sizes = {"k": lines, "m": machines, "d": machines}
-    ranges = {name: drawn_range(bounds, name, allocation.draws[name], machines) for name in allocation.drawn}
-    if adjacency.relative:
-        _check_positive(source, ranges)
-    plan = _plan(adjacency, epsilon, sizes, allocation, ranges)
+    ranges = _ranges(source, bounds, allocation)
+    plan = check_draw(source, epsilon, adjacency, bounds, allocation)
     guarantee = Guarantee(
         epsilon=epsilon,
         spent=plan.total,
@@ -113,6 +109,22 @@ def perturb(
     return NoisyGrid(source.facts, **public, bounds=bounds, guarantee=guarantee, receipt=receipt, allocation=allocation)
 
 
+def check_draw(
+    source: SourceGrid, epsilon: Fraction, adjacency: Adjacency, bounds: Bounds, allocation: Allocation = ITEMS
+) -> Plan:
+    """Plan a draw, or refuse one that cannot be made: before anything is charged, and before a budget is set for it."""
+    ranges = _ranges(source, bounds, allocation)
+    if adjacency.relative:
+        _check_positive(source, ranges)
+    lines, machines = len(source.facts.edges), len(source.facts.machines)
+    return _plan(adjacency, epsilon, {"k": lines, "m": machines, "d": machines}, allocation, ranges)
+
+
+def _ranges(source: SourceGrid, bounds: Bounds, allocation: Allocation) -> dict[str, Range]:
+    machines = len(source.facts.machines)
+    return {name: drawn_range(bounds, name, allocation.draws[name], machines) for name in allocation.drawn}
+
+
 def version_of(source: SourceGrid, ledger: Ledger) -> Version:
     """Name a grid by keyed fingerprints: one of all its values, and one of the network around each line."""
     content = [source.facts.edges.tobytes(), *(Private.open(values).tobytes() for values in (source.k, source.m, source.d))]
@@ -126,7 +138,7 @@ def version_of(source: SourceGrid, ledger: Ledger) -> Version:
 
 def _plan(
     adjacency: Adjacency, epsilon: Fraction, sizes: Mapping[str, int], allocation: Allocation, ranges: Mapping[str, Range]
-) -> _Plan:
+) -> Plan:
     losses: dict[str, GroupLoss] = {}
     for name, share in allocation.over(adjacency).split(epsilon, allocation.assets).items():
         way = allocation.draws[name]
@@ -142,7 +154,7 @@ def _plan(
         )
     total = adjacency.loss({name: Fraction(loss.spent) for name, loss in losses.items()}, allocation.assets)
     assert total <= epsilon, "each group's loss is at most its share, so the rule cannot exceed ε"
-    return _Plan(losses, total)
+    return Plan(losses, total)
 
 
 def _to_draw(values: Array, loss: GroupLoss, public: Range) -> Array:

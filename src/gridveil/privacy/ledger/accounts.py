@@ -143,6 +143,7 @@ def _totals(entries: Sequence[Entry], adjacency: Adjacency | None) -> dict[str, 
     for entry in entries:
         for name, spent in entry.spent.items():
             reference = adjacency.alpha[name] if adjacency else entry.alpha[name]
+            assert reference == entry.alpha[name] or not Adjacency(entry.rule).relative, "ratios do not scale; check_same"
             totals[name] += Fraction(spent) * reference / entry.alpha[name]
     return totals
 
