@@ -30,10 +30,11 @@ check: .venv/dev
 bench: .venv/dev
 	$(BIN)/python benchmarks/bench.py
 
-# Every fit at the same epsilon, 100 draws a row, with its control beside it; some minutes.
+# Every fit at the same epsilon, 100 draws a row, with its control beside it; some minutes, and an hour for unknown events.
 bench-fidelity: .venv/dev
 	$(BIN)/python benchmarks/fidelity.py
 	$(BIN)/python benchmarks/aggregates.py
+	$(BIN)/python benchmarks/fidelity_events.py
 
 # The page docs/reproduction.md, with 1000 runs an epsilon; ten minutes or more. Interrupted, it goes on where it stopped.
 reproduction: .venv/run

@@ -9,6 +9,7 @@ import pytest
 from fuzzing import mutate
 from gridveil.cases import open_grid
 from gridveil.errors import InputError
+from gridveil.fit.problem import as_records
 from gridveil.groups import Bounds, Range
 from gridveil.measured import check_size, read_trajectory
 from measured_helpers import BEGIN, in_words, signal, stamps, write_csv, write_measured, write_toml
@@ -152,6 +153,8 @@ def test_a_rate_of_30_hz_is_moved_by_less_than_half_a_step(tmp_path, facts):
     found = read(tmp_path, facts, times, 60 * (1 + signal(times)))
     record = found.trajectory
     assert found.interval_s == pytest.approx(1 / 30)
+    (weighed,) = as_records([found.observation], 0.01)[1]
+    assert weighed.weights == pytest.approx(1 / 30, rel=1e-3)  # not 0.03 s, the first interval on the clock
     assert len(record.time_s) == len(times)
     assert np.abs(record.time_s - times).max() <= 0.005 + 1e-12
     assert (found.on_step, found.interpolated) == (2 * 121, 2 * 240)
@@ -416,3 +419,99 @@ def test_an_event_of_the_wrong_sign_is_refused(tmp_path, facts):
 @pytest.mark.parametrize("event", ["load:5=+0.1,4=-0.1@2s", "load:5=+0.1@2s; load:5=-0.1@4s", "uniform:+5%@2s"])
 def test_where_sizes_cannot_be_told_nothing_is_refused(tmp_path, facts, event):
     check_size(read(tmp_path, facts, event=event), replace(facts, loads_are_public=False), Bounds())
+
+
+# --- events that are not wholly known, and the records' own sigma -----------------------------------------------------
+
+
+def test_an_event_of_known_total_and_unknown_place_is_a_guess_on_all_machines(tmp_path, facts):
+    for words in ("unknown:total=+0.3@2s", "unknown : total = +30MW @ 2 s"):
+        found = read(tmp_path, facts, event=words)
+        (step,) = found.event.steps
+        assert step.change == pytest.approx(dict.fromkeys("1234", 0.075))
+        assert (found.event_s, found.declared_s) == (pytest.approx(2.0), pytest.approx(2.0))
+        assert (found.unknown.split, found.unknown.size, found.unknown.window_s) == (True, None, 0.0)
+        assert found.observation.unknown is found.unknown
+        assert "the place of the event was estimated from it" in found.observation.in_words()
+    check_size(found, facts, Bounds())
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("size", ["0.05:2", "5:200MW", "5MW:200 MW", "0.05 pu:2 p.u."])
+def test_an_event_of_unknown_size_has_public_bounds_and_the_sign_of_the_record(tmp_path, facts, sign, size):
+    values = 60 * (1 + sign * signal(TIME))
+    unsourced = {"event_source": None}  # nobody published anything
+    found = read(tmp_path, facts, TIME, values, event="unknown@2s", event_size=size, provenance=unsourced)
+    assert found.unknown.size == pytest.approx((0.05, 2.0))
+    assert sum(found.event.steps[0].change.values()) == pytest.approx(sign * np.sqrt(0.1))
+    assert "event data: none published; the size and the place of the event were estimated" in found.observation.in_words()
+    check_size(found, facts, Bounds())
+
+
+def test_a_time_window_moves_what_counts_as_before_and_after(tmp_path, facts):
+    values = 60 * (1 + signal(TIME, 3.2))
+    values[:, 0] += np.where(TIME < 1.0, 0.01, 0.0)
+    found = read(tmp_path, facts, TIME, values, event="load:5=+0.1@2s", event_time_window=1.5)
+    assert found.unknown.window_s == 1.5
+    assert not found.unknown.split
+    assert found.locations[0].offset_hz == pytest.approx(0.01)  # the mean of what lies before 0.5 s
+    assert "the time of the event was estimated from it" in found.observation.in_words()
+
+
+def test_nothing_is_interpolated_where_the_event_may_have_fallen(tmp_path, facts):
+    times = np.arange(361) / 30
+    known = read(tmp_path, facts, times, 60 * (1 + signal(times)))
+    open_time = read(tmp_path, facts, times, 60 * (1 + signal(times)), event_time_window=1.0)
+    assert open_time.on_step == known.on_step
+    assert known.interpolated - open_time.interpolated == pytest.approx(2 * 2 / 3 * 60, abs=4)
+
+
+@pytest.mark.parametrize(("unit", "sigma"), [("Hz", 0.006), ("mHz", 6.0), ("p.u.", 1e-4), ("rad/s", 2 * np.pi * 0.006)])
+def test_sigma_is_in_the_records_unit(tmp_path, facts, unit, sigma):
+    found = read(tmp_path, facts, TIME, UNITS[unit] * (1 + signal(TIME)), unit=unit, sigma=sigma)
+    assert found.sigma == found.observation.sigma == pytest.approx(1e-4)
+    assert read(tmp_path, facts).observation.sigma is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"event": "unknown@2s"}, "event_size is not declared; expected public bounds"),
+        ({"event": "unknown:total=+0.3@2s", "event_size": "0.05:2"}, "event_size stands beside an event of known size"),
+        ({"event_size": "0.05:2"}, "event_size stands beside an event of known size"),
+        ({"event": "unknown:size=0.3@2s"}, "the event 'unknown:size=0.3@2s' cannot be read"),
+        ({"event": "unknown:total=much@2s"}, "cannot be read"),
+        ({"event": "unknown:total=+0.3@2s; load:5=+0.1@3s"}, "cannot be read"),
+        ({"event": "unknown:total=0@2s"}, "the event's total is 0"),
+        ({"event": "unknown@-2s", "event_size": "0.05:2"}, "time is negative"),
+        ({"event": "unknown@2s", "event_size": "2:0.05"}, "event_size '2:0.05' cannot be used"),
+        ({"event": "unknown@2s", "event_size": "0:2"}, "cannot be used"),
+        ({"event": "unknown@2s", "event_size": "large"}, "cannot be used; expected two sizes above 0"),
+        ({"event": "unknown@2s", "event_size": 0.3}, "event_size is not usable"),
+        ({"event": "unknown:total=+0.3@2s", "provenance": {"event_source": None}}, "source of its event's loads is not named"),
+        ({"event_time_window": -1}, "event_time_window is not usable"),
+        ({"event_time_window": "2 s"}, "event_time_window is not usable"),
+        ({"event_time_window": 3.0}, "the event may have come before the record begins, 2 s before event_time"),
+        ({"event": "load:5=+0.1@7s", "event_time_window": 4.5}, "ends 0.5 s after the event"),
+        ({"event_time_window": 1.99}, "too few for its offset"),
+        ({"sigma": 0}, "sigma is not usable"),
+        ({"sigma": True}, "sigma is not usable"),
+        ({"sigma": "small"}, "sigma is not usable; expected the standard deviation"),
+        ({"sigma": 5.0}, "sigma is 5 Hz, 8.33 % of the nominal frequency"),
+    ],
+    ids=str,
+)
+def test_a_wrong_declaration_of_what_is_unknown_is_refused(tmp_path, facts, changes, said):
+    with pytest.raises(InputError, match=said) as refusal:
+        read(tmp_path, facts, **changes)
+    assert "nothing was spent" in str(refusal.value)
+
+
+@pytest.mark.parametrize(("size", "fits"), [("0.05:2", True), ("30:90", False), ("1e-6:1e-5", False)])
+def test_bounds_of_a_size_that_the_record_cannot_have_are_refused(tmp_path, facts, size, fits):
+    found = read(tmp_path, facts, event="unknown@2s", event_size=size)
+    if fits:
+        check_size(found, facts, Bounds())
+        return
+    with pytest.raises(InputError, match="the largest deviation is"):
+        check_size(found, facts, Bounds())

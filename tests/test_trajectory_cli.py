@@ -1,6 +1,7 @@
 """Measured trajectories on the command line: what is shown, what is refused before it costs, and what a fit wins back."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from cli_helpers import charges, gridveil, write_grid
 from gridveil import algorithm, load, open_grid, reduce, simulate
 from gridveil.events import Event
+from gridveil.fit import FitSettings
 from gridveil.measured import read_trajectory
 from gridveil.privacy.guarantee import CONDITIONAL, TRAJECTORY_NOT_PROTECTED
+from gridveil.profiles import PROFILES
 from gridveil.release import neutral_names
 from gridveil.vault.truth import true_model
 from measured_helpers import signal, write_csv, write_measured, write_toml
@@ -171,6 +174,8 @@ FLAT = (TIME, np.full((len(TIME), 2), 60.0))
         (SHORT, {"nominal_hz": 50.0}, "nominal_hz is 50 Hz, the grid's is 60 Hz"),
         (SHORT, {"event": "load:5=-0.1@2s"}, "the frequency falls after the event"),
         (SHORT, {"event": "load:5=+99@2s"}, "the largest deviation is"),
+        (SHORT, {"event": "unknown@2s"}, "event_size is not declared"),
+        (SHORT, {"sigma": 9.0}, "sigma is 9 Hz"),
         (FLAT, {}, "column 'north' is constant"),
         ((TIME[::-1], SHORT[1]), {}, "line 3: the time goes back"),
         ((TIME[:120], SHORT[1][:120]), {}, "ends 0.38 s after the event"),
@@ -195,6 +200,70 @@ def test_a_step_that_euler_cannot_take_is_refused_before_it_costs(tmp_path, ledg
     record = write_measured(tmp_path / "in", *SHORT, locations={"north": "1"})
     given = ["--epsilon=1/2", "--profile=paper", "--out", tmp_path / "out", "--trajectory", record]
     assert_free(gridveil("release", write_grid(tmp_path / "grid"), *given), ledger, tmp_path / "out", "unstable")
+
+
+# --- events that are not wholly known ----------------------------------------------------------------------------------
+
+UNKNOWN = {"event": "unknown@2s", "event_size": "5:200MW", "event_time_window": 1.0, "sigma": 0.001}
+
+
+@pytest.fixture
+def two_stage(monkeypatch):
+    monkeypatch.setitem(PROFILES, "default", replace(PROFILES["default"], settings=FitSettings("two-stage")))
+
+
+@pytest.fixture
+def answer(tmp_path):
+    """What the star of the cases answers to 0.1 p.u. at bus 5, 2.3 s after the start: two machines, 50 Hz, noise of 1 mHz."""
+    truth = true_model(open_grid("star5"))
+    omega = simulate(truth, Event.load({"5": 0.1}, at_s=2.3), horizon_s=12.0, dt_s=0.02, buses=["1", "4"]).omega
+    hz = 60 * (1 + omega) + np.random.default_rng(2).normal(0, 0.001, omega.shape)
+    return np.arange(len(hz)) / 50, hz
+
+
+def test_an_unknown_event_is_estimated_and_reported(tmp_path, two_stage, answer):
+    record = write_measured(tmp_path / "in", *answer, **UNKNOWN, provenance={"event_source": None})
+    shown = as_json(gridveil("inspect", "star5", "--trajectory", record, "--json"))["trajectories"][0]
+    assert shown["event_to_estimate"] == ["size within 0.05 to 2 p.u.", "place", "time within ± 1 s"]
+    assert shown["sigma_pu"] == pytest.approx(0.001 / 60)
+    given = ["release", "star5", "--epsilon=20", "--trajectory", record, "--out"]
+    found = as_json(gridveil(*given, tmp_path / "out", "--json"))
+    (event,) = found["estimated_events"]
+    assert event["file"] == "record.toml"
+    assert event["time_s"] == pytest.approx(2.3, abs=max(5 * event["time_sd_s"], 0.02))
+    assert abs(event["size_pu"] - 0.1) < 5 * event["size_sd_pu"]
+    assert (event["size_mw"], event["size_sd_mw"]) == pytest.approx((100 * event["size_pu"], 100 * event["size_sd_pu"]))
+    assert sum(event["split_pu"]) == pytest.approx(event["size_pu"])
+    assert len(event["split_sd_pu"]) == 4
+    words = "event data: none published; the size, the place and the time of the event were estimated from it"
+    assert words in found["guarantee"]["conditional_on"][0]
+    assert words in (tmp_path / "out" / "certificate.txt").read_text(encoding="utf-8")
+    assert as_json(gridveil("verify", tmp_path / "out", "--json"))["ok"] is True
+    assert found["fits"][0]["mismatch_after_pu2_s"] < found["fits"][0]["mismatch_before_pu2_s"]
+
+
+def test_an_unknown_event_in_words(tmp_path, two_stage, answer):
+    record = write_measured(tmp_path / "in", *answer, event="unknown:total=+0.1@2.3s", sigma=0.001)
+    done = gridveil("release", "star5", "--epsilon=20", "--trajectory", record, "--out", tmp_path / "out")
+    assert done.code == 0
+    said = " ".join(done.out.split())
+    for words in (
+        "event to be estimated: place",
+        "Event record.toml: +0.1 ±",
+        "p.u. of load (+10 ±",
+        "felt by the machines as G1 +0.0",
+        "2.3 s after event_time; estimated from public data and the release",
+    ):
+        assert words in said, words
+
+
+@pytest.mark.parametrize("changes", [UNKNOWN, {"event": "unknown:total=+0.1@2s"}, {"event_time_window": 1.0}], ids=str)
+@pytest.mark.parametrize("profile", ["paper", "default"])
+def test_a_method_that_needs_the_event_refuses_before_it_costs(tmp_path, monkeypatch, ledger, changes, profile):
+    monkeypatch.setitem(PROFILES, "default", replace(PROFILES["default"], settings=FitSettings("l-bfgs-b")))
+    record = write_measured(tmp_path / "in", *SHORT, **changes)
+    given = ["--epsilon=1/2", f"--profile={profile}", "--out", tmp_path / "out", "--trajectory", record]
+    assert_free(gridveil("release", "star5", *given), ledger, tmp_path / "out", "needs events of known size, place and time")
 
 
 # --- from end to end --------------------------------------------------------------------------------------------------

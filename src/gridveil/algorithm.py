@@ -12,7 +12,7 @@ from gridveil.allocation import ITEMS, Allocation, machine_shares
 from gridveil.bundle import check_fits
 from gridveil.dynamics import check_euler
 from gridveil.errors import OptionError
-from gridveil.fit import FitSettings, Observation, check_size, fit, problem
+from gridveil.fit import FitSettings, Observation, check_events, check_size, fit, problem
 from gridveil.fit.methods import Progress
 from gridveil.grid import GridFacts
 from gridveil.groups import Bounds
@@ -111,6 +111,7 @@ def _check_records(observed: Sequence[Observation], facts: GridFacts, settings: 
     if observed:
         if settings.method == "two-stage":
             check_size(facts)
+        check_events(observed, facts, settings, bounds)
         k, m, d = (
             np.full(size, public.upper)
             for size, public in ((len(facts.edges), bounds.k), (len(facts.machines), bounds.m), (len(facts.machines), bounds.d))

@@ -12,7 +12,7 @@ import numpy as np
 from gridveil.dynamics import Mode, modes, simulate
 from gridveil.engine import SchemeName
 from gridveil.events import Event
-from gridveil.fit import FitResult, Observation
+from gridveil.fit import EstimatedEvent, FitResult, Observation
 from gridveil.grid import GridFacts, IntArray
 from gridveil.groups import Bounds
 from gridveil.models import ReducedModel
@@ -58,6 +58,7 @@ class Release:
     clipped : entries of each noisy group that lie on a public bound.
     public_inputs : where bounds, loads and the like come from; provenance : of the trajectories that the fit used.
     receipt : what the ledger gave for the draw; None for a demo, and for a release that was loaded.
+    events : what the fit found of events that were not wholly known; a bundle does not carry them.
     """
 
     model: ReducedModel
@@ -68,6 +69,7 @@ class Release:
     public_inputs: Mapping[str, str]
     provenance: tuple[Provenance, ...]
     receipt: Receipt | None = None
+    events: tuple[EstimatedEvent, ...] = ()
 
     @classmethod
     def of(cls, noisy: NoisyGrid, reduced: ReducedModel, fitted: FitResult | None, observed: Sequence[Observation]) -> Release:
@@ -79,7 +81,7 @@ class Release:
         )
         return cls(
             model=reduced if noisy.allocation.hides_network else neutral(fitted.model if fitted else reduced, noisy.facts),
-            guarantee=replace(noisy.guarantee, conditional_on=tuple(one.in_words() for one in provenance)),
+            guarantee=replace(noisy.guarantee, conditional_on=tuple(one.in_words() for one in observed)),
             bounds=noisy.bounds,
             clipped=noisy.clipped(),
             fitted=summary,
@@ -93,6 +95,7 @@ class Release:
             },
             provenance=provenance,
             receipt=noisy.receipt,
+            events=fitted.events if fitted else (),
         )
 
     @property

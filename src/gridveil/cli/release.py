@@ -21,7 +21,7 @@ from gridveil.cli.output import (
     print_text,
     stage_progress,
 )
-from gridveil.cli.trajectories import print_trajectory, read_all, trajectory_json
+from gridveil.cli.trajectories import event_json, events_in_words, print_trajectory, read_all, trajectory_json
 from gridveil.errors import InputError, Interrupted, OptionError
 from gridveil.privacy.adjacency import NOTHING_SPENT
 from gridveil.privacy.epsilon import float_at_least, float_at_most
@@ -217,6 +217,7 @@ def release(
                 "allocation": allocation.in_words(),
                 "clipped": made.clipped,
                 "fits": [_fit_json(one.fitted) for one, _ in reports if one.fitted],
+                "estimated_events": [event_json(one, measured, source.facts) for one in made.events],
                 "trajectories": [trajectory_json(one) for one in measured],
                 "ledger": book.location,
                 "lineage": name,
@@ -238,6 +239,8 @@ def release(
                 f"Fit      mismatch J from {one.fitted.mismatch_before:.3e} to {one.fitted.mismatch_after:.3e} p.u.² s in "
                 f"{one.fitted.iterations} iterations{'' if one.fitted.converged else ', where it stopped before converging'}"
             )
+        for text in events_in_words(one.events, measured, source.facts):
+            print_text(text)
     for _, one in reports:
         print_text(f"Bundle   {one.path}")
     print_text(

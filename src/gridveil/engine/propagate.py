@@ -31,11 +31,18 @@ def unit_steps(lti: LTI, inputs: Sequence[int]) -> XArray:
 
 
 def step_responses(
-    lti: LTI, inputs: Sequence[int], samples: int, *, dt_s: float, scheme: SchemeName, path: Path = "auto"
+    lti: LTI,
+    inputs: Sequence[int],
+    samples: int,
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+    path: Path = "auto",
+    start: XArray | None = None,
 ) -> XArray:
-    """Simulate a unit step of each named input from rest: (..., c, samples, h)."""
+    """Simulate a unit step of each named input from rest, or from columns `start` (n + s, c) instead: (..., c, samples, h)."""
     E, _ = SCHEMES[scheme](lti.F, dt_s)
-    start = unit_steps(lti, inputs)
+    start = unit_steps(lti, inputs) if start is None else start
     if takes_steps(lti, path):
         return stepping.respond(E, lti.H, start, samples)[1]
     layout = Layout.of(samples, lti.H.shape[-2], len(inputs))

@@ -13,14 +13,28 @@ from gridveil.engine import SchemeName
 from gridveil.errors import OptionError
 from gridveil.fit.methods import Progress, projected_gradient, quasi_newton
 from gridveil.fit.problem import NOT_FITTED, Observation, Problem, problem
+from gridveil.fit.task import Task
 from gridveil.fit.two_stage import Identifiability, check_size, two_stage
-from gridveil.grid import Array
+from gridveil.fit.unknown import EstimatedEvent, Unknown, check_known
+from gridveil.grid import Array, GridFacts
 from gridveil.groups import Bounds
 from gridveil.models import ReducedModel
 from gridveil.noisy import NoisyGrid
 from gridveil.posterior import beliefs
 
-__all__ = ["FitResult", "FitSettings", "Identifiability", "Observation", "Problem", "check_size", "fit", "problem"]
+__all__ = [
+    "EstimatedEvent",
+    "FitResult",
+    "FitSettings",
+    "Identifiability",
+    "Observation",
+    "Problem",
+    "Unknown",
+    "check_events",
+    "check_size",
+    "fit",
+    "problem",
+]
 
 Method = Literal["projected-gradient", "l-bfgs-b", "two-stage"]
 
@@ -50,6 +64,7 @@ class FitResult:
 
     mismatch_before, mismatch_after : J of the noisy and of the fitted model [p.u.² s]; history : J by iteration.
     identifiability, covariance : of the two-stage fit alone: what the records fix, and the posterior covariance of (k_r, m, d).
+    events : what was found of events that were not wholly known; both J are then those after the events as found.
     """
 
     model: ReducedModel
@@ -59,6 +74,14 @@ class FitResult:
     converged: bool
     identifiability: Identifiability | None = None
     covariance: Array | None = None
+    events: tuple[EstimatedEvent, ...] = ()
+
+
+def check_events(observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds) -> None:
+    """Refuse events that are not known where the method needs them, or that cannot be estimated."""
+    check_known(observed, settings.method)
+    if any(one.unknown.anything for one in observed):
+        Task.of(facts, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme)
 
 
 def fit(
@@ -78,6 +101,7 @@ def fit(
     Uses the noisy model, public trajectories and public settings only, so it is post-processing: see the guarantee for what it
     is then conditional on.
     """
+    check_known(observed, settings.method)
     task = problem(start, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho)
     theta0 = task.start
     if settings.scheme == "euler":
@@ -113,5 +137,16 @@ def _two_stage(
         starts=settings.starts,
         progress=progress,
     )
+    if found.events:  # before, the event was a guess
+        before = found.mismatch(noisy.k, noisy.m, noisy.d)
     history = np.concatenate([[before], found.history])
-    return FitResult(found.model, before, float(history[-1]), history, found.converged, found.identifiability, found.covariance)
+    return FitResult(
+        found.model,
+        before,
+        float(history[-1]),
+        history,
+        found.converged,
+        found.identifiability,
+        found.covariance,
+        found.events,
+    )

@@ -1,7 +1,8 @@
 """Coordinates of the two-stage fit: logarithms of what is positive, sums that are known taken out.
 
-θ = (k_r, m, D, u) and the shares `sense` of recorded interior buses follow from x = (log k_r, log m, log D, v, w), where
+θ = (k_r, m, D, u) and the shares `sense` of recorded interior buses follow from x = (log k_r, log m, log D, v, w, s, t), where
 u = N v + Σℓ/g and c = N w + 1/g with N (g, g − 1) an orthonormal basis of what sums to 0: the columns of K_ac sum to 1.
+A step of unknown place has u = S (N v + 1/g), with s = log |S| where its total is unknown; t are delays of events [s].
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from gridveil.fit.least_squares import Gaussian
 from gridveil.fit.network import Network, Reduction
+from gridveil.fit.unknown import Unknowns, together
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.posterior import Posterior
 
@@ -30,6 +32,7 @@ class Coordinates:
     drive : (n, s) load of each event step at every bus [p.u. power], in the order of facts.buses; h recorded outputs, of which
     sensed : (q, 2) rows of `output, interior bus` are at buses without a machine, and kept : (h − q, 2) `output, machine`.
     linked : positions of the reduced weights that are not zero by topology.
+    unknown : what is unknown of the events; the steps that are free have no load in drive. Then y = (log k, log m, log d, z).
     """
 
     facts: GridFacts
@@ -37,6 +40,37 @@ class Coordinates:
     sensed: IntArray
     kept: IntArray
     linked: IntArray
+    unknown: Unknowns | None = None
+
+    @cached_property
+    def unknowns(self) -> Unknowns:
+        """What is unknown of the events, if anything."""
+        return self.unknown or Unknowns.none(len(self.facts.machines))
+
+    @cached_property
+    def of_events(self) -> IntArray:
+        """Entries of x that are z: the shares of free steps, then s and t."""
+        first, width = self.parts["v"].start, len(self.facts.machines) - 1
+        shares = [np.arange(first + step * width, first + (step + 1) * width) for step in self.unknowns.free]
+        return np.concatenate([*shares, np.arange(self.parts["s"].start, self.size)]).astype(np.int64)
+
+    @cached_property
+    def felt_of_events(self) -> IntArray:
+        """Entries of `values` that z moves: u of free steps, and delays."""
+        g, first, count = len(self.facts.machines), self.parts["d"].stop, (self.drive.shape[1] + len(self.sensed))
+        u = [np.arange(first + step * g, first + (step + 1) * g) for step in self.unknowns.free]
+        delays = np.arange(first + count * g, first + count * g + len(self.unknowns.timed))
+        return np.concatenate([*u, delays]).astype(np.int64)
+
+    def delays(self, x: Array) -> dict[int, float]:
+        """How late the event of some records came at x [s]."""
+        return dict(zip(self.unknowns.timed.tolist(), x[self.parts["t"]].tolist(), strict=True))
+
+    def totals(self, x: Array) -> tuple[Array, Array]:
+        """Load that each step adds in all (s,), and what its v is multiplied with (s,) [p.u. power]."""
+        total, scale = self.drive.sum(axis=0), np.ones(self.drive.shape[1])
+        total[self.unknowns.free] = scale[self.unknowns.free] = self.unknowns.totals_at(x[self.parts["s"]])
+        return total, scale
 
     @cached_property
     def network(self) -> Network:
@@ -55,16 +89,17 @@ class Coordinates:
 
     @cached_property
     def parts(self) -> dict[str, slice]:
-        """Places of log k_r, log m, log D, v and w in x."""
+        """Places of log k_r, log m, log D, v, w, s and t in x."""
         g, s, q = len(self.facts.machines), self.drive.shape[1], len(self.sensed)
         sizes = {"k_r": len(self.linked), "m": g, "d": g, "v": s * (g - 1), "w": q * (g - 1)}
+        sizes |= {"s": len(self.unknowns.sized), "t": len(self.unknowns.timed)}
         ends = np.cumsum([0, *sizes.values()])
         return {name: slice(int(start), int(end)) for name, start, end in zip(sizes, ends[:-1], ends[1:], strict=True)}
 
     @cached_property
     def size(self) -> int:
         """Length of x."""
-        return self.parts["w"].stop
+        return self.parts["t"].stop
 
     @property
     def locations(self) -> int:
@@ -88,63 +123,71 @@ class Coordinates:
         g, s, q = len(self.facts.machines), self.drive.shape[1], len(self.sensed)
         k_r = np.zeros(g * (g - 1) // 2)
         k_r[self.linked] = np.exp(x[self.parts["k_r"]])
-        u = x[self.parts["v"]].reshape(s, g - 1) @ self.basis.T + self.drive.sum(axis=0)[:, None] / g
+        total, scale = self.totals(x)
+        u = scale[:, None] * (x[self.parts["v"]].reshape(s, g - 1) @ self.basis.T) + total[:, None] / g
         sense = np.zeros((len(self.kept) + q, g))
         sense[self.kept[:, 0], self.kept[:, 1]] = 1.0
         sense[self.sensed[:, 0]] = x[self.parts["w"]].reshape(q, g - 1) @ self.basis.T + 1 / g
         return np.concatenate([k_r, np.exp(x[self.of_machines]), u.ravel()]), sense
 
     def model_slopes(self, x: Array) -> Array:
-        """∂(moving entries of θ, shares of recorded interior buses)/∂x, (·, size)."""
+        """∂(moving entries of θ, shares of recorded interior buses, delays)/∂x, (·, size)."""
         g, s, q = len(self.facts.machines), self.drive.shape[1], len(self.sensed)
         positive = self.parts["d"].stop
-        out = np.zeros((positive + (s + q) * g, self.size))
+        shared, timed = positive + (s + q) * g, len(self.unknowns.timed)
+        out = np.zeros((shared + timed, self.size))
         out[np.arange(positive), np.arange(positive)] = np.exp(x[:positive])
-        out[positive:, positive:] = np.kron(np.eye(s + q), self.basis)
+        _, scale = self.totals(x)
+        scales = np.concatenate([scale, np.ones(q)])
+        out[positive:shared, positive : self.parts["w"].stop] = np.kron(np.diag(scales), self.basis)
+        if self.unknowns.size:
+            u = self.model(x)[0][-s * g :].reshape(s, g)
+            for place, number in enumerate(self.unknowns.sized):  # ∂u/∂s = u
+                step = self.unknowns.free[number]
+                out[positive + step * g : positive + (step + 1) * g, self.parts["s"].start + place] = u[step]
+            out[shared:, self.parts["t"]] = np.eye(timed)
         return out
 
     def values(self, x: Array) -> Array:
-        """Moving entries of θ and shares of recorded interior buses at x, in one vector: records bend little in them."""
+        """Moving entries of θ, shares of recorded interior buses, and delays at x: one vector that records bend little in."""
         theta, sense = self.model(x)
-        return np.concatenate([theta[self.moving], sense[self.sensed[:, 0]].ravel()])
+        return np.concatenate([theta[self.moving], sense[self.sensed[:, 0]].ravel(), x[self.parts["t"]]])
 
-    def of_values(self, reduction: Reduction, m: Array, d: Array) -> Array:
-        """Coordinates x (..., size) of reduced grids with the machines' own m and d (..., g)."""
+    def of_values(self, reduction: Reduction, m: Array, d: Array, z: Array | None = None) -> Array:
+        """Coordinates x (..., size) of reduced grids with the machines' own m and d (..., g); z : of the events, else 0."""
         kept, s = self.facts.machines, self.drive.shape[1]
         carried = reduction.carried
         u = self.drive[kept] + carried[..., :s]
         damping = d + self.facts.load_damping[kept] + carried[..., -1]
         shares = (self.basis.T @ np.concatenate([u, carried[..., s:-1]], axis=-1)).mT
-        return np.concatenate(
-            [
-                np.log(reduction.k_r[..., self.linked]),
-                np.log(m),
-                np.log(damping),
-                shares.reshape(*shares.shape[:-2], -1),
-            ],
-            axis=-1,
-        )
+        known = [np.log(reduction.k_r[..., self.linked]), np.log(m), np.log(damping), shares.reshape(*shares.shape[:-2], -1)]
+        x = np.concatenate([*known, np.zeros((*m.shape[:-1], self.size - self.parts["w"].stop))], axis=-1)
+        if z is not None:
+            x[..., self.of_events] = z
+        return x
 
     def of_network_and_machines(self, y: Array) -> Array:
-        """X at y = (log k, log m, log d)."""
+        """X at y = (log k, log m, log d, z)."""
         e, g = len(self.facts.edges), len(self.facts.machines)
-        return self.of_values(self.network(np.exp(y[:e])), np.exp(y[e : e + g]), np.exp(y[e + g :]))
+        m, d, z = y[e : e + g], y[e + g : e + 2 * g], y[e + 2 * g :]
+        return self.of_values(self.network(np.exp(y[:e])), np.exp(m), np.exp(d), z)
 
     def slopes(self, y: Array) -> tuple[Array, Array]:
-        """X at y = (log k, log m, log d), and ∂x/∂y (size, e + 2g): the chain from the network to stage 1."""
+        """X at y = (log k, log m, log d, z), and ∂x/∂y (size, e + 2g + size of z): the chain from the network to stage 1."""
         e, g, s = len(self.facts.edges), len(self.facts.machines), self.drive.shape[1]
-        k, m, d = np.exp(y[:e]), np.exp(y[e : e + g]), np.exp(y[e + g :])
+        k, m, d = np.exp(y[:e]), np.exp(y[e : e + g]), np.exp(y[e + g : e + 2 * g])
         reduction, k_slopes, carried_slopes = self.network.slopes(k)
-        x = self.of_values(reduction, m, d)
+        x = self.of_values(reduction, m, d, y[e + 2 * g :])
         damping = np.exp(x[self.parts["d"]])
         out = np.zeros((self.size, len(y)))
         out[self.parts["k_r"], :e] = k_slopes[self.linked] * k / reduction.k_r[self.linked, None]
         out[self.parts["m"], e : e + g] = np.eye(g)
-        out[self.parts["d"], e + g :] = np.diag(d / damping)
+        out[self.parts["d"], e + g : e + 2 * g] = np.diag(d / damping)
         out[self.parts["d"], :e] = carried_slopes[:, -1] * k / damping[:, None]
         shared = np.einsum("gb,gfe->fbe", self.basis, carried_slopes[:, :-1] * k)
         out[self.parts["v"], :e] = shared[:s].reshape(-1, e)
         out[self.parts["w"], :e] = shared[s:].reshape(-1, e)
+        out[self.of_events, e + 2 * g + np.arange(len(self.of_events))] = 1.0
         return x, out
 
 
@@ -160,14 +203,19 @@ def push(coordinates: Coordinates, belief: Mapping[str, Posterior], random: np.r
     covariance = (1 - shrink) * covariance + shrink * np.diag(covariance.diagonal())
     floor = 1e-12 * max(1.0, covariance.diagonal().max())  # what no draw moves, topology fixes
     covariance[np.diag_indices(coordinates.size)] += floor
+    events, unknown = coordinates.of_events, coordinates.unknowns.prior()  # which no release knows of
+    covariance[events], covariance[:, events] = 0.0, 0.0
+    covariance[events, events] = 1 / unknown.precision.diagonal()
     free = np.full(coordinates.size, np.inf)
     lower, upper = -free, free.copy()
     felt = np.exp(x[:, coordinates.parts["d"]]) - d
     lower[coordinates.parts["m"]], upper[coordinates.parts["m"]] = np.log(belief["m"].lower), np.log(belief["m"].upper)
     lower[coordinates.parts["d"]] = np.log(belief["d"].lower + felt.min(axis=0))
     upper[coordinates.parts["d"]] = np.log(belief["d"].upper + felt.max(axis=0))
+    mean = x.mean(axis=0)
+    mean[events], lower[events], upper[events] = unknown.mean, unknown.lower, unknown.upper
     precision = np.linalg.inv(covariance).astype(np.float64, copy=False)
-    return Gaussian(x.mean(axis=0), precision, lower, upper)
+    return Gaussian(mean, precision, lower, upper)
 
 
 def linked(facts: GridFacts) -> IntArray:
@@ -176,12 +224,16 @@ def linked(facts: GridFacts) -> IntArray:
     return np.flatnonzero(k_r > NO_WEIGHT * k_r.max(initial=0.0))
 
 
-def independent(belief: Mapping[str, Posterior]) -> Gaussian:
-    """The posterior of the release over y = (log k, log m, log d), as independent Gaussians of the same moments."""
+def independent(belief: Mapping[str, Posterior], unknown: Unknowns | None = None) -> Gaussian:
+    """The posterior of the release over y = (log k, log m, log d), as independent Gaussians of the same moments.
+
+    unknown : what is unknown of the events, whose own prior then stands behind it.
+    """
     parts = [belief[name] for name in ("k", "m", "d")]
-    return Gaussian(
+    released = Gaussian(
         np.concatenate([part.log_mean for part in parts]),
         np.diag(np.concatenate([1 / part.log_variance for part in parts])),
         np.log(np.concatenate([part.lower for part in parts])),
         np.log(np.concatenate([part.upper for part in parts])),
     )
+    return together(released, unknown.prior()) if unknown else released

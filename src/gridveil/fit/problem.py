@@ -11,13 +11,12 @@ from gridveil.dynamics import Clock
 from gridveil.engine import LinearFamily, Objective, Record, SchemeName
 from gridveil.errors import InputError
 from gridveil.events import Event
+from gridveil.fit.unknown import KNOWN, NOT_FITTED, Unknown
 from gridveil.grid import Array
 from gridveil.groups import Bounds
 from gridveil.models import ReducedModel, port_position
 from gridveil.provenance import Provenance
 from gridveil.trajectory import Trajectory
-
-NOT_FITTED = "Nothing was fitted."
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,12 +24,19 @@ class Observation:
     """A public trajectory and the event behind it.
 
     provenance : where both are from; a trajectory simulated from the source itself is for demos only.
-    trajectory.omega : NaN where there is a gap.
+    trajectory.omega : NaN where there is a gap. unknown : what of the event is to be estimated; the event then is a guess.
+    sigma : standard deviation of a sample of this record, sensor and model error together [p.u. frequency]; None: the fit's.
     """
 
     event: Event
     trajectory: Trajectory
     provenance: Provenance
+    unknown: Unknown = KNOWN
+    sigma: float | None = None
+
+    def in_words(self) -> str:
+        """Describe what the guarantee is conditional on."""
+        return "; ".join(part for part in (self.provenance.in_words(), self.unknown.in_words()) if part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +112,8 @@ def _record(one: Observation, buses: Sequence[str], dt_s: float, columns: Sequen
     observed = np.full((clock.steps + 1, len(buses)), np.nan)
     places = [list(buses).index(bus) for bus in one.trajectory.buses]
     observed[samples[:, None], places] = omega
-    weights = np.full(observed.shape, float(time[1] - time[0]))
+    between = np.diff(time)  # 30 Hz come as 0.03, 0.03 and 0.04 s; a row may be missing
+    weights = np.full(observed.shape, float(between[between <= 1.5 * np.median(between)].mean()))
     return Record(
         tuple((clock.sample(step.at_s), column) for step, column in zip(one.event.steps, columns, strict=True)),
         observed,

@@ -6,8 +6,9 @@ z_{n+j} = Eʲ z_n and s_{n+j} = Eʲ s_n + (Eʲ)' z_n, so that only the starts of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import gcd
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil, gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from gridveil.swing import DrivenSwingFamily
 
 # A step this small through an analytic function gives its derivative to rounding.
 TINY = 1e-30
+# Late by how much, for records whose event may be [s].
+ON_TIME: Mapping[int, float] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +66,10 @@ class Sampling:
 
 
 class Predictor:
-    """Records as a function of θ = (k_r, m, d, u) and of the shares `sense` (h, g) that make outputs of the machines' ω."""
+    """Records as a function of θ = (k_r, m, d, u) and of the shares `sense` (h, g) that make outputs of the machines' ω.
+
+    delays : how late the event of some records came [s]; its first step is one of the scheme over what is left of that step.
+    """
 
     def __init__(self, family: DrivenSwingFamily, records: Records, *, dt_s: float, scheme: SchemeName) -> None:
         self.family = family
@@ -75,37 +81,93 @@ class Predictor:
         """Choose the samples that are compared."""
         return Sampling.of(self.records, thin)
 
-    def values(self, theta: Array, sense: Array, sampling: Sampling) -> Array:
+    def values(self, theta: Array, sense: Array, sampling: Sampling, delays: Mapping[int, float] = ON_TIME) -> Array:
         """Predict the records at θ: (rows,) [p.u.]."""
         lti = self.family.lti(theta)
         seen = LTI(lti.F, sense @ lti.H, lti.states)
-        fine = step_responses(seen, self.records.inputs, self.records.samples, dt_s=self.dt_s, scheme=self.scheme)
-        values = self.records.predict(fine)
+        records, starts = self.records, None
+        if delays:
+            late = [self._late(shift, delays.get(record, 0.0), 1) for record, shift, _ in records.steps]
+            starts = np.stack([self._start(lti, i, part) for i, (_, part) in zip(records.inputs, late, strict=True)], axis=1)
+            moved = zip(records.steps, late, strict=True)
+            records = replace(records, steps=tuple((record, shift, column) for (record, _, column), (shift, _) in moved))
+        clock = {"dt_s": self.dt_s, "scheme": self.scheme}
+        fine = step_responses(seen, records.inputs, records.samples, **clock, start=starts)
+        values = records.predict(fine)
         taken = zip(values, sampling.at, sampling.seen, strict=True)
         return np.concatenate([value[at][seen] for value, at, seen in taken])
 
-    def slopes(self, theta: Array, sense: Array, sampling: Sampling, moving: IntArray, sensed: IntArray) -> Array:
-        """Slopes of all records (rows, ·) by the entries `moving` of θ, then by each share of the outputs `sensed`."""
+    def _late(self, shift: int, delay_s: float, stride: int) -> tuple[int, float]:
+        """The first of every stride-th sample that a delayed step acts on, and the time since then in steps."""
+        delay = delay_s / self.dt_s
+        whole = stride * ceil(delay / stride - 1e-12)
+        return shift + whole, max(whole - delay, 0.0)
+
+    def _start(self, lti: LTI, column: int, part: float) -> Array:
+        """Give z (n + s,) some part of a step after a unit step of an input."""
+        start = np.zeros(lti.F.shape[-1])
+        start[lti.states + column] = 1.0
+        return SCHEMES[self.scheme](lti.F, part * self.dt_s)[0] @ start
+
+    def _start_slopes(self, lti: LTI, bent: NDArray[np.complex128], column: int, parts: float) -> tuple[Array, Array]:
+        """Give z (n + s,) some parts of steps after a unit step of an input, and its slopes (n + s, p + 1).
+
+        By the parameters that `bent` (p, n + s, n + s) nudges F by, and by the delay [s]: the whole steps come last.
+        """
+        start, whole = np.zeros(lti.F.shape[-1]), int(parts)
+        start[lti.states + column] = 1.0
+        h = (parts - whole) * self.dt_s
+        found = SCHEMES[self.scheme](np.concatenate([bent * h, lti.F[None] * complex(h, -TINY)]), 1.0)[0] @ start
+        z, slopes = found[-1].real, found.imag.T / TINY
+        if whole:
+            E = SCHEMES[self.scheme](lti.F, self.dt_s)[0]
+            dE = SCHEMES[self.scheme](bent, self.dt_s)[0].imag / TINY
+            for _ in range(whole):
+                slopes = E @ slopes
+                slopes[:, :-1] += (dE @ z).T
+                z = E @ z
+        return z, slopes
+
+    def slopes(
+        self,
+        theta: Array,
+        sense: Array,
+        sampling: Sampling,
+        moving: IntArray,
+        sensed: IntArray,
+        delays: Mapping[int, float] = ON_TIME,
+    ) -> Array:
+        """Slopes of all records (rows, ·) by the entries `moving` of θ, each share of the outputs `sensed`, and each delay."""
         h, g = sense.shape
         lti = self.family.lti(theta)
         nudged = np.tile(theta.astype(complex), (len(moving), 1))
         nudged[np.arange(len(moving)), moving] += 1j * TINY
+        bent = self.family.lti(nudged).F
         E = SCHEMES[self.scheme](lti.F, self.dt_s)[0]
-        dE = SCHEMES[self.scheme](self.family.lti(nudged).F, self.dt_s)[0].imag / TINY
+        dE = SCHEMES[self.scheme](bent, self.dt_s)[0].imag / TINY
         E, dE = _power(E, dE, sampling.stride)
+        if delays:  # one more, which moves where a response starts and nothing else
+            dE = np.concatenate([dE, np.zeros((1, *E.shape))])
         out = np.zeros((h, len(E)))
         out[:, :g] = sense
-        slopes = [np.zeros((len(at), h, len(moving) + len(sensed) * g)) for at in sampling.at]
-        known: dict[int, tuple[Array, Array]] = {}
-        for record, shift, column in self.records.steps:
-            if column not in known:
-                start = np.zeros(len(E))
+        plain = len(moving) + len(sensed) * g
+        slopes = [np.zeros((len(at), h, plain + len(delays))) for at in sampling.at]
+        known: dict[tuple[int, float], tuple[Array, Array]] = {}
+        places = {record: plain + number for number, record in enumerate(delays)}
+        for record, declared, column in self.records.steps:
+            shift, part = self._late(declared, delays.get(record, 0.0), sampling.stride)
+            if (column, part) not in known:
+                start, moved = np.zeros(len(E)), None
                 start[lti.states + column] = 1.0
-                known[column] = _respond(E, dE, out, np.eye(g, len(E)), start, sampling.count)
-            slope, omega = known[column]
+                if delays:
+                    start, moved = self._start_slopes(lti, bent, column, part)
+                known[column, part] = _respond(E, dE, out, np.eye(g, len(E)), start, sampling.count, moved)
+            slope, omega = known[column, part]
             late = sampling.at[record] >= shift
             place = (sampling.at[record][late] - shift) // sampling.stride
-            slopes[record][late, :, : len(moving)] += slope[place]
+            slopes[record][late, :, : len(moving)] += slope[place, :, : len(moving)]
+            if record in places:
+                slopes[record][late, :, places[record]] += slope[place, :, -1]
             for number, output in enumerate(sensed):
                 part = slice(len(moving) + number * g, len(moving) + (number + 1) * g)
                 slopes[record][late, output, part] += omega[place]
@@ -132,8 +194,10 @@ def _times(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array
     return A @ B, first + A @ dB
 
 
-def _respond(E: Array, dE: Array, out: Array, plain: Array, start: Array, count: int) -> tuple[Array, Array]:
-    """Derivatives of the outputs (count, h, p), and ω of the machines (count, g) from one start z₀ (n,)."""
+def _respond(
+    E: Array, dE: Array, out: Array, plain: Array, start: Array, count: int, moved: Array | None = None
+) -> tuple[Array, Array]:
+    """Derivatives of the outputs (count, h, p), and ω of the machines (count, g) from one start z₀ (n,); moved : ∂z₀ (n, p)."""
     n, p, h, g = len(E), len(dE), len(out), len(plain)
     length = 1
     while length * length < count:
@@ -149,7 +213,7 @@ def _respond(E: Array, dE: Array, out: Array, plain: Array, start: Array, count:
         P, dP = _times((P, dP), (P, dP))
     blocks = -(-count // length)
     Z, S = np.empty((n, blocks)), np.empty((blocks, n, p))
-    Z[:, 0], S[0] = start, 0.0
+    Z[:, 0], S[0] = start, 0.0 if moved is None else moved
     for b in range(1, blocks):
         Z[:, b] = P @ Z[:, b - 1]
     push = (dP.reshape(-1, n) @ Z).reshape(p, n, blocks).transpose(2, 1, 0)

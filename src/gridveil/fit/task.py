@@ -12,6 +12,7 @@ from gridveil.engine.schemes import SchemeName
 from gridveil.fit.coordinates import Coordinates, linked
 from gridveil.fit.problem import Observation, as_records
 from gridveil.fit.sensitivity import Predictor, Sampling
+from gridveil.fit.unknown import Unknowns
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.groups import Bounds
 from gridveil.kron import reduced_model
@@ -21,10 +22,11 @@ from gridveil.swing import DrivenSwingFamily
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Records and the model that is fitted to them."""
+    """Records and the model that is fitted to them. sigmas : of each record's samples [p.u.], NaN where it says none."""
 
     coordinates: Coordinates
     predictor: Predictor
+    sigmas: Array
 
     @classmethod
     def of(cls, facts: GridFacts, observed: Sequence[Observation], bounds: Bounds, *, dt_s: float, scheme: SchemeName) -> Task:
@@ -36,6 +38,8 @@ class Task:
         buses, records = as_records(observed, dt_s)
         drive = np.zeros((len(facts.buses), sum(len(one.event.steps) for one in observed)))
         drive[order] = np.stack([step.loads(ports) for one in observed for step in one.event.steps], axis=1)
+        unknown = Unknowns.of(observed, g, drive.sum(axis=0))
+        drive[:, unknown.free] = 0.0  # nobody knows where
         places = np.array([port_position(ports, bus) for bus in buses])
         outputs = np.arange(len(places))
         kept, left = places < g, places >= g
@@ -45,6 +49,7 @@ class Task:
             sensed=np.stack([outputs[left], places[left] - g], axis=1),
             kept=np.stack([outputs[kept], places[kept]], axis=1),
             linked=linked(facts),
+            unknown=unknown,
         )
         family = DrivenSwingFamily(
             ports.edges,
@@ -55,25 +60,33 @@ class Task:
             sense=np.eye(g),
             bounds=bounds,
         )
-        return cls(coordinates, Predictor(family, Records.of(records), dt_s=dt_s, scheme=scheme))
+        sigmas = np.array([np.nan if one.sigma is None else one.sigma for one in observed])
+        return cls(coordinates, Predictor(family, Records.of(records), dt_s=dt_s, scheme=scheme), sigmas)
+
+    def sigma(self, sampling: Sampling, usual: float, least: float = 0.0) -> Array:
+        """Standard deviation of each sample (rows,) [p.u.]: its record's own or the usual one, but not below the least."""
+        own = np.maximum(np.where(np.isnan(self.sigmas), usual, self.sigmas), least)
+        return np.repeat(own, [int(seen.sum()) for seen in sampling.seen])
 
     def compare(self, x: Array, sampling: Sampling) -> Array:
         """ω − ω̂ at x (rows,) [p.u.]."""
-        return self.predictor.values(*self.coordinates.model(x), sampling) - sampling.observed
+        delays = self.coordinates.delays(x)
+        return self.predictor.values(*self.coordinates.model(x), sampling, delays) - sampling.observed
 
     def slopes(self, x: Array, sampling: Sampling) -> Array:
         """Slopes of ω − ω̂ by `Coordinates.values`, (rows, ·)."""
         theta, sense = self.coordinates.model(x)
-        return self.predictor.slopes(theta, sense, sampling, self.coordinates.moving, self.coordinates.sensed[:, 0])
+        moving, sensed = self.coordinates.moving, self.coordinates.sensed[:, 0]
+        return self.predictor.slopes(theta, sense, sampling, moving, sensed, self.coordinates.delays(x))
 
 
 @dataclass(frozen=True, eq=False)
 class ReducedResiduals:
-    """(ω − ω̂)/σ as a function of stage 1's x."""
+    """(ω − ω̂)/σ as a function of stage 1's x, with σ of each row."""
 
     task: Task
     sampling: Sampling
-    sigma: float
+    sigma: Array
 
     def at(self, x: Array) -> Array:
         """Residuals (rows,)."""
@@ -81,14 +94,14 @@ class ReducedResiduals:
 
     def slopes(self, x: Array) -> Array:
         """Slopes (rows, size of x)."""
-        return self.task.slopes(x, self.sampling) @ self.task.coordinates.model_slopes(x) / self.sigma
+        return self.task.slopes(x, self.sampling) @ self.task.coordinates.model_slopes(x) / self.sigma[:, None]
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkResiduals:
     """R (θ(y) − θ̂) + r: records that are linear in θ, with the network's own bends followed exactly.
 
-    free : the entries of y = (log k, log m, log d) that move, the others stay as in y; columns : of θ that R speaks of.
+    free : the entries of y = (log k, log m, log d, z) that move, the others stay as in y; columns : of θ that R speaks of.
     """
 
     coordinates: Coordinates

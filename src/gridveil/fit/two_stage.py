@@ -3,12 +3,13 @@
 Stage 1 fits x = (log k_r, log m, log D, v, w) freely, with a Gaussian prior pushed through Kron. Stage 2 looks for line weights
 whose reduction gives that x, weighted by the records' information about it. Then both are polished together: the maximum of the
 posterior of (log k, log m, log d). L_red(k) and K_ac(k) of the result belong together, which a fit of k_r alone cannot have.
+Where an event's place, size or time is unknown, u is tied to no network, and what is unknown (z) is estimated with the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -21,8 +22,10 @@ from gridveil.fit.coordinates import independent, push
 from gridveil.fit.least_squares import Gaussian, Minimum, minimise
 from gridveil.fit.methods import Progress
 from gridveil.fit.problem import NOT_FITTED, Observation
+from gridveil.fit.scale import scale_shift
 from gridveil.fit.sensitivity import Sampling
 from gridveil.fit.task import NetworkResiduals, ReducedResiduals, Task, triangle
+from gridveil.fit.unknown import EstimatedEvent, onset_s
 from gridveil.grid import Array, GridFacts
 from gridveil.groups import Bounds
 from gridveil.kron import reduced_model
@@ -40,11 +43,18 @@ TRIED = 8
 CLOSE = 1e-4
 # Sensitivities of all reduced weights take some (machines)⁴ · 50 bytes.
 MOST_MACHINES = 40
+# Records are explained where ½ Σ r² is at most this share of the samples (½ is expected). With events that are not wholly
+# known, stage 1 begins again up to so many times until they are, and the polish may take longer.
+EXPLAINED = 0.7
+AGAIN = 20
+ROUNDS_OF_UNKNOWN = 120
+# Times that the scale is set by the exact posterior of the release, where no event's size is known.
+SCALED = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Identifiability:
-    """Which directions of y = (log k, log m, log d) the records fix, and which the release.
+    """Which directions of y = (log k, log m, log d, and z where an event is unknown) the records fix, and which the release.
 
     information : (n,) eigenvalues of the records' Fisher information in units of the prior's precision, largest first: a
     direction with a value above 1 is fixed more by data than by the prior. directions : (n, n) in columns, in y.
@@ -74,6 +84,7 @@ class TwoStage:
     cost : ½ Σ (ω − ω̂)²/σ² + ½ |y − prior|² at the end; costs_of_starts : of each start after stage 2, the least was taken.
     history : Σ_events ∫ |ω − ω̂|² dt after stage 2 and after each round of the polish [p.u.² s].
     covariance : (e_r + 2g,)² posterior covariance of (k_r, m, d) of the model.
+    events : what was found of events that were not wholly known; mismatch : J of other k, m, d after these events [p.u.² s].
     """
 
     model: ReducedModel
@@ -86,6 +97,8 @@ class TwoStage:
     converged: bool
     identifiability: Identifiability
     covariance: Array
+    events: tuple[EstimatedEvent, ...]
+    mismatch: Callable[[Array, Array, Array], float]
 
 
 def two_stage(
@@ -104,8 +117,8 @@ def two_stage(
     """Find the most probable network given public records and a release: max p(records | k, m, d) p(k, m, d | release).
 
     belief : posterior of the noisy release, see `gridveil.posterior`. sigma : standard deviation of a sample, of sensor and
-    model error together [p.u. frequency]. starts : searches of stage 2. seed : of the draws that make stage 1's prior and the
-    starts; public, and no part of the privacy noise.
+    model error together [p.u. frequency], for records that do not say their own. starts : searches of stage 2. seed : of the
+    draws that make stage 1's prior and the starts; public, and no part of the privacy noise.
 
     Privacy
     -------
@@ -144,50 +157,107 @@ def _two_stage(
         check_euler(reduced_model(facts, *(np.exp(belief[name].log_mean) for name in ("k", "m", "d"))), dt_s)
     task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
     thin = task.predictor.sampling(max(1, task.predictor.records.samples // task.predictor.sampling().stride // SEARCHED))
-    first = _stage_1(task, push(task.coordinates, belief, random), thin, sigma)
-    prior = independent(belief)
+    pushed, prior = push(task.coordinates, belief, random), independent(belief, task.coordinates.unknowns)
     e, drawn = len(facts.edges), np.log(np.concatenate([belief[name].sample(random, starts - 1) for name in GROUPS], axis=1))
-    found = _stage_2(task, first.x, thin, sigma, prior, np.concatenate([prior.mean[None, :e], drawn[:, :e]]))
-    best = min(found, key=lambda one: one.cost)
-    if task.coordinates.locations < len(facts.machines):
-        # Several reduced models may explain records of few places, and stage 1 found one of them.
-        tried = [_polish(task, prior, start, thin, sigma, rounds=TRIED)[0] for start in (best.x, *drawn)]
-        best = min(tried, key=lambda one: one.cost)
-    last, history = _polish(task, prior, best.x, task.predictor.sampling(), sigma, progress)
-    return _result(task, prior, last, tuple(one.cost for one in found), history)
+    lines = np.concatenate([prior.mean[None, :e], drawn[:, :e]])
+    if task.coordinates.unknowns.size:
+        found, best = _stages_of_unknown(task, pushed, prior, thin, sigma, lines, _begin_again(task, belief, pushed, observed))
+    else:
+        first = _stage_1(task, pushed, thin, sigma, pushed.mean)
+        found = _stage_2(task, first.x, thin, sigma, prior, lines)
+        best = min(found, key=lambda one: one.cost)
+        if task.coordinates.locations < len(facts.machines):
+            # Several reduced models may explain records of few places, and stage 1 found one of them.
+            tried = [_polish(task, prior, start, thin, sigma, rounds=TRIED)[0] for start in (best.x, *drawn)]
+            best = min(tried, key=lambda one: one.cost)
+    rounds = ROUNDS_OF_UNKNOWN if task.coordinates.unknowns.size else ROUNDS
+    everything = task.predictor.sampling()
+    last, history = _polish(task, prior, best.x, everything, sigma, progress, rounds)
+    for _ in range(SCALED if len(task.coordinates.unknowns.sized) else 0):
+        alike = np.zeros(len(prior.mean))
+        alike[: drawn.shape[1]] = scale_shift(belief, prior, last.x, _covariance(prior, last))
+        prior = replace(prior, mean=prior.mean + alike)
+        last, more = _polish(task, prior, last.x, everything, sigma, progress, rounds)
+        history = np.concatenate([history, more[1:]])
+    return _result(task, observed, prior, last, tuple(one.cost for one in found), history)
 
 
-def _stage_1(task: Task, prior: Gaussian, sampling: Sampling, sigma: float) -> Minimum:
+def _stage_1(task: Task, prior: Gaussian, sampling: Sampling, sigma: float, start: Array) -> Minimum:
     """Fit x to the records, with σ coming down from 1e-3 to its own value; residuals of the result are in units of σ."""
-    x, steps, found = prior.mean, 0, None
-    for level in _levels(FIRST_SIGMA, sigma):
-        last = level == sigma
-        iterations, tolerance = (60, 1e-3) if last else (8, 0.1)
-        residuals = ReducedResiduals(task, sampling, level)
+    x, steps, found = start, 0, None
+    finest = float(task.sigma(sampling, sigma).min())
+    for level in _levels(FIRST_SIGMA, finest):
+        last = level == finest
+        iterations, tolerance = (60, 1e-3) if last else (20 if task.coordinates.unknowns.size else 8, 0.1)
+        residuals = ReducedResiduals(task, sampling, task.sigma(sampling, sigma, level))
         found = minimise(residuals, prior, x, cap=1.0, iterations=iterations, tolerance=tolerance)
         x, steps = found.x, steps + found.steps
     assert found is not None, "there is at least one level"
     return Minimum(found.x, found.cost, found.residuals, found.slopes, steps, found.converged)
 
 
-def _stage_2(task: Task, first: Array, sampling: Sampling, sigma: float, prior: Gaussian, starts: Array) -> list[Minimum]:
-    """Find line weights whose reduction gives stage 1's x (first), from each start (·, e): y = (log k, log m, log d).
+def _stages_of_unknown(
+    task: Task, pushed: Gaussian, prior: Gaussian, sampling: Sampling, sigma: float, lines: Array, starts: Sequence[Array]
+) -> tuple[list[Minimum], Minimum]:
+    """Both stages and a first polish, from one start after the other until two explain the records; the least cost wins.
 
-    Near x̂ the records say ½ |J (θ − θ̂) + r|². An orthogonal factorisation of [J; prior of m, D] with m and D in front takes
-    them out (their Schur complement, without squaring J), and gives them back for any network.
+    Where an event is not wholly known, stage 1 finds several explanations that no network gives. Returns what stage 2 found
+    from the best, and that after the polish.
+    """
+    least, explained, nearest = None, 0, None
+    enough = EXPLAINED * len(sampling.observed) + len(pushed.mean)
+    for start in (*starts, None):
+        if start is None and least is not None:
+            break
+        first = nearest if start is None else _stage_1(task, pushed, sampling, sigma, start)
+        assert first is not None, "there is at least one start"
+        nearest = first if nearest is None or first.cost < nearest.cost else nearest
+        if start is not None and first.cost > 10 * enough:
+            continue
+        found = _stage_2(task, first.x, sampling, sigma, prior, lines)
+        best = _polish(task, prior, min(found, key=lambda one: one.cost).x, sampling, sigma, rounds=TRIED)[0]
+        if least is None or best.cost < least[1].cost:
+            least = found, best
+        explained += best.cost <= enough
+        if explained == 2:
+            break
+    assert least is not None, "one start at least is followed to its end"
+    return least
+
+
+def _begin_again(task: Task, belief: Mapping[str, Posterior], pushed: Gaussian, observed: Sequence[Observation]) -> list[Array]:
+    """Places for stage 1 to begin: the prior's mean, the same with events when they seem to have come, draws of the release."""
+    coordinates, random = task.coordinates, np.random.default_rng(AGAIN)
+    late = [onset_s(observed[record]) for record in coordinates.unknowns.timed]
+    drawn = [belief[name].sample(random, AGAIN) for name in GROUPS]
+    z = np.broadcast_to(pushed.mean[coordinates.of_events], (AGAIN, len(coordinates.of_events)))
+    found = [pushed.mean.copy(), *coordinates.of_values(coordinates.network(drawn[0]), drawn[1], drawn[2], z)]
+    for x in found:
+        x[coordinates.parts["t"]] = late
+    return [pushed.mean, *found] if np.any(late) else found
+
+
+def _stage_2(task: Task, first: Array, sampling: Sampling, sigma: float, prior: Gaussian, starts: Array) -> list[Minimum]:
+    """Find line weights whose reduction gives stage 1's x (first), from each start (·, e): y = (log k, log m, log d, z).
+
+    Near x̂ the records say ½ |J (θ − θ̂) + r|². An orthogonal factorisation of [J; prior of m, D, z] with m, D and z in front
+    takes them out (their Schur complement, without squaring J), and gives them back for any network.
     """
     coordinates, e = task.coordinates, len(task.coordinates.facts.edges)
-    J, r = task.slopes(first, sampling) / sigma, task.compare(first, sampling) / sigma
-    machines = coordinates.of_machines
-    network = np.setdiff1d(np.arange(J.shape[1]), machines)
+    noise = task.sigma(sampling, sigma)
+    J, r = task.slopes(first, sampling) / noise[:, None], task.compare(first, sampling) / noise
+    machines, events = coordinates.of_machines, coordinates.of_events
+    network = np.setdiff1d(np.arange(J.shape[1]), np.concatenate([machines, coordinates.felt_of_events]))
     own = np.sqrt(prior.precision.diagonal()[e:])
-    at, m_d = coordinates.values(first), first[machines]
-    felt = np.zeros((len(machines), J.shape[1]))
-    felt[np.arange(len(machines)), machines] = own / at[machines]  # a prior of logarithms, linear near x̂
-    J, r = np.concatenate([J, felt]), np.concatenate([r, own * (m_d - prior.mean[e:])])
-    R = triangle(np.concatenate([J[:, machines], J[:, network], r[:, None]], axis=1))
-    split = len(machines)
-    y = np.concatenate([prior.mean[:e], m_d])
+    at, m_d_z = coordinates.values(first), first[np.concatenate([machines, events])]
+    count, split = len(machines), len(m_d_z)
+    front = np.concatenate([J[:, machines], J @ coordinates.model_slopes(first)[:, events]], axis=1)
+    felt = own * np.concatenate([1 / at[machines], np.ones(len(events))])  # a prior of logarithms, linear near x̂
+    front = np.concatenate([front, np.diag(felt)])
+    behind = np.concatenate([J[:, network], np.zeros((split, len(network)))])
+    r = np.concatenate([r, own * (m_d_z - prior.mean[e:])])
+    R = triangle(np.concatenate([front, behind, r[:, None]], axis=1))
+    y = np.concatenate([prior.mean[:e], m_d_z])
     task_2 = NetworkResiduals(coordinates, R[split:, split:-1], R[split:, -1], at, y, slice(0, e), network)
     lines = Gaussian(prior.mean[:e], prior.precision[:e, :e], prior.lower[:e], prior.upper[:e])
     found = []
@@ -198,10 +268,11 @@ def _stage_2(task: Task, first: Array, sampling: Sampling, sigma: float, prior: 
             best = minimise(task_2, lines, log_k, weight=level, cap=2.0, iterations=iterations, tolerance=tolerance)
             log_k = best.x
         assert best is not None, "there is at least one level"
-        moved = coordinates.values(coordinates.of_network_and_machines(np.concatenate([best.x, m_d]))) - at
+        moved = coordinates.values(coordinates.of_network_and_machines(np.concatenate([best.x, m_d_z]))) - at
         step = solve_triangular(R[:split, :split], -(R[:split, -1] + R[:split, split:-1] @ moved[network]))
-        m_d_found = np.log(np.maximum(at[machines] + step, np.exp(prior.lower[e:])))
-        y = np.clip(np.concatenate([best.x, m_d_found]), prior.lower, prior.upper)
+        m_d_found = np.log(np.maximum(at[machines] + step[:count], np.exp(prior.lower[e : e + count])))
+        z_found = m_d_z[count:] + step[count:]
+        y = np.clip(np.concatenate([best.x, m_d_found, z_found]), prior.lower, prior.upper)
         found.append(Minimum(y, best.cost, best.residuals, best.slopes, best.steps, best.converged))
     return found
 
@@ -220,20 +291,20 @@ def _polish(
     Records are linearised in θ, in which they bend little; Kron, which bends much, is followed exactly in between. A round
     costs one linearisation.
     """
-    coordinates = task.coordinates
+    coordinates, noise = task.coordinates, task.sigma(sampling, sigma)
 
     def at(y: Array) -> tuple[float, Array, Array]:
         x = coordinates.of_network_and_machines(y)
         with np.errstate(all="ignore"):
-            r = task.compare(x, sampling) / sigma
+            r = task.compare(x, sampling) / noise
             cost = 0.5 * float(r @ r) + prior.cost(y)
         return (cost if np.isfinite(cost) else np.inf), x, r
 
     y, converged, number, hold = start, False, 0, 0.0
     cost, x, r = at(y)
-    J = task.slopes(x, sampling) / sigma
+    J = task.slopes(x, sampling) / noise[:, None]
     everything = np.arange(J.shape[1])
-    history = [sigma**2 * float(sampling.weights @ r**2)]
+    history = [float(sampling.weights @ (noise * r) ** 2)]
     while number < rounds and not converged:
         number += 1
         R = triangle(np.concatenate([J, r[:, None]], axis=1))
@@ -247,7 +318,7 @@ def _polish(
             gain = (cost - found[0]) / max(promised, 1e-300)
             converged = cost - found[0] <= CLOSE and hold <= 1
             y, (cost, x, r) = there.x, found
-            J = task.slopes(x, sampling) / sigma
+            J = task.slopes(x, sampling) / noise[:, None]
             if gain > 0.7:
                 hold = hold / 5 if hold > 0.05 else 0.0
             elif gain < 0.3:
@@ -255,7 +326,7 @@ def _polish(
         else:
             converged = found[0] - cost <= CLOSE and hold == 0
             hold = max(0.1, 4 * hold)
-        history.append(sigma**2 * float(sampling.weights @ r**2))
+        history.append(float(sampling.weights @ (noise * r) ** 2))
         if progress:
             progress(number, rounds, history[-1])
     slopes = J @ (coordinates.model_slopes(x) @ coordinates.slopes(y)[1])
@@ -271,24 +342,38 @@ def _levels(first: float, last: float) -> list[float]:
     return [*(first * 10.0 ** (sign * number) for number in range(count)), last]
 
 
-def _result(task: Task, prior: Gaussian, found: Minimum, costs: tuple[float, ...], history: Array) -> TwoStage:
+def _covariance(prior: Gaussian, found: Minimum) -> Array:
+    """Posterior covariance of y."""
+    return np.linalg.inv(found.slopes.T @ found.slopes + prior.precision).astype(np.float64, copy=False)
+
+
+def _result(
+    task: Task, observed: Sequence[Observation], prior: Gaussian, found: Minimum, costs: tuple[float, ...], history: Array
+) -> TwoStage:
     facts = task.coordinates.facts
     e, g = len(facts.edges), len(facts.machines)
-    values = np.exp(found.x)
+    values = np.exp(found.x[: e + 2 * g])
     k, m, d = values[:e], values[e : e + g], values[e + g :]
     scale = 1 / np.sqrt(prior.precision.diagonal())
     _, singular, rows = np.linalg.svd(found.slopes * scale, full_matrices=False)
-    information = np.zeros(len(values))
+    information = np.zeros(len(found.x))
     information[: len(singular)] = singular**2
     # Posterior covariance of y in the eigenvectors of the data's information: 1 / (1 + λ) of the prior's.
-    directions = np.linalg.qr(rows.T, mode="complete")[0] if len(rows) < len(values) else rows.T
+    directions = np.linalg.qr(rows.T, mode="complete")[0] if len(rows) < len(found.x) else rows.T
     shape = scale[:, None] * directions
-    _, chain = task.coordinates.slopes(found.x)
-    x, _ = task.coordinates.slopes(found.x)
-    out = np.zeros((g * (g - 1) // 2 + 2 * g, len(values)))
+    x, chain = task.coordinates.slopes(found.x)
+    out = np.zeros((g * (g - 1) // 2 + 2 * g, len(found.x)))
     positive = task.coordinates.parts["d"].stop
     out[task.coordinates.moving[:positive]] = np.exp(x[:positive])[:, None] * chain[:positive]
-    spread = out @ shape / np.sqrt(1 + information)
+    spread = shape / np.sqrt(1 + information)
+    released = out @ spread
+
+    def mismatch(k: Array, m: Array, d: Array) -> float:
+        sampling, z = task.predictor.sampling(), found.x[e + 2 * g :]
+        with np.errstate(all="ignore"):
+            other = task.coordinates.of_network_and_machines(np.concatenate([np.log(k), np.log(m), np.log(d), z]))
+            return float(sampling.weights @ task.compare(other, sampling) ** 2)
+
     return TwoStage(
         model=reduced_model(facts, k, m, d),
         k=k,
@@ -299,5 +384,33 @@ def _result(task: Task, prior: Gaussian, found: Minimum, costs: tuple[float, ...
         history=history,
         converged=found.converged,
         identifiability=Identifiability(information, shape, int((singular > 1e-12 * singular[0]).sum())),
-        covariance=spread @ spread.T,
+        covariance=released @ released.T,
+        events=_events(task, observed, x, chain @ spread),
+        mismatch=mismatch,
     )
+
+
+def _events(task: Task, observed: Sequence[Observation], x: Array, spread: Array) -> tuple[EstimatedEvent, ...]:
+    """Say what was found of the events. spread : (size of x, ·), whose product with itself is the covariance of x."""
+    coordinates, g = task.coordinates, len(task.coordinates.facts.machines)
+    values, moved = coordinates.values(x), coordinates.model_slopes(x) @ spread
+    delays = coordinates.delays(x)
+    late_sd = dict(zip(delays, np.linalg.norm(spread[coordinates.parts["t"]], axis=1).tolist(), strict=True))
+    first, step, found = coordinates.parts["d"].stop, 0, []
+    for record, one in enumerate(observed):
+        u = slice(first + step * g, first + (step + 1) * g)
+        free = one.unknown.split
+        if one.unknown.anything:
+            found.append(
+                EstimatedEvent(
+                    record,
+                    total=float(values[u].sum()) if free else None,
+                    total_sd=float(np.linalg.norm(moved[u].sum(axis=0))) if free else None,
+                    split=values[u] if free else None,
+                    split_sd=np.linalg.norm(moved[u], axis=1) if free else None,
+                    time_s=one.event.steps[0].at_s + delays.get(record, 0.0),
+                    time_sd=late_sd.get(record, 0.0),
+                )
+            )
+        step += len(one.event.steps)
+    return tuple(found)

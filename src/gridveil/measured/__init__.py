@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import pi
+from dataclasses import dataclass, replace
+from math import pi, sqrt
 from pathlib import Path
 
 import numpy as np
 
 from gridveil.errors import InputError
 from gridveil.events import Event, Step
-from gridveil.fit import Observation
+from gridveil.fit import Observation, Unknown
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.groups import Bounds
 from gridveil.measured.clock import lay_clock, resample, sampling
 from gridveil.measured.declared import Declaration, declaration, read_declaration
 from gridveil.measured.record import NOT_USED, RawRecord, read_record, read_time, refusal
+from gridveil.measured.unknown import is_unknown, read_size, read_unknown
 from gridveil.trajectory import Trajectory
 
 __all__ = ["Declaration", "Location", "Measured", "check_size", "declaration", "measure", "read_declaration", "read_trajectory"]
@@ -27,6 +28,8 @@ FEWEST_AFTER, SHORTEST_AFTER_S, LONGEST_S = 10, 1.0, 3600.0
 FEWEST_BEFORE = 3
 # Units are confused by factors of 50 and more; no public bounds are that far off.
 WRONG_SIZE = 20.0
+# No sensor, and no model that is worth fitting, is further off [p.u. frequency].
+LARGEST_SIGMA = 0.01
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Measured:
     """A record on the fit's clock, ready to be used.
 
     trajectory : NaN in gaps; event : on the same clock, with the owner's buses; interval_s : between two samples [s].
+    unknown : what of the event is to be estimated; the event is then a guess. sigma : of a sample [p.u.], if declared.
+    declared_s : when the event's first step is declared, after event_time [s].
     on_step, interpolated, left_out : values that lay on a step of the fit's clock, that were moved to the nearest one on the
     line to a neighbour, and that had no neighbour there or shared their step with others.
     repeated : rows that repeated another; unused : columns of the file that are no location.
@@ -68,11 +73,14 @@ class Measured:
     left_out: int
     repeated: int
     unused: tuple[str, ...]
+    unknown: Unknown
+    sigma: float | None
+    declared_s: float
 
     @property
     def observation(self) -> Observation:
         """What the fit takes."""
-        return Observation(self.event, self.trajectory, self.declared.provenance)
+        return Observation(self.event, self.trajectory, self.declared.provenance, self.unknown, self.sigma)
 
     @property
     def event_s(self) -> float:
@@ -97,7 +105,8 @@ def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured
             expected="one nominal frequency",
             remedy="Correct nominal_hz, or give the grid its own with --frequency-hz.",
         )
-    event = _event(declared, facts)
+    event, unknown = _event(declared, facts)
+    window_s, sigma = unknown.window_s, _sigma(declared)
     for bus in [*declared.locations.values(), *(bus for step in event.steps for bus in (*step.change, *step.lost))]:
         if bus not in facts.buses:
             raise refusal(f"bus {bus!r} is unknown", file=declared.file, expected="buses as the grid's own file names them")
@@ -110,15 +119,25 @@ def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured
     omega = _per_unit(raw, declared)
     interval_s, missing = sampling(raw)
     gaps = 1 - np.isfinite(omega).sum(axis=0) / (len(omega) + missing.sum())
-    _check_enough(raw, declared, omega, gaps, first_s)
-    offset = _offset(raw, declared, omega, first_s)
+    if window_s and first_s - window_s < raw.time_s[0]:
+        raise refusal(
+            f"the event may have come before the record begins, {first_s - raw.time_s[0]:.3g} s before event_time",
+            file=declared.file,
+            expected=f"a record from {window_s:g} s before it on",
+            remedy="Narrow event_time_window, or use a longer record.",
+        )
+    _check_enough(raw, declared, omega, gaps, first_s + window_s)
+    offset = _offset(raw, declared, omega, first_s - window_s)
     omega = omega - offset
     origin_s, event = lay_clock(event, first_s, float(raw.time_s[0]), dt_s, declared.file)
-    placed = resample(raw.time_s - origin_s, omega, interval_s, missing, dt_s, event)
+    if unknown.size:  # the frequency falls where load was added
+        mean = float(np.nanmean(omega[raw.time_s > first_s + window_s]))
+        event = Event(tuple(_times(step, -np.sign(mean) or 1.0) for step in event.steps))
+    placed = resample(raw.time_s - origin_s, omega, interval_s, missing, dt_s, event, window_s)
     deviation = np.where(np.isfinite(omega), np.abs(omega), -1.0)
     peaks = [int(row) for row in deviation.argmax(axis=0)]
     used = np.isfinite(placed.omega).sum(axis=0)
-    after = np.isfinite(placed.omega[placed.time_s >= event.steps[0].at_s - dt_s / 2]).sum(axis=0)
+    after = np.isfinite(placed.omega[placed.time_s >= event.steps[0].at_s + window_s - dt_s / 2]).sum(axis=0)
     _check_after(raw, declared, after, f"samples after the event that come onto steps of {dt_s:g} s")
     return Measured(
         declared=declared,
@@ -146,6 +165,9 @@ def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured
         left_out=max(0, int(np.isfinite(omega).sum()) - placed.on_step - placed.interpolated),
         repeated=raw.repeated,
         unused=raw.unused,
+        unknown=unknown,
+        sigma=sigma,
+        declared_s=first_s - zero_s,
     )
 
 
@@ -158,10 +180,11 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
     total = abs(sum(loads))
     if not total or np.isnan(total) or min(loads) < 0 < max(loads):
         return
+    smallest, greatest = measured.unknown.size or (total, total)
     public, omega = float(facts.load_damping.sum()), measured.trajectory.omega
     peak = float(np.nanmax(np.abs(omega)))
-    least = total / (float(facts.droop_gain.sum()) + len(facts.machines) * bounds.d.upper + public)
-    largest = total / max(len(facts.machines) * bounds.d.lower + public, 1e-9)
+    least = smallest / (float(facts.droop_gain.sum()) + len(facts.machines) * bounds.d.upper + public)
+    largest = greatest / max(len(facts.machines) * bounds.d.lower + public, 1e-9)
     hz = measured.declared.nominal_hz
     if not least / WRONG_SIZE <= peak <= largest * WRONG_SIZE:
         raise refusal(
@@ -173,7 +196,7 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
         )
     after = omega[measured.trajectory.time_s > measured.event_s]
     mean = float(np.nanmean(after))
-    if abs(mean) > peak / 5 and (mean > 0) == (sum(loads) > 0):
+    if not measured.unknown.size and abs(mean) > peak / 5 and (mean > 0) == (sum(loads) > 0):
         raise refusal(
             f"the frequency {'rises' if mean > 0 else 'falls'} after the event, which {'adds' if mean > 0 else 'takes'} load",
             file=measured.declared.file,
@@ -182,17 +205,50 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
         )
 
 
-def _event(declared: Declaration, facts: GridFacts) -> Event:
+def _event(declared: Declaration, facts: GridFacts) -> tuple[Event, Unknown]:
+    """The event, or a guess that has its total on all machines alike, and what of it is to be estimated."""
     try:
-        return Event.parse(declared.event, base_mva=facts.base_mva)
+        if not is_unknown(declared.event):
+            event = Event.parse(declared.event, base_mva=facts.base_mva)
+            return event, Unknown(window_s=declared.event_time_window)
+        total, at_s = read_unknown(declared.event, facts.base_mva, declared.file)
+        size = read_size(declared.event_size, facts.base_mva, declared.file) if declared.event_size else None
+        if size:
+            total = sqrt(size[0] * size[1])
+        machines = [facts.buses[bus] for bus in facts.machines]
+        guess = Event.load(dict.fromkeys(machines, total / len(machines)), at_s=at_s)
+        return guess, Unknown(split=True, size=size, window_s=declared.event_time_window)
     except InputError as error:
         raise InputError(f"{declared.file}: {error.problem}", outcome=NOT_USED, remedy=error.remedy) from None
 
 
+def _times(step: Step, factor: float) -> Step:
+    return replace(step, change={bus: factor * size for bus, size in step.change.items()})
+
+
+def _nominal(declared: Declaration) -> float:
+    """The nominal frequency in the record's unit."""
+    hz = declared.nominal_hz
+    return {"Hz": hz, "mHz": 1000 * hz, "p.u.": 1.0, "rad/s": 2 * pi * hz}[declared.unit]
+
+
+def _sigma(declared: Declaration) -> float | None:
+    """Standard deviation of a sample [p.u.], if it is declared."""
+    if declared.sigma is None:
+        return None
+    sigma = declared.sigma / _nominal(declared)
+    if sigma > LARGEST_SIGMA:
+        raise refusal(
+            f"sigma is {declared.sigma:g} {declared.unit}, {100 * sigma:.3g} % of the nominal frequency",
+            file=declared.file,
+            expected=f"no more than {100 * LARGEST_SIGMA:g} %, in the record's unit",
+        )
+    return sigma
+
+
 def _per_unit(raw: RawRecord, declared: Declaration) -> Array:
     """Turn values into deviations [p.u.], and refuse those that cannot be frequencies in their unit."""
-    nominal = {"Hz": declared.nominal_hz, "mHz": 1000 * declared.nominal_hz, "p.u.": 1.0, "rad/s": 2 * pi * declared.nominal_hz}
-    omega = raw.values / nominal[declared.unit] - (1.0 if declared.values == "absolute" else 0.0)
+    omega = raw.values / _nominal(declared) - (1.0 if declared.values == "absolute" else 0.0)
     wrong = np.argwhere(np.abs(omega) > FURTHEST)  # a gap is not
     if len(wrong):
         row, place = wrong[0]

@@ -56,11 +56,14 @@ class Placed:
     interpolated: int
 
 
-def resample(time_s: Array, omega: Array, interval_s: float, missing: IntArray, dt_s: float, event: Event) -> Placed:
+def resample(
+    time_s: Array, omega: Array, interval_s: float, missing: IntArray, dt_s: float, event: Event, window_s: float = 0.0
+) -> Placed:
     """Put each sample on the nearest step of a clock, and leave gaps as they are.
 
     A sample that lies on its step is taken as it is; else the step's value is read off the line to the next sample on its other
-    side, if that is a neighbour and no gap, and the event, where the frequency bends, does not fall between the two.
+    side, if that is a neighbour and no gap, and the event, where the frequency bends, does not fall between the two: with a
+    time known to ± window_s only, where it cannot have fallen.
     Where several samples have one nearest step, it gets one value.
     """
     filled = [time_s[:1]]
@@ -77,7 +80,7 @@ def resample(time_s: Array, omega: Array, interval_s: float, missing: IntArray, 
     span = time_s[after] - time_s[before]
     between = ~on & (time_s[before] < at_s) & (at_s < time_s[after]) & (span <= NEIGHBOURS * interval_s)
     for step in event.steps:
-        between &= ~((time_s[before] < step.at_s) & (step.at_s < time_s[after]))
+        between &= ~((time_s[before] < step.at_s + window_s) & (step.at_s - window_s < time_s[after]))
     share = ((at_s - time_s[before]) / span)[between, None]
     out[between] = (1 - share) * omega[before[between]] + share * omega[after[between]]
     return Placed(at_s, out, int(np.isfinite(out[on]).sum()), int(np.isfinite(out[between]).sum()))

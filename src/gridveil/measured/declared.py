@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -18,17 +19,21 @@ Values = Literal["absolute", "deviation"]
 Offset = Literal["pre-event", "none"]
 
 KEYS = (
-    "record", "time_column", "time_format", "unit", "values", "nominal_hz", "offset", "event", "event_time", "locations",
-    "provenance",
+    "record", "time_column", "time_format", "unit", "values", "nominal_hz", "sigma", "offset", "event", "event_size",
+    "event_time", "event_time_window", "locations", "provenance",
 )  # fmt: skip
-OPTIONAL = ("offset", "event_time")
+OPTIONAL = ("offset", "event_time", "event_size", "event_time_window", "sigma")
+NOT_PUBLISHED = "none published"
 
 _CHOICES = {"time_format": TIME_FORMATS, "unit": get_args(Unit), "values": get_args(Values), "offset": get_args(Offset)}
 _EXPECTED = {
     "record": "the name of the CSV beside it, in quotes",
     "time_column": "the header of the column of times, in quotes",
     "nominal_hz": "the grid's nominal frequency in Hz, such as 50 or 60",
-    "event": 'words such as "load:7=+0.3@10s", with the grid\'s own bus names',
+    "event": 'words such as "load:7=+0.3@10s", with the grid\'s own bus names, or "unknown:total=+0.3" or "unknown"',
+    "event_size": 'public bounds of what it added or took in all, such as "0.05:2" p.u. or "5:200MW"',
+    "event_time_window": "seconds that the event may have come earlier or later than event_time, such as 2.0",
+    "sigma": "the standard deviation of a sample in the record's unit, of sensor and model error together",
     "locations": 'a table of the bus of each column, such as "PMU north" = "7"',
     "provenance": "a table with origin, source, date, link and event_source",
     **{key: f"one of {', '.join(words)}" for key, words in _CHOICES.items()},
@@ -41,6 +46,7 @@ class Declaration:
 
     record : the CSV; event : in words, with times in seconds after event_time; event_time : as the record writes times;
     locations : bus of each column; offset : whether each location's mean before the event is taken away.
+    sigma : of a sample, in the record's unit; event_size : bounds in words; event_time_window : ± [s].
     """
 
     file: str
@@ -55,6 +61,9 @@ class Declaration:
     event_time: Any
     locations: Mapping[str, str]
     provenance: Provenance
+    sigma: float | None = None
+    event_size: str | None = None
+    event_time_window: float = 0.0
 
 
 def read_declaration(path: Path) -> Declaration:
@@ -88,6 +97,19 @@ def declaration(data: Any, *, file: str, folder: Path) -> Declaration:
         raise refusal("nominal_hz is not usable", file=file, expected=_EXPECTED["nominal_hz"])
     if data["time_format"] != "seconds" and "event_time" not in data:
         raise refusal("event_time is not declared", file=file, expected="the event's time, written as in the record")
+    for key in ("sigma", "event_time_window"):
+        value = data.get(key, 1.0)
+        if not (isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")):
+            raise refusal(f"{key} is not usable", file=file, expected=_EXPECTED[key])
+    size_unknown = re.fullmatch(r"unknown\s*(@.*)?", data["event"].strip()) is not None
+    if size_unknown != ("event_size" in data):
+        raise refusal(
+            "event_size is not declared" if size_unknown else "event_size stands beside an event of known size",
+            file=file,
+            expected=_EXPECTED["event_size"] if size_unknown else 'event_size with event = "unknown" alone',
+        )
+    if not isinstance(data.get("event_size", ""), str):
+        raise refusal("event_size is not usable", file=file, expected=_EXPECTED["event_size"])
     return Declaration(
         file=file,
         record=folder / data["record"],
@@ -100,7 +122,10 @@ def declaration(data: Any, *, file: str, folder: Path) -> Declaration:
         event=data["event"],
         event_time=data.get("event_time", 0.0),
         locations=_locations(data["locations"], file),
-        provenance=_provenance(data["provenance"], file),
+        provenance=_provenance(data["provenance"], file, {"event_source": NOT_PUBLISHED} if size_unknown else {}),
+        sigma=float(data["sigma"]) if "sigma" in data else None,
+        event_size=data.get("event_size"),
+        event_time_window=float(data.get("event_time_window", 0.0)),
     )
 
 
@@ -117,7 +142,7 @@ def _locations(data: Any, file: str) -> dict[str, str]:
     return dict(zip(data, buses, strict=True))
 
 
-def _provenance(data: Any, file: str) -> Provenance:
+def _provenance(data: Any, file: str, usual: Mapping[str, str]) -> Provenance:
     known = ("origin", "source", "date", "link", "event_source")
     if not isinstance(data, dict) or "origin" not in data or "source" not in data:
         raise refusal("provenance is not declared", file=file, expected=_EXPECTED["provenance"])
@@ -126,6 +151,6 @@ def _provenance(data: Any, file: str) -> Provenance:
             problem = "is no text" if key in known else "is unknown"
             raise refusal(f"{key!r} of [provenance] {problem}", file=file, expected=_EXPECTED["provenance"])
     try:
-        return Provenance(**{key: str(value) for key, value in data.items()})  # pyright: ignore[reportArgumentType]
+        return Provenance(**dict(usual) | {key: str(value) for key, value in data.items()})  # pyright: ignore[reportArgumentType]
     except OptionError as error:
         raise InputError(f"{file}: {error.problem}", outcome=error.outcome, remedy=error.remedy) from None
