@@ -30,9 +30,11 @@ check: .venv/dev
 bench: .venv/dev
 	$(BIN)/python benchmarks/bench.py
 
-# Every fit at the same epsilon, 100 draws a row, with its control beside it; some minutes, and an hour for unknown events.
+# Every fit at the same epsilon, with its control beside it; on IEEE-30 100 draws a row, on ieee39 10, on IEEE-118 5; then releases
+# without a trajectory, 1000 draws a row, and events that are not known. An hour or more.
 bench-fidelity: .venv/dev
 	$(BIN)/python benchmarks/fidelity.py
+	$(BIN)/python benchmarks/fidelity_grids.py
 	$(BIN)/python benchmarks/aggregates.py
 	$(BIN)/python benchmarks/fidelity_events.py
 

@@ -10,25 +10,22 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from fidelity import CONTROL, DRAWN, ORIGIN, Row, Study, in_words
-from gridveil.cases import open_grid
+from fidelity import NAMED, ORIGIN, Draw, Kind, Study, experiment, recorded, sensed
 from gridveil.demo import PUBLIC_EVENT
-from gridveil.dynamics import simulate
 from gridveil.events import Event
 from gridveil.fit import Observation, Unknown
-from gridveil.paper.experiment import Experiment, named_transients, random_transients
-from gridveil.posterior import beliefs, no_release
 
 PLACES = ("1", "5", "13")
 SIZE, NEARLY = (0.05, 2.0), (0.54, 0.60)  # public bounds of the total [p.u. power], which is 0.567
 WINDOW_S, LATE_S = 2.0, 0.73  # what is known of the event's time, and how late it came [s]
+KNOWN = Unknown()
 ROWS = (
-    ("known event", Unknown()),
+    ("known event", KNOWN),
     ("split unknown", Unknown(split=True)),
     ("split and time unknown", Unknown(split=True, window_s=WINDOW_S)),
     ("split unknown, size to ± 5 %", Unknown(split=True, size=NEARLY)),
@@ -46,59 +43,59 @@ def main() -> None:
     parser.add_argument("--sigma", type=float, nargs="*", default=[0.0, 1e-4], help="sensor noise [p.u.]; 0 is an exact record")
     parser.add_argument("--places", default=",".join(PLACES), help="buses whose frequency was recorded")
     asked = parser.parse_args()
-    source, places = open_grid("ieee30"), asked.places.split(",")
-    transients = [*named_transients(), *random_transients(source.facts.buses, DRAWN, seed=7)]
-    study = EventStudy(Experiment(source, transients), asked.epsilon, asked.draws, asked.seed)
-    rows = study.event_rows(places, asked.sigma, quiet=asked.json)
+    places = tuple(asked.places.split(","))
+    study = EventStudy(asked.epsilon, asked.draws, asked.seed, asked.json)
+    study.events(places, asked.sigma)
     if asked.json:
         settings = {"epsilon": str(asked.epsilon), "draws": asked.draws, "seed": asked.seed, "places": places}
-        print(json.dumps(settings | {"rows": rows}, indent=2))
+        print(json.dumps(settings | {"rows": study.found}, indent=2))
+
+
+@dataclass(frozen=True)
+class EventDraw(Draw):
+    """One fit to a record of which less is known."""
+
+    unknown: Unknown = KNOWN
+
+    def record(self) -> Observation:
+        """The record, with a guess of the event and what is not known of it."""
+        if not self.unknown.anything:
+            return recorded(self)
+        facts = experiment().source.facts
+        late = LATE_S + 2 * WINDOW_S if self.unknown.window_s else 0.0
+        part = PUBLIC_EVENT.steps[0].uniform
+        seen = sensed(self, Event.uniform(part, at_s=late), 30.0 + late)
+        total = float(np.sqrt(np.prod(self.unknown.size))) if self.unknown.size else float(part * facts.loads.sum())
+        machines = [facts.buses[bus] for bus in facts.machines]
+        at_s = 2 * WINDOW_S if self.unknown.window_s else 0.0
+        guess = Event.load(dict.fromkeys(machines, total / len(machines)), at_s=at_s)
+        return Observation(guess, seen, ORIGIN, self.unknown)
 
 
 class EventStudy(Study):
     """The same noisy grids, with records of which less and less is known."""
 
-    unknown = Unknown()
-
-    def event_rows(self, places: Sequence[str], sigmas: Sequence[float], quiet: bool) -> list[Row]:
-        """Measure each row and its control; print it as soon as it is there, with its median in medians of the known event."""
-        facts, found = self.experiment.source.facts, []
-        sizes = {"k": len(facts.edges), "m": len(facts.machines), "d": len(facts.machines)}
-        control = no_release(sizes, self.experiment.profile.bounds)
+    def events(self, places: tuple[str, ...], sigmas: Sequence[float]) -> None:
+        """Measure each row and its control, with its median in medians of the known event."""
+        worst = self._L(self._measured("Laplace only", self._all("Laplace")))
         for sigma in sigmas:
             known = None
-            for name, self.unknown in ROWS:
-                with_release = [beliefs(one) for one in self.noisy]
-                without = [control] * (-(-self.draws // CONTROL) if sigma else 1)
+            for name, unknown in ROWS:
                 told = f"{name}, {f'σ = {sigma:g}' if sigma else 'exact'}"
-                for label, belief in ((told, with_release), ("  no release", without)):
-                    row = self._two_stage(label, places, sigma, belief)
-                    known = known or row["named"]["median"]
-                    row["times_known"] = row["named"]["median"] / known
-                    found.append(row)
-                    if not quiet:
-                        print(f"{in_words(row)}; median {row['times_known']:.3g} times the known event's", flush=True)
-        return found
 
-    def _record(self, buses: Sequence[str] | None, sigma: float, run: int) -> Observation:
-        if not self.unknown.anything:
-            return super()._record(buses, sigma, run)
-        settings, facts = self.experiment.profile.settings, self.experiment.source.facts
-        late = LATE_S + 2 * WINDOW_S if self.unknown.window_s else 0.0
-        event = Event.uniform(PUBLIC_EVENT.steps[0].uniform, at_s=late)
-        clean = simulate(
-            self.experiment.truth, event, horizon_s=30.0 + late, dt_s=settings.dt_s, scheme=settings.scheme, buses=buses
-        )
-        if sigma:
-            omega = clean.omega[::2]
-            noise = sigma * np.random.default_rng([self.seed, run, 50]).standard_normal(omega.shape)
-            clean = replace(clean, time_s=clean.time_s[::2], omega=omega + noise)
-        total = PUBLIC_EVENT.steps[0].uniform * facts.loads.sum()
-        total = float(np.sqrt(np.prod(self.unknown.size))) if self.unknown.size else float(total)
-        machines = [facts.buses[bus] for bus in facts.machines]
-        at_s = 2 * WINDOW_S if self.unknown.window_s else 0.0
-        guess = Event.load(dict.fromkeys(machines, total / len(machines)), at_s=at_s)
-        return Observation(guess, clean, ORIGIN, self.unknown)
+                def draws(
+                    kind: Kind, unknown: Unknown = unknown, sigma: float = sigma, buses: tuple[str, ...] = places
+                ) -> list[EventDraw]:
+                    one = EventDraw("two-stage", self.epsilon, self.seed, 0, buses, sigma, unknown=unknown)
+                    return [replace(one, kind=kind, run=run) for run in range(self.draws)]
+
+                fitted = self._measured(told, draws("two-stage"))
+                alone = self._measured(told + ", no release", draws("no release")[: None if sigma else 1])
+                alone = alone if sigma else alone * self.draws
+                median = float(np.median(self._L(fitted)[:, :NAMED].mean(axis=1)))
+                known = known or median
+                self._add(f"{told} ({median / known:.3g} × known)", fitted, worst, control=self._L(alone))
+                self._add("  no release", alone, worst)
 
 
 if __name__ == "__main__":

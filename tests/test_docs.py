@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gridveil import open_grid, read_trajectory
 from gridveil.certificate import CertificateDocument
 from gridveil.privacy.guarantee import CONDITIONAL
 from gridveil.schema import ReleaseDocument
@@ -58,7 +59,7 @@ def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
     page = ROOT / "docs" / "trajectories.md"
     text = page.read_text(encoding="utf-8").splitlines()
     assert " ".join(line.removeprefix("> ") for line in text if line.startswith("> ")) == CONDITIONAL
-    (declared,) = blocks(page, "toml")
+    declared, *unknown = blocks(page, "toml")
     (workplace / "record.toml").write_text(declared, encoding="utf-8")
     exec(compile(blocks(page, "python")[0], page.name, "exec"), {})
     lines = [line for line in text if line.startswith("gridveil ")]
@@ -67,6 +68,12 @@ def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
         result = run(line)
         assert result.returncode == 0, result.stderr
     assert (workplace / "record.png").stat().st_size > 10_000
+    facts = open_grid("star5").facts
+    for block in unknown:  # what is said of an unknown event stands in the place of the known one
+        keys = [line.split(" =")[0] for line in block.splitlines()]
+        rest = [line for line in declared.splitlines() if line.split(" =")[0] not in keys]
+        (workplace / "unknown.toml").write_text("\n".join([block, *rest]), encoding="utf-8")
+        assert read_trajectory(workplace / "unknown.toml", facts).unknown.split
     # The page's few rows have the columns that its declaration names.
     (shown,) = blocks(page, "csv")
     assert (workplace / "record.csv").read_text(encoding="utf-8").splitlines()[0] == shown.splitlines()[0]

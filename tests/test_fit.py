@@ -30,7 +30,7 @@ HALF = Fraction(1, 2)
 EVENT = Event.uniform(0.2)
 PAPER = PROFILES["paper"]
 # A coarser clock than the default's, exact all the same.
-QUICK = FitSettings(dt_s=0.05)
+QUICK = FitSettings("l-bfgs-b", dt_s=0.05)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from gridveil.allocation import ITEMS, Allocation, machine_shares
 from gridveil.bundle import check_fits
 from gridveil.dynamics import check_euler
 from gridveil.errors import OptionError
-from gridveil.fit import FitSettings, Observation, check_events, check_size, fit, problem
+from gridveil.fit import FitSettings, Observation, check_events, fit, problem
 from gridveil.fit.methods import Progress
 from gridveil.grid import GridFacts
 from gridveil.groups import Bounds
@@ -109,8 +109,6 @@ def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
 def _check_records(observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds) -> None:
     """Set step 3 up on a public surrogate, so that a record that cannot be fitted is refused before anything is spent."""
     if observed:
-        if settings.method == "two-stage":
-            check_size(facts)
         check_events(observed, facts, settings, bounds)
         k, m, d = (
             np.full(size, public.upper)

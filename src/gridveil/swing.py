@@ -115,3 +115,25 @@ class DrivenSwingFamily(SwingFamily):
         xp = namespace(theta)
         u_bar = -bar.F[..., self._omega, self._states :] / theta[..., self._m, None]
         return xp.concat([super().pull(theta, bar), xp.reshape(u_bar.mT, (*theta.shape[:-1], -1))], axis=-1)
+
+    def directions(self, theta: Array, moving: IntArray) -> tuple[Array, Array]:
+        """∂F/∂θ_p = [left_p; 0] right_pᵀ for the entries `moving` of θ (p,): left (moving, g) and right (moving, 3g − 1 + s).
+
+        Every parameter stands in rows of ω̇ alone and acts through one signal: an angle, ω̇ itself, ω, or an input.
+        """
+        g, n = self._eye.shape[0], self._constant.shape[0]
+        m = theta[self._m]
+        rows = self.lti(theta).F[self._omega]
+        left, right = np.zeros((self.size, g)), np.zeros((self.size, n))
+        lines, machines = np.arange(self._k.stop), np.arange(g)
+        i, j = (self._stencil.reshape(4, -1)[:2] // (g + 1))[:, : len(lines)]
+        left[lines, i], left[lines, j] = -1 / m[i], 1 / m[j]
+        angles = np.zeros((n, g))
+        angles[self._delta, :-1] = np.eye(g - 1)  # the last machine's angle is the reference
+        right[self._k] = (angles[:, i] - angles[:, j]).T
+        left[self._m.start + machines, machines], right[self._m] = -1 / m, rows
+        left[self._d.start + machines, machines], right[self._d, self._omega] = -1 / m, np.eye(g)
+        for number in range(n - self._states):
+            place = self._u.start + number * g + machines
+            left[place, machines], right[place, self._states + number] = -1 / m, 1.0
+        return left[moving], right[moving]

@@ -14,7 +14,7 @@ from gridveil.errors import OptionError
 from gridveil.fit.methods import Progress, projected_gradient, quasi_newton
 from gridveil.fit.problem import NOT_FITTED, Observation, Problem, problem
 from gridveil.fit.task import Task
-from gridveil.fit.two_stage import Identifiability, check_size, two_stage
+from gridveil.fit.two_stage import Identifiability, is_too_large, two_stage
 from gridveil.fit.unknown import EstimatedEvent, Unknown, check_known
 from gridveil.grid import Array, GridFacts
 from gridveil.groups import Bounds
@@ -31,7 +31,6 @@ __all__ = [
     "Problem",
     "Unknown",
     "check_events",
-    "check_size",
     "fit",
     "problem",
 ]
@@ -43,18 +42,20 @@ Method = Literal["projected-gradient", "l-bfgs-b", "two-stage"]
 class FitSettings:
     """How to fit. All of it is public and fixed before the draw.
 
-    step : η of the projected gradient, dt being inside the gradient; rho : ρ of the anchor to the noisy start.
+    method : two-stage, with l-bfgs-b in its place where a grid is too large for it.
     sigma : of the two-stage fit, standard deviation of a sample: sensor and model error together [p.u. frequency].
     starts : of the two-stage fit, searches for the network.
+    iterations, rho : of the other two, how many at most, and ρ of the anchor to the noisy start.
+    step : η of the projected gradient, dt being inside the gradient.
     """
 
-    method: Method = "l-bfgs-b"
+    method: Method = "two-stage"
     scheme: SchemeName = "exact"
     dt_s: float = 0.01
     iterations: int = 1000
     step: float = 100.0
     rho: float = 0.0
-    sigma: float = 1e-6
+    sigma: float = 1e-5
     starts: int = 4
 
 
@@ -63,6 +64,7 @@ class FitResult:
     """A fitted model and how it was reached.
 
     mismatch_before, mismatch_after : J of the noisy and of the fitted model [p.u.² s]; history : J by iteration.
+    method : the one that was run: l-bfgs-b in place of two-stage on a grid that is too large for it.
     identifiability, covariance : of the two-stage fit alone: what the records fix, and the posterior covariance of (k_r, m, d).
     events : what was found of events that were not wholly known; both J are then those after the events as found.
     """
@@ -72,6 +74,7 @@ class FitResult:
     mismatch_after: float
     history: Array
     converged: bool
+    method: Method
     identifiability: Identifiability | None = None
     covariance: Array | None = None
     events: tuple[EstimatedEvent, ...] = ()
@@ -79,9 +82,14 @@ class FitResult:
 
 def check_events(observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds) -> None:
     """Refuse events that are not known where the method needs them, or that cannot be estimated."""
-    check_known(observed, settings.method)
+    check_known(observed, method_for(settings, facts))
     if any(one.unknown.anything for one in observed):
         Task.of(facts, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme)
+
+
+def method_for(settings: FitSettings, facts: GridFacts) -> Method:
+    """The method that is run: l-bfgs-b in place of two-stage on a grid that is too large for it."""
+    return "l-bfgs-b" if settings.method == "two-stage" and is_too_large(facts) else settings.method
 
 
 def fit(
@@ -94,27 +102,29 @@ def fit(
 ) -> FitResult:
     """Minimise J(k_r, m, d) against public trajectories, from a noisy model, within public bounds.
 
-    noisy : what start is the reduction of; the two-stage fit looks for a whole network near it, and moves K_ac too.
+    noisy : what start is the reduction of; the two-stage fit looks for a whole network near it, and moves K_ac too. Without it,
+    choose another method.
 
     Privacy
     -------
     Uses the noisy model, public trajectories and public settings only, so it is post-processing: see the guarantee for what it
     is then conditional on.
     """
-    check_known(observed, settings.method)
+    method = method_for(settings, noisy.facts) if noisy is not None else settings.method
+    check_known(observed, method)
     task = problem(start, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho)
     theta0 = task.start
     if settings.scheme == "euler":
         check_euler(start, settings.dt_s)
     before = float(task(theta0)[0])
-    if settings.method == "two-stage":
+    if method == "two-stage":
         return _two_stage(noisy, observed, settings, before, progress)
-    if settings.method == "projected-gradient":
+    if method == "projected-gradient":
         theta, history = projected_gradient(task, theta0, step=settings.step, iterations=settings.iterations, progress=progress)
         converged = False  # it stops after a fixed number of steps
     else:
         theta, history, converged = quasi_newton(task, theta0, iterations=settings.iterations, progress=progress)
-    return FitResult(start.with_theta(theta), before, float(task(theta)[0]), np.asarray(history), converged)
+    return FitResult(start.with_theta(theta), before, float(task(theta)[0]), np.asarray(history), converged, method)
 
 
 def _two_stage(
@@ -146,6 +156,7 @@ def _two_stage(
         float(history[-1]),
         history,
         found.converged,
+        "two-stage",
         found.identifiability,
         found.covariance,
         found.events,

@@ -98,6 +98,25 @@ class ReducedResiduals:
 
 
 @dataclass(frozen=True, eq=False)
+class DirectResiduals:
+    """(ω − ω̂)/σ as a function of the network itself, y = (log k, log m, log d), with σ of each row."""
+
+    task: Task
+    sampling: Sampling
+    sigma: Array
+
+    def at(self, x: Array) -> Array:
+        """Residuals (rows,)."""
+        return self.task.compare(self.task.coordinates.of_network_and_machines(x), self.sampling) / self.sigma
+
+    def slopes(self, x: Array) -> Array:
+        """Slopes (rows, size of y)."""
+        reduced, chain = self.task.coordinates.slopes(x)
+        moved = self.task.coordinates.model_slopes(reduced) @ chain
+        return self.task.slopes(reduced, self.sampling) @ moved / self.sigma[:, None]
+
+
+@dataclass(frozen=True, eq=False)
 class NetworkResiduals:
     """R (θ(y) − θ̂) + r: records that are linear in θ, with the network's own bends followed exactly.
 

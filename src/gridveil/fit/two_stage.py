@@ -10,21 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from gridveil.dynamics import check_euler
+from gridveil.dynamics import check_euler, modes
 from gridveil.engine.objective import one_blas_thread
 from gridveil.engine.schemes import SchemeName
 from gridveil.errors import OptionError
-from gridveil.fit.coordinates import independent, push
+from gridveil.fit.coordinates import independent, linked, push
 from gridveil.fit.least_squares import Gaussian, Minimum, minimise
 from gridveil.fit.methods import Progress
 from gridveil.fit.problem import NOT_FITTED, Observation
 from gridveil.fit.scale import scale_shift
 from gridveil.fit.sensitivity import Sampling
-from gridveil.fit.task import NetworkResiduals, ReducedResiduals, Task, triangle
+from gridveil.fit.task import DirectResiduals, NetworkResiduals, ReducedResiduals, Task, triangle
 from gridveil.fit.unknown import EstimatedEvent, onset_s
 from gridveil.grid import Array, GridFacts
 from gridveil.groups import Bounds
@@ -35,14 +36,22 @@ from gridveil.posterior import GROUPS, Posterior
 # The noise that stage 1 assumes at first [p.u.], and the weight of stage 1's information in stage 2 at first.
 FIRST_SIGMA = 1e-3
 FIRST_WEIGHT = 1e-6
-# Samples of a record that the search itself compares; the polish at the end takes them all.
-SEARCHED = 300
+# The noise that is assumed while the part of the record that is looked at still grows [p.u.].
+WIDE_SIGMA = 1e-5
+# Samples of a record that the search itself compares; the polish at the end takes them all. Of many places, fewer samples do:
+# numbers in a Jacobian, of the search and of the polish, and the fewest samples all the same.
+SEARCHED, LEAST_SAMPLES = 300, 40
+MOST_SEARCHED, MOST_KEPT = 1_000_000, 12_000_000
 # Rounds of the polish at most, those that each of several starts gets, and the change of the cost at which it ends.
 ROUNDS = 40
 TRIED = 8
 CLOSE = 1e-4
-# Sensitivities of all reduced weights take some (machines)⁴ · 50 bytes.
-MOST_MACHINES = 40
+# Searches at least where fewer places than machines were recorded: with 4, one in ten misses an explanation better by nats.
+FEW_PLACES = 12
+# Entries of x for one of y from which stage 1 is left out.
+MANY = 2
+# With more machines, or more reduced weights that are not zero, the search takes hours, and its Jacobians gigabytes.
+MOST_MACHINES, MOST_WEIGHTS = 80, 2000
 # Records are explained where ½ Σ r² is at most this share of the samples (½ is expected). With events that are not wholly
 # known, stage 1 begins again up to so many times until they are, and the polish may take longer.
 EXPLAINED = 0.7
@@ -129,12 +138,18 @@ def two_stage(
         return _two_stage(facts, observed, belief, bounds, dt_s, scheme, sigma, starts, seed, progress)
 
 
+def is_too_large(facts: GridFacts) -> bool:
+    """Whether a grid is beyond the two-stage fit: too many machines, or reduced weights."""
+    g = len(facts.machines)
+    return g > MOST_MACHINES or (g * (g - 1) // 2 > MOST_WEIGHTS and len(linked(facts)) > MOST_WEIGHTS)
+
+
 def check_size(facts: GridFacts) -> None:
-    """Refuse a grid whose sensitivities would not fit in memory."""
-    if len(facts.machines) > MOST_MACHINES:
+    """Refuse a grid whose fit would take hours and gigabytes."""
+    if is_too_large(facts):
         raise OptionError(
             f"The two-stage fit is not for {len(facts.machines)} machines.",
-            expected=f"at most {MOST_MACHINES}",
+            expected=f"at most {MOST_MACHINES}, and {MOST_WEIGHTS} reduced weights that are not zero",
             outcome=NOT_FITTED,
             remedy="Fit with the method l-bfgs-b.",
         )
@@ -156,22 +171,29 @@ def _two_stage(
     if scheme == "euler":
         check_euler(reduced_model(facts, *(np.exp(belief[name].log_mean) for name in ("k", "m", "d"))), dt_s)
     task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
-    thin = task.predictor.sampling(max(1, task.predictor.records.samples // task.predictor.sampling().stride // SEARCHED))
-    pushed, prior = push(task.coordinates, belief, random), independent(belief, task.coordinates.unknowns)
-    e, drawn = len(facts.edges), np.log(np.concatenate([belief[name].sample(random, starts - 1) for name in GROUPS], axis=1))
-    lines = np.concatenate([prior.mean[None, :e], drawn[:, :e]])
-    if task.coordinates.unknowns.size:
+    thin = _sampling(task, SEARCHED)
+    middle = reduced_model(facts, *(np.exp(belief[name].log_mean) for name in GROUPS))
+    prior, parts = independent(belief, task.coordinates.unknowns), windows(task, middle)
+    few, unknown = task.coordinates.locations < len(facts.machines), bool(task.coordinates.unknowns.size)
+    direct = task.coordinates.size > MANY * len(prior.mean) and not unknown
+    pushed = prior if direct else push(task.coordinates, belief, random)
+    count = max(starts, FEW_PLACES) if few else starts
+    e, drawn = len(facts.edges), np.log(np.concatenate([belief[name].sample(random, count - 1) for name in GROUPS], axis=1))
+    lines = np.concatenate([prior.mean[None, :e], drawn[: starts - 1, :e]])
+    if unknown:
         found, best = _stages_of_unknown(task, pushed, prior, thin, sigma, lines, _begin_again(task, belief, pushed, observed))
     else:
-        first = _stage_1(task, pushed, thin, sigma, pushed.mean)
-        found = _stage_2(task, first.x, thin, sigma, prior, lines)
+        if direct:  # far more reduced weights than lines: the network itself is the smaller thing to search for
+            found = [_follow(DirectResiduals, task, prior, max(sigma, WIDE_SIGMA), parts, prior.mean)]
+        else:
+            first = _follow(ReducedResiduals, task, pushed, sigma, parts, pushed.mean)
+            found = _stage_2(task, first.x, thin, sigma, prior, lines)
         best = min(found, key=lambda one: one.cost)
-        if task.coordinates.locations < len(facts.machines):
-            # Several reduced models may explain records of few places, and stage 1 found one of them.
-            tried = [_polish(task, prior, start, thin, sigma, rounds=TRIED)[0] for start in (best.x, *drawn)]
-            best = min(tried, key=lambda one: one.cost)
-    rounds = ROUNDS_OF_UNKNOWN if task.coordinates.unknowns.size else ROUNDS
-    everything = task.predictor.sampling()
+        # Several reduced models may explain records of few places, and stage 1 found one of them.
+        tried = [_polish(task, prior, start, thin, sigma, rounds=TRIED)[0] for start in (best.x, *(drawn if few else ()))]
+        best = min(tried, key=lambda one: one.cost)
+    rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
+    everything = _sampling(task, task.predictor.records.samples, MOST_KEPT)
     last, history = _polish(task, prior, best.x, everything, sigma, progress, rounds)
     for _ in range(SCALED if len(task.coordinates.unknowns.sized) else 0):
         alike = np.zeros(len(prior.mean))
@@ -182,17 +204,53 @@ def _two_stage(
     return _result(task, observed, prior, last, tuple(one.cost for one in found), history)
 
 
-def _stage_1(task: Task, prior: Gaussian, sampling: Sampling, sigma: float, start: Array) -> Minimum:
-    """Fit x to the records, with σ coming down from 1e-3 to its own value; residuals of the result are in units of σ."""
+def _sampling(task: Task, samples: int, numbers: int = MOST_SEARCHED, until: int | None = None) -> Sampling:
+    """So many samples of a record, or as many as make a Jacobian of at most so many numbers."""
+    row = task.coordinates.locations * task.coordinates.size * len(task.predictor.records.observed)
+    every = task.predictor.sampling().stride
+    most = min(samples, max(LEAST_SAMPLES, numbers // row))
+    length = task.predictor.records.samples if until is None else until
+    return task.predictor.sampling(max(1, length // every // most), until)
+
+
+def windows(task: Task, middle: ReducedModel) -> list[int]:
+    """Clock steps after an event that are looked at, one after the other: a period of the fastest mode, twice that, and so on.
+
+    A record that rings for many periods has many explanations that are each off by a period; its first period has one.
+    """
+    found, whole = modes(middle), task.predictor.records.samples
+    first = max(LEAST_SAMPLES // 10, ceil(1 / (found[-1].frequency_hz * task.predictor.dt_s))) if found else whole
+    parts: list[int] = []
+    while first < whole:
+        parts.append(first)
+        first *= 2
+    return [*parts, whole]
+
+
+def _follow(
+    kind: type[ReducedResiduals | DirectResiduals],
+    task: Task,
+    prior: Gaussian,
+    sigma: float,
+    parts: Sequence[int],
+    start: Array,
+) -> Minimum:
+    """Fit x, or y, to the records, from their first period to all of them, with σ coming down from 1e-3 to its own value.
+
+    Residuals of the result are in units of σ.
+    """
     x, steps, found = start, 0, None
-    finest = float(task.sigma(sampling, sigma).min())
-    for level in _levels(FIRST_SIGMA, finest):
-        last = level == finest
-        iterations, tolerance = (60, 1e-3) if last else (20 if task.coordinates.unknowns.size else 8, 0.1)
-        residuals = ReducedResiduals(task, sampling, task.sigma(sampling, sigma, level))
-        found = minimise(residuals, prior, x, cap=1.0, iterations=iterations, tolerance=tolerance)
-        x, steps = found.x, steps + found.steps
-    assert found is not None, "there is at least one level"
+    for number, window in enumerate(parts):
+        whole = number == len(parts) - 1
+        sampling = _sampling(task, SEARCHED, until=None if whole else window)
+        finest = float(task.sigma(sampling, sigma).min())
+        for level in _levels(WIDE_SIGMA if number else FIRST_SIGMA, finest if whole else max(finest, WIDE_SIGMA)):
+            last = whole and level == finest
+            iterations, tolerance = (60, 1e-3) if last else (20 if task.coordinates.unknowns.size else 8, 0.1)
+            residuals = kind(task, sampling, task.sigma(sampling, sigma, level))
+            found = minimise(residuals, prior, x, cap=1.0, iterations=iterations, tolerance=tolerance)
+            x, steps = found.x, steps + found.steps
+    assert found is not None, "there is at least one window, and one level"
     return Minimum(found.x, found.cost, found.residuals, found.slopes, steps, found.converged)
 
 
@@ -204,12 +262,12 @@ def _stages_of_unknown(
     Where an event is not wholly known, stage 1 finds several explanations that no network gives. Returns what stage 2 found
     from the best, and that after the polish.
     """
-    least, explained, nearest = None, 0, None
+    least, explained, nearest, whole = None, 0, None, [task.predictor.records.samples]
     enough = EXPLAINED * len(sampling.observed) + len(pushed.mean)
     for start in (*starts, None):
         if start is None and least is not None:
             break
-        first = nearest if start is None else _stage_1(task, pushed, sampling, sigma, start)
+        first = nearest if start is None else _follow(ReducedResiduals, task, pushed, sigma, whole, start)
         assert first is not None, "there is at least one start"
         nearest = first if nearest is None or first.cost < nearest.cost else nearest
         if start is not None and first.cost > 10 * enough:
