@@ -356,9 +356,15 @@ def test_simulate_answers_as_the_library_does(bundle, tmp_path):
     release = load(bundle)
     again = release.simulate("load:G1=+0.1; load:L1=+0.15@10s", horizon_s=20, dt_s=0.02, buses=["G1", "L2"])
     assert [response["bus"] for response in found["responses"]] == ["G1", "L2"]
-    assert [response["nadir_hz"] for response in found["responses"]] == pytest.approx(again.deviation_hz.min(axis=0).tolist())
+    low = [response["nadir_hz"] for response in found["responses"]]
+    assert low == pytest.approx([response.nadir_hz for response in again.responses()], rel=1e-9)
+    assert low == pytest.approx(again.deviation_hz.min(axis=0).tolist(), rel=2e-3)  # of samples
     gains = release.model.d.sum() + release.model.droop_gain.sum()
     assert [response["settling_hz"] for response in found["responses"]] == pytest.approx([-60 * 0.25 / gains] * 2)
+    whole = release.simulate("load:G1=+0.1; load:L1=+0.15@10s", horizon_s=20, dt_s=0.02)
+    system = whole.deviation_hz @ release.model.m / release.model.m.sum()
+    assert found["system"]["nadir_hz"] == pytest.approx(system.min(), rel=2e-3)
+    assert found["system"]["initial_rocof_hz_s"] == pytest.approx(-60 * 0.15 / release.model.m.sum())
     assert [mode["frequency_hz"] for mode in found["modes"]] == [mode.frequency_hz for mode in release.modes()]
     table = np.loadtxt(tmp_path / "a.csv", delimiter=",", skiprows=1)
     assert (tmp_path / "a.csv").read_text().splitlines()[0] == "time_s,omega_G1_pu,omega_L2_pu"
@@ -372,7 +378,14 @@ def test_simulate_draws_in_three_formats(bundle, tmp_path, name, start):
     done = gridveil("simulate", bundle, "--event=load:G1=0.1", "--plot", tmp_path / name)
     assert done.code == 0
     assert (tmp_path / name).read_bytes().startswith(start)
-    for words in ("nadir [Hz]", "RoCoF over 0.5 s [Hz/s]", "settles at [Hz]", "damping ratio [%]", str(tmp_path / name)):
+    for words in (
+        "System   inertia-weighted",
+        "nadir [Hz]",
+        "RoCoF over 0.5 s [Hz/s]",
+        "settles at [Hz]",
+        "damping ratio [%]",
+        str(tmp_path / name),
+    ):
         assert words in done.out
 
 
@@ -394,6 +407,9 @@ MACHINES = {
 UNITS = {
     "demo": {},
     "inspect": MACHINES,
+    "plan": MACHINES
+    | {"alpha-k": WEIGHT, "alpha-m": INERTIA, "alpha-d": DAMPING, "bounds-k": WEIGHT, "bounds-m": INERTIA, "bounds-d": DAMPING}
+    | {"nadir-error": "mHz, Hz or %", "rocof-error": "mHz/s, Hz/s or %", "settling-error": "mHz, Hz or %"},
     "release": MACHINES
     | {"alpha-k": WEIGHT, "alpha-m": INERTIA, "alpha-d": DAMPING}
     | {"bounds-k": WEIGHT, "bounds-k-r": WEIGHT, "bounds-m": INERTIA, "bounds-d": DAMPING},

@@ -79,6 +79,17 @@ def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
     assert (workplace / "record.csv").read_text(encoding="utf-8").splitlines()[0] == shown.splitlines()[0]
 
 
+@pytest.mark.slow
+def test_the_page_on_plans_shows_what_the_command_prints(workplace):
+    page = ROOT / "docs" / "plan.md"
+    (line,) = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("gridveil plan")]
+    result = run(line)
+    assert result.returncode == 0, result.stderr
+    (shown,) = blocks(page, "text")
+    assert shown.split() == result.stdout.split()
+    assert (workplace / "plan.png").stat().st_size > 10_000
+
+
 def test_the_toml_of_the_pages_on_commands_and_grids_is_a_working_configuration(workplace):
     (config,) = blocks(ROOT / "docs" / "commands.md", "toml")
     dynamics = blocks(ROOT / "docs" / "grids.md", "toml")[0]

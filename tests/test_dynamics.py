@@ -364,7 +364,7 @@ def trajectory_of(function, horizon_s=10.0, dt_s=0.01):
 def test_nadir_is_the_largest_deviation_with_its_sign_and_time():
     (response,) = trajectory_of(lambda t: -0.02 * t * np.exp(-t)).responses()
     assert response.bus == "7"
-    assert response.nadir_s == pytest.approx(1)
+    assert response.nadir_s == pytest.approx(1, abs=1e-4)  # a hundredth of a step
     assert response.nadir_hz == pytest.approx(-50 * 0.02 / exp(1))
     assert response.settling_hz == pytest.approx(-0.05)
     (upwards,) = trajectory_of(lambda t: 0.02 * t * np.exp(-t)).responses()

@@ -104,7 +104,7 @@ def simulate(
     sense = np.array([port_position(model, bus) for bus in names], dtype=np.int64)
     drive = np.stack([step.loads(model) for step in event.steps], axis=1)
     shifts = [clock.sample(step.at_s) for step in event.steps]
-    if _is_large(model):
+    if is_large(model):
         if scheme != "trapezoidal":
             raise OptionError(
                 f"The scheme {scheme!r} is not for {len(model.m)} machines.",
@@ -124,16 +124,17 @@ def simulate(
 
 def default_scheme(model: Model) -> SchemeName:
     """The scheme for a model where none is asked for."""
-    return "trapezoidal" if _is_large(model) else "exact"
+    return "trapezoidal" if is_large(model) else "exact"
 
 
-def _is_large(model: Model) -> TypeGuard[ReducedModel]:
+def is_large(model: Model) -> TypeGuard[ReducedModel]:
+    """Tell whether a model has too many machines for dense transition matrices and eigenvalues."""
     return isinstance(model, ReducedModel) and len(model.m) > LARGE
 
 
 def check_euler(model: Model, dt_s: float) -> None:
     """Refuse a step at which |1 + dt λ| > 1 for an eigenvalue λ of A: dt must not exceed −2 Re λ / |λ|²."""
-    values = _eigenvalues(model)
+    values = eigenvalues(model)
     moving = values[np.abs(values) > 1e-9 * np.abs(values).max()]  # the common angle's λ = 0 never grows
     stable = max(0.0, float(np.min(-2 * moving.real / np.abs(moving) ** 2)))
     if dt_s > stable * (1 + 1e-9):
@@ -142,14 +143,18 @@ def check_euler(model: Model, dt_s: float) -> None:
 
 def modes(model: Model) -> list[Mode]:
     """List the oscillatory modes, slowest first; none above 400 machines, whose eigenvalues take too long."""
-    if _is_large(model):
+    if is_large(model):
         return []
-    oscillating = [value for value in _eigenvalues(model) if value.imag > 1e-9 * abs(value)]
-    found = [Mode(float(value.imag / (2 * pi)), float(-value.real / abs(value))) for value in oscillating]
-    return sorted(found, key=lambda mode: mode.frequency_hz)
+    return [Mode(value.imag / (2 * pi), -value.real / abs(value)) for value in oscillating(eigenvalues(model)).tolist()]
 
 
-def _eigenvalues(model: Model) -> NDArray[np.complex128]:
+def oscillating(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """Keep one eigenvalue of each oscillating pair, Im λ > 0, slowest first [1/s]."""
+    found = values[values.imag > 1e-9 * np.abs(values)]
+    return found[np.argsort(found.imag, kind="stable")]
+
+
+def eigenvalues(model: Model) -> NDArray[np.complex128]:
     """Eigenvalues of A [1/s]."""
     A = model.lti(np.zeros((len(model.ports), 1)), np.array([0])).A
     return np.linalg.eigvals(A).astype(np.complex128)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from gridveil.measured import Measured
+    from gridveil.plan import Plan
     from gridveil.trajectory import Trajectory
 
 # The paper's yellow, blue and red, in the hues of Tol's high-contrast palette.
@@ -93,6 +94,37 @@ def plot_comparison(source: Trajectory, noisy: Trajectory, fitted: Trajectory, p
             panel.set_ylabel("deviation [Hz]", fontsize=9)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9, frameon=False)
     mark_demo(figure)
+    return _written(figure, path)
+
+
+def plot_plan(plan: Plan, path: str | None = None) -> Figure:
+    """Draw the trade-off of a plan: error against ε of each mechanism, one panel a target, with the proposed point."""
+    figure, axes = new_figure(4.6 * len(plan.targets) + 0.4, 3.8, columns=len(plan.targets))
+    for panel, target in zip(axes, plan.targets, strict=True):
+        for number, curve in enumerate(plan.curves):
+            # Mechanisms may lie on top of each other: another width for each.
+            panel.loglog(
+                curve.epsilon,
+                curve.errors[target.error],
+                STYLES[number % len(STYLES)],
+                color=CYCLE[number % len(CYCLE)],
+                linewidth=3.0 - 0.7 * number,
+                label=curve.choice.mechanism,
+            )
+        panel.axhline(
+            target.limit, color="#888888", linewidth=0.9, linestyle="--", label=f"target, {target.limit:g} {target.unit}"
+        )
+        if plan.chosen is not None and plan.chosen.epsilon is not None:
+            at = float(plan.chosen.epsilon), plan.chosen.errors[target.error]
+            panel.plot(*at, "o", color="#000000", markersize=6, label=f"proposed, ε = {at[0]:g}")
+        panel.set_xlabel(f"ε ({plan.curves[0].choice.adjacency.rule})", fontsize=9)
+        name = "RoCoF" if target.figure == "rocof" else target.figure
+        panel.set_ylabel(f"error of the {name} [{target.unit}]", fontsize=9)
+        panel.legend(fontsize=8, frameon=False)
+    figure.suptitle(
+        f"{plan.surrogate.facts.name} (public surrogate): {100 * plan.quantile:g} % of releases are nearer than this",
+        fontsize=9,
+    )
     return _written(figure, path)
 
 

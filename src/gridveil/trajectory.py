@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridveil.grid import Array
+from gridveil.grid import Array, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ ROCOF_WINDOW_S = 0.5
 class Response:
     """What an engineer reads off one bus's frequency.
 
-    nadir_hz : largest deviation from nominal, with its sign [Hz]; nadir_s : when [s];
+    nadir_hz : largest deviation from nominal, with its sign [Hz]; nadir_s : when [s], both also between two samples;
     rocof_hz_s : steepest mean slope over 0.5 s, with its sign [Hz/s]; settling_hz : deviation it settles at [Hz].
     """
 
@@ -52,25 +52,13 @@ class Trajectory:
 
     def responses(self) -> list[Response]:
         """Nadir, rate of change and settling value of each bus."""
-        hz, dt = self.deviation_hz, self.time_s[1] - self.time_s[0]
-        window = max(1, round(ROCOF_WINDOW_S / dt))
-        # Before the record the grid was at rest, so that it does not matter when in the record an event falls.
-        at_rest = np.concatenate([np.zeros((window, hz.shape[1])), hz])
-        slope = (hz - at_rest[: len(hz)]) / (window * dt)
-        found = []
-        for column, bus in enumerate(self.buses):
-            worst = int(np.argmax(np.abs(hz[:, column])))
-            steepest = int(np.argmax(np.abs(slope[:, column])))
-            found.append(
-                Response(
-                    bus,
-                    nadir_hz=float(hz[worst, column]),
-                    nadir_s=float(self.time_s[worst]),
-                    rocof_hz_s=float(slope[steepest, column]),
-                    settling_hz=self.settling * self.frequency_hz,
-                )
-            )
-        return found
+        hz = self.deviation_hz.T
+        low, when = nadir(self.time_s, hz)
+        slope = rocof(self.time_s, hz)
+        return [
+            Response(bus, float(low[i]), float(when[i]), float(slope[i]), self.settling * self.frequency_hz)
+            for i, bus in enumerate(self.buses)
+        ]
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame: index time [s], one column of frequency deviation [Hz] a bus."""
@@ -89,3 +77,37 @@ class Trajectory:
         from gridveil.plot import plot_trajectory
 
         return plot_trajectory(self, path)
+
+
+def nadir(time_s: Array, deviation: Array) -> tuple[Array, Array]:
+    """Find the largest deviation with its sign, and its time, between samples by a parabola through three of them.
+
+    time_s : (N + 1,) an even clock [s]; deviation : (..., N + 1) in any unit, NaN in gaps. Returns two arrays (...,).
+    """
+    last = len(time_s) - 1
+    worst = _furthest(deviation)[..., None]
+    before, at, after = (np.take_along_axis(deviation, np.clip(worst + step, 0, last), axis=-1)[..., 0] for step in (-1, 0, 1))
+    bend = before - 2 * at + after
+    usable = (worst > 0)[..., 0] & (worst < last)[..., 0] & np.isfinite(bend) & (bend != 0)
+    slope = np.where(usable, after - before, 0.0)
+    part = -0.5 * slope / np.where(usable, bend, 1.0)  # of a step, from the worst sample
+    return at + 0.25 * slope * part, time_s[worst[..., 0]] + part * (time_s[1] - time_s[0])
+
+
+def rocof(time_s: Array, deviation: Array, window_s: float = ROCOF_WINDOW_S) -> Array:
+    """Find the steepest mean slope over a window, with its sign: (..., N + 1) to (...,) [unit of deviation / s].
+
+    Before the record the grid was at rest, so that it does not matter when in the record an event falls.
+    """
+    dt = time_s[1] - time_s[0]
+    window = max(1, round(window_s / dt))
+    slope = deviation / (window * dt)
+    slope[..., window:] -= slope[..., : slope.shape[-1] - window].copy()
+    steepest = _furthest(slope)[..., None]
+    return np.take_along_axis(slope, steepest, axis=-1)[..., 0]
+
+
+def _furthest(values: Array) -> IntArray:
+    """Position of the entry of the largest size along the last axis; gaps (NaN) count for nothing."""
+    size = np.abs(values)
+    return np.argmax(np.where(size >= 0, size, -1.0), axis=-1)

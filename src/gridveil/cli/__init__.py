@@ -1,4 +1,4 @@
-"""The command line: `gridveil demo | cases | inspect | release | verify | simulate | export | ledger | keys | audit | …`."""
+"""The command line: `gridveil demo | cases | inspect | plan | release | verify | simulate | export | ledger | keys | …`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from gridveil.cli import assurance, bundles, cases, export, grids, keys, ledger, release, research
+from gridveil.cli import assurance, bundles, cases, export, grids, keys, ledger, plan, release, research
 from gridveil.cli.output import fail, fail_unexpectedly, print_json, print_text
 from gridveil.errors import GridveilError
 
@@ -44,6 +44,7 @@ def general(
 app.command("demo")(grids.demo)
 app.command("cases")(cases.cases)
 app.command("inspect")(grids.inspect)
+app.command("plan")(plan.plan)
 app.command("release")(release.release)
 app.command("verify")(bundles.verify)
 app.command("simulate")(bundles.simulate)

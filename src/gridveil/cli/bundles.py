@@ -76,8 +76,10 @@ def simulate(
     csv: Annotated[Path | None, typer.Option(help="write the trajectory there [s, p.u.]", show_default=False)] = None,
     json: options.Json = False,
 ) -> None:
-    """Simulate an event on a release: nadir, rate of change, settling value of each bus, and the model's modes."""
+    """Simulate an event on a release: nadir, rate of change, settling value of the system and each bus, and the modes."""
     from gridveil.bundle import load
+    from gridveil.events import Event
+    from gridveil.metrics import read
 
     for path in (plot, csv):
         if path and bundle.is_dir() and path.absolute().parent == bundle.absolute():
@@ -88,7 +90,18 @@ def simulate(
         check_figure(plot)
     release = load(bundle)
     shown = [bus.strip() for bus in buses.split(",")] if buses else None
-    trajectory = release.simulate(";".join(event), horizon_s=horizon, dt_s=dt, scheme=scheme, buses=shown)  # pyright: ignore[reportArgumentType]
+    happening = Event.parse(";".join(event), base_mva=release.model.base_mva)
+    clock = {"horizon_s": horizon, "dt_s": dt, "scheme": scheme}
+    trajectory = release.simulate(happening, **clock, buses=shown)  # pyright: ignore[reportArgumentType]
+    whole = release.simulate(happening, **clock) if shown else trajectory  # pyright: ignore[reportArgumentType]
+    found = read(whole, release.model, happening)
+    system = {
+        "nadir_hz": float(found.nadir_hz),
+        "nadir_s": float(found.nadir_s),
+        "rocof_hz_s": float(found.rocof_hz_s),
+        "initial_rocof_hz_s": float(found.initial_rocof_hz_s),
+        "settling_hz": float(found.settling_hz),
+    }
     if plot:
         with writing(plot, "--plot"):
             trajectory.plot(str(plot))
@@ -102,6 +115,7 @@ def simulate(
                 "demo": release.demo,
                 "event": event,
                 "frequency_hz": trajectory.frequency_hz,
+                "system": system,
                 "responses": [asdict(response) for response in responses],
                 "modes": [asdict(mode) for mode in modes],
                 "plot": str(plot) if plot else None,
@@ -109,6 +123,12 @@ def simulate(
             }
         )
         return
+    print_text(
+        "System   inertia-weighted frequency: nadir {nadir_mhz:+.1f} mHz at {nadir_s:.2f} s, RoCoF {rocof_hz_s:+.4f} Hz/s over "
+        "0.5 s ({initial_rocof_hz_s:+.4f} Hz/s at the step itself), settles at {settling_mhz:+.1f} mHz".format(
+            **system, nadir_mhz=1e3 * system["nadir_hz"], settling_mhz=1e3 * system["settling_hz"]
+        )
+    )
     rows = responses if len(responses) <= 60 else sorted(responses, key=lambda r: -abs(r.nadir_hz))[:20]
     print_table(
         f"{'DEMO: ' if release.demo else ''}response to {'; '.join(event)}",

@@ -160,8 +160,8 @@ class ReleaseSettings:
         from gridveil.allocation import ITEMS, MECHANISMS, Allocation, aggregates, topology
 
         mechanism = self.mechanism or ("items" if self.trajectories else self.profile.mechanism)
-        _check_one_of("mechanism", mechanism, MECHANISMS)
-        _check_one_of("share-by", self.sharing or "equal", ("equal", "rating"))
+        check_one_of("mechanism", mechanism, MECHANISMS)
+        check_one_of("share-by", self.sharing or "equal", ("equal", "rating"))
         sharing: Any = self.sharing or "equal"
         if self.surrogate is not None and (self.shares is not None or mechanism == "items"):
             raise OptionError(
@@ -239,7 +239,8 @@ def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSe
     return settings
 
 
-def _check_one_of(option: str, value: Any, known: tuple[str, ...]) -> None:
+def check_one_of(option: str, value: Any, known: tuple[str, ...]) -> None:
+    """Refuse a word that an option does not know."""
     if value not in known:
         raise OptionError(
             f"--{option} {value} is unknown.",
@@ -281,6 +282,11 @@ def _profile(name: Any) -> Profile:
     if name not in PROFILES:
         raise OptionError(f"The profile {name!r} is unknown.", remedy=f"Choose one of {', '.join(PROFILES)}.")
     return PROFILES[name]
+
+
+def given_bounds(given: Mapping[str, Any]) -> Bounds:
+    """Public bounds that options give, over the usual ones."""
+    return _bounds(given, _profile("default"))
 
 
 def _bounds(merged: Mapping[str, Any], profile: Profile) -> Bounds:

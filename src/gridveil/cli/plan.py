@@ -1,0 +1,366 @@
+"""The command that proposes ε: plan. It reads a public surrogate only, draws with seeds and charges nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gridveil.cli import options
+from gridveil.cli.output import check_figure, print_json, print_table, print_text, writing
+from gridveil.errors import OptionError
+
+if TYPE_CHECKING:
+    from gridveil.plan import Choice, Plan, Target
+    from gridveil.privacy.adjacency import Adjacency
+    from gridveil.vault.source import SourceGrid
+
+NOT_BINDING = (
+    "These figures are the surrogate's. They bind nothing for the private grid, which had no part in them: there, errors may "
+    "be larger or smaller. ε, the rule and α are a matter of what must be hidden; a plan says only what they cost."
+)
+MET_WITHOUT = (
+    "The bounds alone meet the targets: this surrogate lies in their middle, so that it says little about ε. Name another "
+    "one as well."
+)
+# Above this, `release` says that next to nothing is hidden.
+LARGE = 10
+
+
+def plan(
+    surrogate: Annotated[
+        str,
+        typer.Argument(
+            help="a PUBLIC case like your grid: a file, or a name such as ieee30 or matpower:case118", show_default=False
+        ),
+    ],
+    nadir_error: Annotated[
+        str | None, typer.Option(help="largest error of the nadir, such as 5mHz or 2% [mHz, Hz or %]", show_default=False)
+    ] = None,
+    rocof_error: Annotated[
+        str | None,
+        typer.Option(help="largest error of the RoCoF over 0.5 s, such as 10% [mHz/s, Hz/s or %]", show_default=False),
+    ] = None,
+    settling_error: Annotated[
+        str | None, typer.Option(help="largest error of the settling frequency [mHz, Hz or %]", show_default=False)
+    ] = None,
+    event: Annotated[str, typer.Option(help="what the figures are of, as in gridveil simulate; the surrogate's own buses")] = (
+        "uniform:+10%"
+    ),
+    quantile: Annotated[float, typer.Option(help="share of releases that must meet all targets")] = 0.9,
+    adjacency: Annotated[
+        str | None,
+        typer.Option(
+            help="one-asset, one-item or one-per-group, or one of them with -relative; default: one-asset, the others beside",
+            show_default=False,
+        ),
+    ] = None,
+    mechanism: Annotated[
+        str | None, typer.Option(help="aggregates, items or topology; default: all are tried", show_default=False)
+    ] = None,
+    share_by: Annotated[str, typer.Option(help="how machines share a sum: equal, or rating (rated MVA)")] = "equal",
+    alpha_k: options.AlphaK = None,
+    alpha_m: options.AlphaM = None,
+    alpha_d: options.AlphaD = None,
+    bounds_k: Annotated[
+        str | None, typer.Option(help="public bounds lower:upper of k [p.u. power / rad]; default 1:100", show_default=False)
+    ] = None,
+    bounds_m: Annotated[
+        str | None, typer.Option(help="public bounds of m [p.u. power s / p.u. frequency]; default 1:40", show_default=False)
+    ] = None,
+    bounds_d: Annotated[
+        str | None, typer.Option(help="public bounds of d [p.u. power / p.u. frequency]; default 1:40", show_default=False)
+    ] = None,
+    draws: Annotated[int, typer.Option(help="seeded draws of each trial")] = 200,
+    plot: Annotated[
+        Path | None, typer.Option(help="draw error against epsilon there (.png, .pdf or .svg)", show_default=False)
+    ] = None,
+    dynamics: options.DynamicsFile = None,
+    inertia: options.Inertia = None,
+    damping: options.Damping = None,
+    governor_rate: options.GovernorRate = None,
+    droop_gain: options.DroopGain = None,
+    load_damping: options.LoadDamping = None,
+    frequency_hz: options.Frequency = None,
+    omega_b: options.OmegaB = None,
+    operating_point: options.OperatingPoint = None,
+    base: options.Base = None,
+    negative_x: options.NegativeX = None,
+    zero_x: options.ZeroX = None,
+    island: options.Island = None,
+    taps: options.Taps = None,
+    without_dynamics: options.WithoutDynamics = None,
+    json: options.Json = False,
+) -> None:
+    """Propose epsilon, mechanism and split that meet targets in mHz or %, found on a public surrogate alone.
+
+    Never name your private grid here: a choice that depends on it would not be covered by any epsilon.
+    """
+    given = {name: value for name, value in locals().items() if value is not None}
+    from gridveil.allocation import MECHANISMS
+    from gridveil.cases import declared_public
+    from gridveil.events import Event
+    from gridveil.plan import FIGURES, Target
+    from gridveil.plan import plan as search
+
+    targets = [Target.parse(figure, given[f"{figure}_error"]) for figure in FIGURES if f"{figure}_error" in given]
+    adjacencies = _adjacencies(adjacency, given)
+    bounds = options.given_bounds(given)
+    options.check_one_of("share-by", share_by, ("equal", "rating"))
+    if mechanism:
+        options.check_one_of("mechanism", mechanism, MECHANISMS)
+    if plot:
+        check_figure(plot)
+    source = options.open_named_grid(surrogate, dynamics, given)
+    _check_not_private(surrogate, source)
+    with _bar(quiet=json) as progress:
+        found = search(
+            declared_public(source),
+            targets,
+            event=Event.parse(event, base_mva=source.facts.base_mva),
+            adjacencies=adjacencies,
+            bounds=bounds,
+            mechanisms=[mechanism] if mechanism else MECHANISMS,  # pyright: ignore[reportArgumentType]
+            sharing=share_by,  # pyright: ignore[reportArgumentType]
+            draws=draws,
+            quantile=quantile,
+            progress=progress,
+        )
+    if plot:
+        from gridveil.plot import plot_plan
+
+        with writing(plot, "--plot"):
+            plot_plan(found, str(plot))
+    command = _command(found.chosen, given) if found.chosen else None
+    if json:
+        print_json(_json(found, event, command, plot))
+        return
+    _print(found, event, command)
+    if plot:
+        print_text(f"Figure   {plot}")
+
+
+def _adjacencies(rule: str | None, given: dict[str, Any]) -> list[Adjacency]:
+    """The rule that was asked for, or the three absolute ones, the default first."""
+    from gridveil.privacy.adjacency import ABSOLUTE, Adjacency
+    from gridveil.privacy.epsilon import exact
+
+    alpha = {name: exact(given[f"alpha_{name}"], name=f"alpha of {name}") for name in "kmd" if f"alpha_{name}" in given}
+    usual = [Adjacency(one) for one in ([rule] if rule else ABSOLUTE)]  # pyright: ignore[reportArgumentType]
+    return [Adjacency(one.rule, {**one.alpha, **alpha}) for one in usual]
+
+
+def _check_not_private(name: str, source: SourceGrid) -> None:
+    """Refuse a file that the ledger at hand knows as a grid with a budget: it is no public surrogate."""
+    from gridveil.cases import BUNDLED
+    from gridveil.errors import GridveilError
+    from gridveil.privacy.ledger import Ledger, default_location
+    from gridveil.privacy.ledger.marks import are_alike
+    from gridveil.vault.mechanism import version_of
+
+    if name in BUNDLED or ":" in name:  # public by name
+        return
+    try:
+        book = Ledger(default_location(), create=False)
+    except GridveilError:  # there is none
+        return
+    mine = version_of(source, book)
+    for row in book.export():
+        body = row["body"]
+        if row["kind"] == "version" and are_alike(mine.marks, body["marks"]):
+            raise OptionError(
+                f"The ledger knows {name} as a version of the lineage {body['lineage']}: it is a private grid, and a plan made "
+                "on it would depend on private values.",
+                outcome="Nothing was drawn and nothing was planned.",
+                remedy="Name a public case that is like it in size, such as matpower:case118.",
+            )
+
+
+def _command(chosen: Choice, given: dict[str, Any]) -> str:
+    """The command line that makes the proposed release."""
+    parts = [
+        "gridveil release GRID",
+        f"--epsilon {float(chosen.epsilon or 0):g}",  # two digits: exact
+        f"--adjacency {chosen.adjacency.rule}",
+        f"--mechanism {chosen.mechanism}",
+    ]
+    if chosen.allocation.shares is not None:
+        parts.append("--split " + ",".join(f"{name}={share}" for name, share in chosen.allocation.shares.items()))
+    if chosen.allocation.sharing != "equal":
+        parts.append(f"--share-by {chosen.allocation.sharing}")
+    for name in ("alpha_k", "alpha_m", "alpha_d", "bounds_k", "bounds_m", "bounds_d"):
+        if name in given:
+            parts.append(f"--{name.replace('_', '-')} {given[name]}")
+    return " ".join(parts)
+
+
+def _print(found: Plan, event: str, command: str | None) -> None:
+    from gridveil.plan import odds_in_words
+
+    facts, at = found.surrogate.facts, found.reference
+    print_text(
+        f"Surrogate  {facts.name}, public: {len(facts.buses)} buses, {len(facts.machines)} machines\n"
+        f"Event      {event}: nadir {1e3 * at.nadir_hz[0]:+.1f} mHz at {at.nadir_s[0]:.1f} s, RoCoF "
+        f"{1e3 * at.rocof_hz_s[0]:+.1f} mHz/s over 0.5 s, settles at {1e3 * at.settling_hz[0]:+.1f} mHz"
+    )
+    print_text(f"Targets    {' and '.join(t.in_words for t in found.targets)}, in {100 * found.quantile:g} % of releases")
+    print_table(
+        f"least ε on {facts.name}, and the errors that {100 * found.quantile:g} % of {found.draws} fresh draws stay below",
+        (
+            "adjacency",
+            "mechanism",
+            "split",
+            "ε",
+            "targets met",
+            "nadir [mHz]",
+            "RoCoF [%]",
+            "settling [mHz]",
+            "mode [mHz]",
+            "L [p.u.² s]",
+        ),
+        [_row(one) for one in found.choices],
+        texts=3,
+    )
+    print_text(
+        f"Control    with the public bounds alone, and no release at all: nadir off by {found.control['nadir_mhz']:.3g} mHz, "
+        f"RoCoF by {found.control['rocof_percent']:.3g} %, settling frequency by {found.control['settling_mhz']:.3g} mHz"
+    )
+    if found.met_without:
+        print_text(f"           {MET_WITHOUT}")
+    if outside := found.outside():
+        counts = " and ".join(f"{count} of {len(getattr(found.surrogate, name))} {name}" for name, count in outside.items())
+        print_text(f"Bounds     {counts} of the surrogate lie outside the public bounds: some errors stay, whatever ε is")
+    chosen = found.chosen
+    if chosen is None or chosen.epsilon is None:
+        print_text("No ε up to 100 meets the targets under this rule: loosen them, or choose larger α or narrower bounds.")
+        print_text(NOT_BINDING)
+        return
+    print_text(
+        f"Proposal   ε = {float(chosen.epsilon):g} under {chosen.adjacency.rule} by {chosen.mechanism}: "
+        f"{odds_in_words(chosen.epsilon)}."
+    )
+    if chosen.epsilon > LARGE:
+        print_text(f"           An ε above {LARGE} hides next to nothing. Loosen the targets.")
+    print_table(
+        "noise of the proposal",
+        ("drawn", "ε of it", "Laplace scale", "typical on the surrogate", "scale / typical", "unit"),
+        [
+            (one.name, f"{float(one.epsilon):.3g}", f"{one.scale:.3g}", f"{one.typical:.3g}", _ratio(found, one), one.unit)
+            for one in found.noise()
+        ],
+    )
+    others = ", ".join(
+        f"{float(loss):.3g} by {rule}" for rule, loss in found.counted_by().items() if rule != chosen.adjacency.rule
+    )
+    print_text(
+        f"Counted    the same draw costs ε = {others}. ε of two rules do not compare: choose the rule by what must be hidden."
+    )
+    print_text(f"Release    {command}")
+    print_text(NOT_BINDING)
+
+
+def _ratio(found: Plan, drawn: Any) -> str:
+    relative = found.chosen is not None and found.chosen.adjacency.relative
+    return f"{100 * drawn.scale / (1 if relative else drawn.typical):.3g} %"
+
+
+def _row(one: Choice) -> tuple[str, ...]:
+    shares = one.allocation.shares or {}
+    split = ", ".join(f"{name} {share}" for name, share in shares.items())
+    if one.epsilon is None:
+        return one.adjacency.rule, one.mechanism, split, "above 100", "–", "–", "–", "–", "–", "–"
+    return (
+        one.adjacency.rule,
+        one.mechanism,
+        split,
+        f"{float(one.epsilon):g}",
+        f"{100 * one.share:.1f} %",
+        f"{one.errors['nadir_mhz']:.3g}",
+        f"{one.errors['rocof_percent']:.3g}",
+        f"{one.errors['settling_mhz']:.3g}",
+        f"{one.errors['mode_frequency_mhz']:.3g}" if "mode_frequency_mhz" in one.errors else "–",
+        f"{one.L:.1e}",
+    )
+
+
+def _json(found: Plan, event: str, command: str | None, plot: Path | None) -> dict[str, Any]:
+    from gridveil.plan import odds_in_words
+
+    chosen, at = found.chosen, found.reference
+    proposal = None
+    if chosen is not None and chosen.epsilon is not None:
+        proposal = _choice_json(chosen) | {
+            "odds": odds_in_words(chosen.epsilon),
+            "noise": [
+                {"drawn": n.name, "unit": n.unit, "epsilon": str(n.epsilon), "scale": n.scale, "typical": n.typical}
+                for n in found.noise()
+            ],
+            "counted_by": {rule: str(loss) for rule, loss in found.counted_by().items()},
+            "command": command,
+        }
+    return {
+        "surrogate": found.surrogate.facts.name,
+        "event": event,
+        "targets": [_target_json(target) for target in found.targets],
+        "quantile": found.quantile,
+        "draws": found.draws,
+        "reference": {
+            "nadir_hz": float(at.nadir_hz[0]),
+            "nadir_s": float(at.nadir_s[0]),
+            "rocof_hz_s": float(at.rocof_hz_s[0]),
+            "settling_hz": float(at.settling_hz[0]),
+        },
+        "control": dict(found.control),
+        "met_without_release": found.met_without,
+        "outside_bounds": found.outside(),
+        "choices": [_choice_json(one) for one in found.choices],
+        "proposal": proposal,
+        "curves": [
+            {
+                "mechanism": curve.choice.mechanism,
+                "epsilon": curve.epsilon.tolist(),
+                **{name: values.tolist() for name, values in curve.errors.items()},
+            }
+            for curve in found.curves
+        ],
+        "note": NOT_BINDING,
+        "plot": str(plot) if plot else None,
+    }
+
+
+def _target_json(target: Target) -> dict[str, Any]:
+    return {"figure": target.figure, "limit": target.limit, "unit": target.unit}
+
+
+def _choice_json(one: Choice) -> dict[str, Any]:
+    met = one.epsilon is not None
+    return {
+        "adjacency": one.adjacency.rule,
+        "mechanism": one.mechanism,
+        "draws": dict(one.allocation.draws),
+        "split": {name: str(share) for name, share in (one.allocation.shares or {}).items()},
+        "epsilon": str(one.epsilon) if met else None,
+        "share_met": one.share if met else None,
+        "share_met_low": one.share_low if met else None,
+        "errors": dict(one.errors),
+        "L_pu2_s": one.L if met else None,
+    }
+
+
+@contextmanager
+def _bar(quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
+    """Show a bar that names what is being tried; nothing where nobody looks."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("drawing", total=None)
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
