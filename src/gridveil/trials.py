@@ -63,9 +63,17 @@ class Trials:
     """
 
     def __init__(
-        self, surrogate: PublicTable, event: Event, bounds: Bounds, *, draws: int, seed: int, lumped: bool = False
+        self,
+        surrogate: PublicTable,
+        event: Event,
+        bounds: Bounds,
+        *,
+        draws: int,
+        seed: int,
+        lumped: bool = False,
+        dt_s: float = DT_S,
     ) -> None:
-        if len(surrogate.facts.machines) > MOST_MACHINES:
+        if len(surrogate.facts.machines) > MOST_MACHINES and not lumped:
             raise OptionError(
                 f"{surrogate.facts.name} has {len(surrogate.facts.machines)} machines.",
                 expected=f"a surrogate of at most {MOST_MACHINES}",
@@ -74,9 +82,11 @@ class Trials:
             )
         self.surrogate = replace(surrogate, facts=replace(surrogate.facts, loads_are_public=True))
         self.event, self.bounds, self.draws, self.lumped = event, bounds, draws, lumped
-        self.clock = Clock(HORIZON_S, DT_S)
+        self.clock = Clock(HORIZON_S, dt_s)
         facts, random = self.surrogate.facts, np.random.default_rng(seed)
-        self._noise = {name: unit_laplace(random, draws, len(getattr(surrogate, name))) for name in ("k", "m", "d")}
+        self._noise: dict[str, Array] = {}
+        if len(facts.machines) <= MOST_MACHINES:  # of more machines, sums alone are tried
+            self._noise |= {name: unit_laplace(random, draws, len(getattr(surrogate, name))) for name in ("k", "m", "d")}
         self._noise |= {f"sum of {name}": unit_laplace(random, draws, 1) for name in ("m", "d")}
         self._kept: dict[float, tuple[Array, Array]] = {}  # networks by the scale of the noise on k: splits often share it
         full = FullModel(facts, surrogate.k, surrogate.m, surrogate.d)
@@ -103,6 +113,7 @@ class Trials:
         )
         network = self._no_network() if lumped else self._kron(surrogate.k[None])
         truth = self._joined(network, surrogate.m[None], surrogate.d[None])
+        self._answers = self._respond(truth)[0]
         self._omega = self._simulate(truth)
         self.reference: Metrics = self._read(truth, self._omega)
         self._modes = self._eigenvalues(truth)[0]
@@ -120,10 +131,19 @@ class Trials:
             found = errors(self._read(part, omega), self.reference)
             if whole:
                 off = omega - self._omega
-                found["L"] = DT_S * np.einsum("rng,rng->r", off, off)
+                found["L"] = self.clock.dt_s * np.einsum("rng,rng->r", off, off)
                 found |= mode_errors(self._eigenvalues(part), self._modes)
             parts.append(found)
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def distances(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Array:
+        """∫ |ω − ω_surrogate|² dt of each draw (draws,), the mean over the event's steps, each taken alone [p.u.² s]."""
+        drawn, found = self.reduced(adjacency, allocation, epsilon), np.empty(self.draws)
+        with one_blas_thread():
+            for some in self._chunks():
+                off = self._respond(drawn.some(some)) - self._answers
+                found[some] = self.clock.dt_s * np.einsum("rsng,rsng->r", off, off) / len(self.event.steps)
+        return found
 
     def control(self) -> Errors:
         """Errors of the public bounds alone (1,): m and d at their prior means, k in the middle, and nothing drawn."""
@@ -212,14 +232,17 @@ class Trials:
 
     def _simulate(self, models: Reduced) -> Array:
         """ω of the machines through the event (draws, N + 1, g) [p.u.]."""
-        samples, steps = self.clock.steps + 1, self.event.steps
-        lti = self._family.lti(self._theta(models))
-        each = step_responses(lti, range(len(steps)), samples, dt_s=DT_S, scheme="exact")
+        samples, each = self.clock.steps + 1, self._respond(models)
         omega = np.zeros((len(models.m), samples, models.m.shape[1]))
-        for column, step in enumerate(steps):
+        for column, step in enumerate(self.event.steps):
             shift = self.clock.sample(step.at_s)
             omega[:, shift:] += each[:, column, : samples - shift]
         return omega
+
+    def _respond(self, models: Reduced) -> Array:
+        """ω of the machines after each step of the event alone, from its moment on (draws, steps, N + 1, g) [p.u.]."""
+        lti, count = self._family.lti(self._theta(models)), len(self.event.steps)
+        return step_responses(lti, range(count), self.clock.steps + 1, dt_s=self.clock.dt_s, scheme="exact")
 
     def _read(self, models: Reduced, omega: Array) -> Metrics:
         facts = self.surrogate.facts
