@@ -42,12 +42,19 @@ NOT_VALID_FOR = "voltages, protection, flows on single lines, faults, and deviat
 
 @dataclass(frozen=True)
 class FitSummary:
-    """How step 3 went. mismatch : J of the noisy and of the fitted model [p.u.² s]."""
+    """How step 3 went. mismatch : J of the noisy and of the fitted model [p.u.² s].
+
+    method : the one that was run; by_records, by_release : of the two-stage fit, how many directions of the parameters the
+    records fix, and how many the noisy release or its bounds.
+    """
 
     mismatch_before: float
     mismatch_after: float
     iterations: int
     converged: bool
+    method: str = ""
+    by_records: int | None = None
+    by_release: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +83,15 @@ class Release:
         """Put a release together, under neutral names; the guarantee becomes conditional on what was fitted to."""
         provenance = tuple(one.provenance for one in observed)
         loads = "declared public by the owner" if noisy.facts.loads_are_public else "withheld"
+        known = fitted and fitted.identifiability
         summary = fitted and FitSummary(
-            fitted.mismatch_before, fitted.mismatch_after, len(fitted.history) - 1, fitted.converged
+            fitted.mismatch_before,
+            fitted.mismatch_after,
+            len(fitted.history) - 1,
+            fitted.converged,
+            fitted.method,
+            known.by_data if known else None,
+            known.by_prior if known else None,
         )
         return cls(
             model=reduced if noisy.allocation.hides_network else neutral(fitted.model if fitted else reduced, noisy.facts),

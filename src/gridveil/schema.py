@@ -122,6 +122,9 @@ class FitDocument(Strict):
     mismatch_after: Finite = Field(description="J of the fitted model, p.u.^2 s")
     iterations: int
     converged: bool
+    method: str = Field(default="", description="two-stage, l-bfgs-b or projected-gradient")
+    by_records: int | None = Field(default=None, description="directions of the parameters that the records fix (two-stage)")
+    by_release: int | None = Field(default=None, description="directions that the noisy release or its bounds fix (two-stage)")
 
 
 class ProvenanceDocument(Strict):

@@ -235,12 +235,9 @@ def release(
     print_text(f"Drawn    {allocation.in_words()}")
     for one, _ in reports:
         if one.fitted:
-            print_text(
-                f"Fit      mismatch J from {one.fitted.mismatch_before:.3e} to {one.fitted.mismatch_after:.3e} p.u.² s in "
-                f"{one.fitted.iterations} iterations{'' if one.fitted.converged else ', where it stopped before converging'}"
-            )
-        for text in events_in_words(one.events, measured, source.facts):
-            print_text(text)
+            print_text(_fit_in_words(one.fitted))
+        for line in events_in_words(one.events, measured, source.facts):
+            print_text(line)
     for _, one in reports:
         print_text(f"Bundle   {one.path}")
     print_text(
@@ -288,11 +285,25 @@ def _progress(*, fits: bool, quiet: bool) -> Iterator[Progress | None]:
 
 def _fit_json(fitted: FitSummary) -> dict[str, Any]:
     return {
+        "method": fitted.method,
         "mismatch_before_pu2_s": fitted.mismatch_before,
         "mismatch_after_pu2_s": fitted.mismatch_after,
         "iterations": fitted.iterations,
         "converged": fitted.converged,
+        "directions_by_records": fitted.by_records,
+        "directions_by_release": fitted.by_release,
     }
+
+
+def _fit_in_words(fitted: FitSummary) -> str:
+    text = (
+        f"Fit      {fitted.method}: mismatch J from {fitted.mismatch_before:.3e} to {fitted.mismatch_after:.3e} p.u.² s in "
+        f"{fitted.iterations} iterations{'' if fitted.converged else ', where it stopped before converging'}"
+    )
+    if fitted.by_records is None:
+        return text
+    fixed = f"{fitted.by_records} directions of the parameters fixed by records, {fitted.by_release} by the release"
+    return f"{text}\n         {fixed}"
 
 
 def _numbered(path: Path, number: int) -> Path:
