@@ -14,9 +14,10 @@ from gridveil.dynamics import check_euler
 from gridveil.errors import OptionError
 from gridveil.fit import FitSettings, Observation, check_events, fit, problem
 from gridveil.fit.methods import Progress
-from gridveil.grid import GridFacts
+from gridveil.grid import GridFacts, IntArray
 from gridveil.groups import Bounds
 from gridveil.kron import networkless_model, reduce, reduced_model
+from gridveil.load_ports import merge_loads
 from gridveil.noisy import PublicTable
 from gridveil.posterior import Start, middle, posterior_mean
 from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
@@ -41,12 +42,13 @@ def publish(
     lineage: str | None = None,
     allocation: Allocation = ITEMS,
     start: Start = "posterior",
+    ports: Sequence[IntArray] | None = None,
 ) -> Release:
     """Release a private grid's frequency dynamics (Algorithm 1).
 
     Without a trajectory it stops after step 2, and the guarantee is unconditional. lineage : the account that is charged.
     allocation : what is drawn of each group; a fit needs items. start : what step 2 takes, posterior means, or the noisy values
-    as they were clipped (the paper's way).
+    as they were clipped (the paper's way). ports : groups of loaded buses that are shown as one port each; default: each alone.
     """
     sampler = sampler or SecureSampler()
     settings = settings or FitSettings()
@@ -74,7 +76,8 @@ def publish(
         reduced = reduce(table, None if observed else loaded_buses(source.facts))
     faults.step("reduced")
     fitted = fit(reduced, observed, settings, bounds, progress, noisy) if observed else None  # step 3: post-processing
-    return Release.of(noisy, reduced, fitted, observed)
+    release = Release.of(noisy, reduced, fitted, observed)
+    return release if ports is None else merge_loads(release, source.facts, ports)
 
 
 def check_allocation(facts: GridFacts, allocation: Allocation, *, fits: bool) -> None:

@@ -8,7 +8,7 @@ ratios, x_c = centre_γ (1 + α_γ)^(s_c S / 2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -113,14 +113,19 @@ class Block:
         for the threshold. Returns the counts of each pattern, by its name.
         """
         out: dict[str, Counts] = {}
-        for pattern, secret in zip(self.patterns, self.secrets, strict=True):
-            ratio = np.zeros(len(secret))
-            for (release, group), sign in pattern.signs.items():
-                ratio += np.clip(2 * sign * z[release, group][pattern.seats], -losses[group], losses[group])
+        for pattern, secret, ratio in zip(self.patterns, self.secrets, self.ratios(z, losses), strict=True):
             share = max(1, round(canaries * len(secret) / sum(len(each) for each in self.secrets)))
             threshold = best_threshold(tuple(losses[group] for _, group in pattern.signs), share)
             out[pattern.name] = Counts.of(ratio, secret, threshold)
         return out
+
+    def ratios(self, z: Mapping[Coordinate, Array], losses: Mapping[str, float]) -> Iterator[Array]:
+        """Log-likelihood ratios of the two secrets of each canary, (seats,) for each pattern; z and losses as above."""
+        for pattern, secret in zip(self.patterns, self.secrets, strict=True):
+            ratio = np.zeros(len(secret))
+            for (release, group), sign in pattern.signs.items():
+                ratio += np.clip(2 * sign * z[release, group][pattern.seats], -losses[group], losses[group])
+            yield ratio
 
     def by_differences(self, z: Mapping[Coordinate, Array]) -> dict[str, Counts]:
         """Guess by s_a (z_a − z_b) and s_a (z_a + z_b), for each two coordinates of which a canary moves a at least.

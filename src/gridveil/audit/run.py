@@ -84,7 +84,18 @@ def _blocks(rule: Rule, canaries: int) -> Iterator[tuple[int, int]]:
         yield from [(releases, math.ceil(wanted / blocks))] * blocks
 
 
-def _block(adjacency: Adjacency, epsilon: Fraction, positions: int, releases: int, canaries: int, draw: Draw) -> _Tally:
+@dataclass(frozen=True, eq=False)
+class Played:
+    """A block of canaries and what was drawn of it. z : (output − centre) / scale of each coordinate; losses : α/scale."""
+
+    block: Block
+    drawn: Drawn
+    z: Mapping[Coordinate, Array]
+    losses: Mapping[str, float]
+
+
+def play(adjacency: Adjacency, epsilon: Fraction, positions: int, releases: int, draw: Draw) -> Played:
+    """Hide fresh secrets in a synthetic grid and draw releases of it."""
     block = Block.fresh(adjacency.rule, positions, releases)
     # Powers of two keep centre ± α/2 exact; a thousand scales from zero keep the source's values positive.
     centre = {
@@ -94,13 +105,18 @@ def _block(adjacency: Adjacency, epsilon: Fraction, positions: int, releases: in
     facts = chain(positions)
     drawn = draw([SourceGrid.of(facts, **{group: values[release, group] for group in GROUPS}) for release in range(releases)])
     assert len(drawn.noisy) == releases, "a draw gives one release for each source"
-    z = _standardised(drawn, centre, adjacency)
     groups = drawn.noisy[0].guarantee.groups
     losses = {name: _apart(adjacency, name) / groups[name].scale for name in GROUPS}
+    return Played(block, drawn, _standardised(drawn, centre, adjacency), losses)
+
+
+def _block(adjacency: Adjacency, epsilon: Fraction, positions: int, releases: int, canaries: int, draw: Draw) -> _Tally:
+    played = play(adjacency, epsilon, positions, releases, draw)
+    block, z = played.block, played.z
     return _Tally(
         releases,
-        drawn.charged,
-        block.by_likelihood(z, losses, canaries if releases == 1 else math.ceil(canaries / TWO_RELEASES)),
+        played.drawn.charged,
+        block.by_likelihood(z, played.losses, canaries if releases == 1 else math.ceil(canaries / TWO_RELEASES)),
         block.by_differences(z) if releases > 1 else {},
         len(GROUPS) * releases * positions,
     )

@@ -1,4 +1,4 @@
-"""The command line: `gridveil demo | cases | inspect | plan | release | verify | simulate | export | ledger | keys | …`."""
+"""The command line: `gridveil demo | cases | inspect | plan | release | verify | simulate | export | ledger | …`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from gridveil.cli import assurance, bundles, cases, export, grids, keys, ledger, plan, release, research
+from gridveil.cli import assurance, attack, bundles, cases, export, grids, keys, ledger, plan, release, research
 from gridveil.cli.output import fail, fail_unexpectedly, print_json, print_text
 from gridveil.errors import GridveilError
 
@@ -52,6 +52,7 @@ app.command("export")(export.export)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(keys.app, name="keys")
 app.command("audit")(assurance.audit)
+app.command("attack")(attack.attack)
 app.command("paper")(research.paper)
 
 

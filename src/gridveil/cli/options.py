@@ -148,6 +148,7 @@ class ReleaseSettings:
     mechanism: str | None
     sharing: str | None
     surrogate: str | None
+    merge_loads: str | None
 
     def adjacency(self, account: Account | None) -> Adjacency:
         """What was asked for; where nothing was, what the lineage's budget fixes, else the profile's rule and the usual α."""
@@ -190,7 +191,7 @@ def adjacency_over(fixed: Adjacency | None, rule: str | None, alpha: Mapping[str
 KNOWN = {
     "grid", "epsilon", "adjacency", "alpha_k", "alpha_m", "alpha_d", "split", "bounds_k", "bounds_k_r", "bounds_m", "bounds_d",
     "bounds_origin", "profile", "out", "ledger", "lineage", "count", "dynamics", "formats", "trajectory", "mechanism",
-    "share_by", "surrogate", *DYNAMICS,
+    "share_by", "surrogate", "merge_loads", *DYNAMICS,
 }  # fmt: skip
 TEXTS = {
     "grid", "adjacency", "split", "bounds_origin", "profile", "out", "ledger", "lineage", "dynamics", "formats", "mechanism",
@@ -232,6 +233,7 @@ def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSe
         mechanism=merged.get("mechanism"),
         sharing=merged.get("share_by"),
         surrogate=merged.get("surrogate"),
+        merge_loads=_merge_loads(merged.get("merge_loads")),
     )
     asked = settings.adjacency(None)  # a mistake in these is found before a file is read
     if allocation := settings.given_allocation():
@@ -247,6 +249,16 @@ def check_one_of(option: str, value: Any, known: tuple[str, ...]) -> None:
             outcome="Nothing was drawn and nothing was spent.",
             remedy=f"Choose one of {', '.join(known)}.",
         )
+
+
+def _merge_loads(value: Any) -> str | None:
+    if value is not None and not (value == "equal" or str(value).isdecimal()):
+        raise OptionError(
+            f"--merge-loads {value} cannot be read.",
+            expected="equal, or a number of zones",
+            outcome="Nothing was drawn and nothing was spent.",
+        )
+    return None if value is None else str(value)
 
 
 def read_declarations(value: Any, config: Path | None = None) -> tuple[Declaration, ...]:

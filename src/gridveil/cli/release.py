@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gridveil.allocation import Allocation
     from gridveil.cli.options import ReleaseSettings
     from gridveil.fit.methods import Progress
-    from gridveil.grid import GridFacts
+    from gridveil.grid import GridFacts, IntArray
     from gridveil.groups import Bounds
     from gridveil.noisy import PublicTable
     from gridveil.privacy.adjacency import Adjacency
@@ -106,6 +106,13 @@ def release(
         str | None,
         typer.Option(help="other tools' formats to put into the bundle, such as andes,psse,mat", show_default=False),
     ] = None,
+    merge_loads: Annotated[
+        str | None,
+        typer.Option(
+            help="show loaded buses as fewer ports: equal (those behind one cut vertex), or a number of zones",
+            show_default=False,
+        ),
+    ] = None,
     trajectory: options.Trajectories = None,
     config: Annotated[
         Path | None, typer.Option(help="a release.toml that holds any of these options", show_default=False)
@@ -163,6 +170,7 @@ def release(
         allocation = settings.given_allocation() or _chosen_on_surrogate(settings, source, chosen, book)
     check_allocation(source.facts, allocation, fits=bool(observed))
     check_draw(source, settings.epsilon, chosen, settings.bounds, allocation)
+    ports = _ports(settings.merge_loads, source.facts, allocation)
     signer = open_signer()
     if settings.count > 1:
         print_notice(
@@ -192,6 +200,7 @@ def release(
                 lineage=name,
                 allocation=allocation,
                 start=settings.profile.start,
+                ports=ports,
             )
             report = made.save(place, signer, settings.formats)
         assert made.receipt is not None
@@ -215,6 +224,7 @@ def release(
                 "signed_by": report.signed_by,
                 "guarantee": guarantee_json(made.guarantee),
                 "allocation": allocation.in_words(),
+                "ports": _named(ports, source.facts),
                 "clipped": made.clipped,
                 "fits": [_fit_json(one.fitted) for one, _ in reports if one.fitted],
                 "estimated_events": [event_json(one, measured, source.facts) for one in made.events],
@@ -233,6 +243,8 @@ def release(
         print_trajectory(one)
     print_guarantee(made.guarantee, made.clipped)
     print_text(f"Drawn    {allocation.in_words()}")
+    for port, buses in _named(ports, source.facts).items():
+        print_text(f"Port     {port}: {', '.join(buses)}")
     for one, _ in reports:
         if one.fitted:
             print_text(_fit_in_words(one.fitted))
@@ -308,6 +320,28 @@ def _fit_in_words(fitted: FitSummary) -> str:
 
 def _numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def _ports(merge: str | None, facts: GridFacts, allocation: Allocation) -> tuple[IntArray, ...] | None:
+    """Group the loaded buses as asked, by the topology alone; None: each is a port of its own."""
+    if merge is None:
+        return None
+    if allocation.hides_network:
+        raise OptionError(
+            "Topology mode has one port for all load: there is nothing to merge.",
+            outcome=NOTHING_SPENT,
+            remedy="Leave --merge-loads out.",
+        )
+    from gridveil.load_ports import equal_ports, zone_ports
+
+    return equal_ports(facts) if merge == "equal" else zone_ports(facts, int(merge))
+
+
+def _named(ports: tuple[IntArray, ...] | None, facts: GridFacts) -> dict[str, tuple[str, ...]]:
+    """The owner's buses behind each port, where ports were merged."""
+    from gridveil.load_ports import named_ports
+
+    return {} if ports is None else named_ports(facts, ports)
 
 
 def _chosen_on_surrogate(settings: ReleaseSettings, source: SourceGrid, adjacency: Adjacency, book: Ledger) -> Allocation:

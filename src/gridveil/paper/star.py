@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
+from gridveil.attack.star import recover_star
 from gridveil.grid import Array, IntArray
 from gridveil.kron import edge_weights, kron_reduce, laplacian
 
@@ -16,24 +16,6 @@ STAR_WEIGHTS = np.array([4.0, 10.0, 16.0, 10.0])
 def star_edges(leaves: int) -> IntArray:
     """Edges of a star whose centre is the last bus."""
     return np.array([[leaf, leaves] for leaf in range(leaves)])
-
-
-def recover_star(reduced: Array, leaves: int) -> Array:
-    """Recover a star's weights: y_i = √(k'_ij k'_in / k'_jn), k_i = y_i Σ y, for any i ≠ j ≠ n.
-
-    reduced : weights of the complete graph on the leaves, in the order of `complete_edges` [p.u. power / rad].
-
-    >>> recover_star(np.array([1, 1.6, 1, 4, 2.5, 4]), leaves=4).round(9)
-    array([ 4., 10., 16., 10.])
-    """
-    weight = np.zeros((leaves, leaves))
-    for (i, j), value in zip(combinations(range(leaves), 2), reduced, strict=True):
-        weight[i, j] = weight[j, i] = value
-    y = np.empty(leaves)
-    for i in range(leaves):
-        j, n = [leaf for leaf in range(leaves) if leaf != i][:2]
-        y[i] = np.sqrt(weight[i, j] * weight[i, n] / weight[j, n])
-    return y * y.sum()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,142 @@
+"""The owner's command: attack. What it shows is confidential."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gridveil.cli import options
+from gridveil.cli.output import print_json, print_notice, print_table, print_text, writing
+from gridveil.errors import OptionError
+
+if TYPE_CHECKING:
+    from gridveil.audit import Advantage
+    from gridveil.release import Release
+
+ADVANTAGE_DRAWS = 20_000
+
+
+def attack(
+    bundle: options.Bundle,
+    source: Annotated[
+        str, typer.Option(help="the private grid it was made of: a file, or a name such as ieee30", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option(help="folder for the report: tables, JSON, figures. CONFIDENTIAL; never inside a bundle")
+    ] = Path("attack-confidential"),
+    seed: Annotated[int, typer.Option(help="seed of the demo draws behind the figures over epsilon", min=0)] = 1,
+    dynamics: options.DynamicsFile = None,
+    inertia: options.Inertia = None,
+    damping: options.Damping = None,
+    governor_rate: options.GovernorRate = None,
+    droop_gain: options.DroopGain = None,
+    load_damping: options.LoadDamping = None,
+    frequency_hz: options.Frequency = None,
+    omega_b: options.OmegaB = None,
+    operating_point: options.OperatingPoint = None,
+    base: options.Base = None,
+    negative_x: options.NegativeX = None,
+    zero_x: options.ZeroX = None,
+    island: options.Island = None,
+    taps: options.Taps = None,
+    without_dynamics: options.WithoutDynamics = None,
+    publish_loads: options.PublishLoads = None,
+    json: options.Json = False,
+) -> None:
+    """Try every attack on your own release, beside the plain Kron reduction of the grid and a blind guess. For the owner.
+
+    It spends no epsilon, and what it shows is covered by none: do not publish it, and do not choose among releases by it.
+    """
+    given = locals()
+    from gridveil.archive import check_free
+    from gridveil.audit.advantage import values_for_advantage
+    from gridveil.bundle import load
+    from gridveil.vault.assess import assess_attacks, check_matches, steps
+    from gridveil.vault.signoff import CONFIDENTIAL, attack_files, attack_json, attack_tables
+
+    _check_outside_bundles(out)
+    check_free(out)
+    release = load(bundle)
+    grid = options.open_named_grid(source, dynamics, given)
+    check_matches(grid, release)
+    if not json:
+        print_notice(CONFIDENTIAL)
+    draws = values_for_advantage(ADVANTAGE_DRAWS)
+    with _bar(steps(grid) + 1, quiet=json) as progress:
+        found = assess_attacks(grid, release, seed=seed, progress=progress)
+        if progress:
+            progress(f"all but one: {draws} values of perturb")
+        advantages = _advantages(release)
+    extra = {"all_but_one": [asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in advantages]}
+    table = _advantage_table(advantages)
+    with writing(out, "--out"):
+        out.mkdir(parents=True, mode=0o700)  # for its owner's eyes
+        for name, data in attack_files(found, extra, [table]).items():
+            (out / name).write_bytes(data)
+    if json:
+        print_json(attack_json(found) | extra | {"demo": release.demo, "report": str(out)})
+        return
+    for title, columns, rows in (*attack_tables(found), table):
+        print_table(title, columns, rows)
+    print_text(f"Report   {out}\n{CONFIDENTIAL}")
+
+
+def _advantages(release: Release) -> tuple[Advantage, ...]:
+    """Play the all-but-one adversary against perturb, on synthetic grids, with the release's rule, α and ε."""
+    from gridveil.audit import measure_advantage
+    from gridveil.privacy.adjacency import Adjacency, usual_alpha
+
+    guarantee = release.guarantee
+    alpha = usual_alpha(guarantee.rule) | {name: loss.alpha for name, loss in guarantee.groups.items()}
+    return measure_advantage(Adjacency(guarantee.rule, alpha), guarantee.epsilon, ADVANTAGE_DRAWS)
+
+
+def _advantage_table(rows: tuple[Advantage, ...]) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+    return (
+        "all but one: advantage of the best test on perturb's output (synthetic grids, usual shares of ε)",
+        ("what differs by α", "draws", "measured", "99.9 % interval", "exact", "tanh(ε/2)"),
+        [
+            (
+                row.moved,
+                str(row.draws),
+                f"{row.measured:.3f}",
+                f"{row.low:.3f} to {row.high:.3f}",
+                f"{row.exact:.3f}",
+                f"{row.bound:.3f}",
+            )
+            for row in rows
+        ],
+    )
+
+
+def _check_outside_bundles(out: Path) -> None:
+    """Refuse a place inside a bundle: what is confidential would travel with what is public."""
+    from gridveil.archive import SUMS
+
+    for folder in out.absolute().resolve().parents:
+        if (folder / SUMS).exists():
+            raise OptionError(
+                f"--out {out} lies inside a bundle, which is public; this report is confidential.",
+                outcome="Nothing was attacked and nothing was written.",
+                remedy="Name a place outside it.",
+            )
+
+
+@contextmanager
+def _bar(total: int, quiet: bool) -> Iterator[Callable[[str], Any] | None]:
+    """Show a bar that names the attack at work."""
+    if quiet:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("attacking", total=total)
+        yield lambda name: bar.update(task, advance=1, description=name)

@@ -1,0 +1,266 @@
+"""The owner's exit: how near the attacks come to the truth. Results are `Private`; only the sign-off writer opens them.
+
+Every attack is tried on the plain Kron reduction of the source and on the release, with a blind guess beside it. Figures over ε
+and over several releases come from seeded demo draws of the source, which never leave this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gridveil.attack.guess import within
+from gridveil.attack.network import LARGEST, Inversion, invert, port_patterns
+from gridveil.attack.star import is_star, recover_star, recover_star_by_share
+from gridveil.attack.topology import EdgeGuess, Pair, equal_columns, guess_edges
+from gridveil.errors import InputError
+from gridveil.grid import Array, GridFacts, IntArray
+from gridveil.kron import reduced_model
+from gridveil.load_ports import PORTS, equal_ports, merged_shares, zone_ports
+from gridveil.models import ReducedModel
+from gridveil.posterior import middle
+from gridveil.privacy.guarantee import GroupLoss
+from gridveil.release import Release, loaded_buses, neutral
+from gridveil.vault.redraws import (
+    EPSILON_FACTORS,
+    RELEASES,
+    AveragingRow,
+    EpsilonRow,
+    Progress,
+    Redraws,
+    averaging_rows,
+    best_guess,
+    drawn_of,
+    draws_of,
+    epsilon_row,
+    line_guesses,
+    median_error,
+)
+from gridveil.vault.source import Private, SourceGrid
+
+
+@dataclass(frozen=True)
+class LineScore:
+    """How near guessed line weights come. rank, fixed : of the inversion, where there is one.
+
+    hit_1 : lines within 1 % of the truth; hit_alpha : within α, where lines were drawn; error : median of |guess/truth − 1|.
+    """
+
+    hit_1: int
+    hit_alpha: int | None
+    error: float
+    rank: int | None = None
+    fixed: int | None = None
+
+
+@dataclass(frozen=True)
+class LineRow:
+    """One attack on the lines: on the plain Kron reduction, on the release, and blind. None: it does not apply."""
+
+    attack: str
+    plain: LineScore | None
+    release: LineScore | None
+
+
+@dataclass(frozen=True)
+class TopologyRow:
+    """Edges guessed from a model: F1 beside that of as many drawn by lot, and buses named as behind one cut vertex."""
+
+    model: str
+    ports: int
+    guessed: int
+    f1: float
+    blind_f1: float
+    behind_cut: int
+
+
+@dataclass(frozen=True)
+class MachineRow:
+    """Median relative error of the machines' values: as released, and blind. plain is 0: a plain reduction shows them."""
+
+    group: str
+    release: float
+    blind: float
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """What all attacks came to. truth, plain_guess, release_guess : (e,) line weights, for a figure; lines that are fixed."""
+
+    lines: int
+    alpha: str
+    rows: tuple[LineRow, ...]
+    blind: LineScore
+    topology: tuple[TopologyRow, ...]
+    edges: int
+    machines: tuple[MachineRow, ...]
+    by_epsilon: tuple[EpsilonRow, ...]
+    averaging: tuple[AveragingRow, ...]
+    averaged: str
+    blind_m: float
+    truth: Array
+    plain_guess: Array
+    release_guess: Array
+    fixed: IntArray
+
+
+def steps(source: SourceGrid) -> int:
+    """Count the steps that `assess_attacks` tells its progress."""
+    return 4 + len(EPSILON_FACTORS) * draws_of(source.facts) + max(RELEASES)
+
+
+def assess_attacks(
+    source: SourceGrid, release: Release, *, seed: int = 1, progress: Progress | None = None
+) -> Private[Assessment]:
+    """Try every attack on the plain Kron reduction of a grid and on a release of it.
+
+    Privacy
+    -------
+    For the owner alone: it compares with the truth, and no ε covers it. The result is `Private`.
+    """
+    told = progress or (lambda _: None)
+    facts = source.facts
+    k, m, d = (Private.open(values) for values in (source.k, source.m, source.d))
+    shares = _port_shares(facts, release)
+    loss = release.guarantee.groups.get("k")
+    full = reduced_model(facts, k, m, d)
+    plain = neutral(full, facts)
+    own = port_patterns(facts, loaded_buses(facts))
+    blind = np.full(len(k), middle(release.bounds.k))
+
+    told("inverting the plain reduction")
+    attacked: list[tuple[str, Inversion, Inversion | None]] = []
+    guess, fixed = blind, np.zeros(len(k), dtype=bool)
+    if len(k) <= LARGEST:
+        alone, by_loaded = invert(plain, facts, release.bounds.k), invert(plain, facts, release.bounds.k, own)
+        by_all = invert(full, facts, release.bounds.k, np.eye(len(facts.interior)))
+        told("inverting the release")
+        both = None
+        if shares is not None:
+            both = invert(release.model, facts, release.bounds.k, own @ shares)
+            guess, fixed = best_guess(line_guesses(both, release, blind), k, loss), both.fixed
+        attacked = [
+            ("Gauss–Newton: L_red", alone, (shares is not None and invert(release.model, facts, release.bounds.k)) or None),
+            ("Gauss–Newton: L_red, K_ac of the ports", by_loaded, both),
+            ("Gauss–Newton: L_red, all of K_ac", by_all, None),
+        ]
+    rows = _star_rows(facts, full, release, k, loss)
+    rows += [
+        LineRow(name, _line_score(on_plain, k, loss), on_release and _line_score(on_release, k, loss))
+        for name, on_plain, on_release in attacked
+    ]
+    rows.append(LineRow("best attack", rows[-1].plain if rows else None, _scored(guess, k, loss)))
+
+    told("guessing edges")
+    truth, edges = true_pairs(facts, None)
+    kept = guess_edges(plain, release.bounds.k)
+    topology = [_topology_row("plain Kron reduction", kept, truth, edges, plain, None)]
+    hidden = release.guarantee.hides_network
+    ports = len(release.model.m) if hidden else None
+    merged = true_pairs(facts, shares if not hidden else None)[0]
+    if hidden:
+        merged = {pair for pair in truth if max(pair) < len(facts.machines)}
+    topology.append(
+        _topology_row("release", guess_edges(release.model, release.bounds.k, ports=ports), merged, edges, release.model, ports)
+    )
+
+    told("comparing machines")
+    true_d = full.d
+    machines = tuple(
+        MachineRow(name, median_error(values, truth_), median_error(np.full(len(m), middle(bounds)), truth_))
+        for name, values, truth_, bounds in (
+            ("m", release.model.m, m, release.bounds.m),
+            ("d", release.model.d, true_d, release.bounds.d),
+        )
+    )
+    again = Redraws(source, release, own @ shares if shares is not None else None, seed)
+    by_epsilon = tuple(epsilon_row(again, factor, k, m, told) for factor in EPSILON_FACTORS)
+    averaging = averaging_rows(again, k, m, np.flatnonzero(fixed), told)
+    return Private(
+        Assessment(
+            lines=len(k),
+            alpha=loss.alpha_in_words if loss else "nothing drawn",
+            rows=tuple(rows),
+            blind=_scored(blind, k, loss),
+            topology=tuple(topology),
+            edges=len(facts.edges),
+            machines=machines,
+            by_epsilon=by_epsilon,
+            averaging=averaging,
+            averaged="Σm" if again.way("m") == "sum" else "m",
+            blind_m=median_error(*drawn_of(again.way("m"), np.full(len(m), middle(release.bounds.m)), m)),
+            truth=k,
+            plain_guess=attacked[-1][1].k if attacked else blind,
+            release_guess=guess,
+            fixed=np.flatnonzero(fixed),
+        )
+    )
+
+
+def check_matches(source: SourceGrid, release: Release) -> None:
+    """Refuse a bundle that cannot be of this grid, by its public sizes."""
+    _port_shares(source.facts, release)
+
+
+def _port_shares(facts: GridFacts, release: Release) -> Array | None:
+    """How the loaded buses make up the release's ports, (loaded, ports); None in topology mode, where the ports say nothing."""
+    loaded, ports = len(loaded_buses(facts)), len(release.model.ports) - len(release.model.m)
+    if len(release.model.m) != len(facts.machines) or (not release.guarantee.hides_network and ports > loaded):
+        raise InputError(
+            f"the bundle has {len(release.model.m)} machines and {ports} ports for load, the source {len(facts.machines)} and "
+            f"{loaded}: it is not a release of this grid",
+            outcome="Nothing was attacked and nothing was written.",
+            remedy="Name the grid that the bundle was made of, with the same options.",
+        )
+    if release.guarantee.hides_network:
+        return None
+    if PORTS not in release.public_inputs:
+        return np.eye(loaded)
+    equal = equal_ports(facts)
+    return merged_shares(facts, equal if len(equal) == ports else zone_ports(facts, ports))
+
+
+def _line_score(found: Inversion, k: Array, loss: GroupLoss | None) -> LineScore:
+    return replace(_scored(found.k, k, loss), rank=found.rank, fixed=int(found.fixed.sum()))
+
+
+def _scored(guess: Array, k: Array, loss: GroupLoss | None) -> LineScore:
+    near = np.abs(guess / k - 1)
+    return LineScore(int((near <= 0.01).sum()), int(within(guess, k, loss).sum()) if loss else None, float(np.median(near)))
+
+
+def _star_rows(facts: GridFacts, full: ReducedModel, release: Release, k: Array, loss: GroupLoss | None) -> list[LineRow]:
+    if not is_star(facts) or release.guarantee.hides_network:
+        return []
+    leaves = [int(line[line != facts.interior[0]][0]) for line in facts.edges]
+    order = [int(np.flatnonzero(facts.machines == leaf)[0]) for leaf in leaves]  # machine at the end of each line
+    rows = []
+    if len(leaves) > 2:
+        plain, noisy = (recover_star(model.k_r, len(leaves))[order] for model in (full, release.model))
+        rows.append(LineRow("star: k_r alone", _scored(plain, k, loss), _scored(noisy, k, loss)))
+    if release.model.K_ac.shape[1] == 1:
+        plain, noisy = (recover_star_by_share(model.k_r, model.K_ac[:, 0])[order] for model in (full, release.model))
+        rows.append(LineRow("star: k_r and K_ac", _scored(plain, k, loss), _scored(noisy, k, loss)))
+    return rows
+
+
+def true_pairs(facts: GridFacts, shares: Array | None) -> tuple[set[Pair], int]:
+    """Edges between ports, and how many edges the loaded buses and machines have among them; shares : how buses were merged."""
+    g, loaded = len(facts.machines), loaded_buses(facts)
+    own = {int(bus): place for place, bus in enumerate(np.concatenate([facts.machines, loaded]))}
+    seen = [(own[i], own[j]) for i, j in facts.edges.tolist() if i in own and j in own]
+    if shares is None:
+        return {(min(pair), max(pair)) for pair in seen}, len(seen)
+    port = np.concatenate([np.arange(g), g + shares.argmax(axis=1)])
+    joined = {(min(port[i], port[j]), max(port[i], port[j])) for i, j in seen if port[i] != port[j]}
+    return {(int(i), int(j)) for i, j in joined}, len(seen)
+
+
+def _topology_row(
+    name: str, guess: EdgeGuess, truth: set[Pair], edges: int, model: ReducedModel, ports: int | None
+) -> TopologyRow:
+    behind = sum(len(group) for group in equal_columns(model.K_ac)) if ports is None else 0
+    return TopologyRow(
+        name, ports or len(model.ports), guess.count, guess.f1(truth, edges), guess.blind_f1(truth, edges), behind
+    )

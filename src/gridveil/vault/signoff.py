@@ -1,0 +1,231 @@
+"""The sign-off writer: the only code that opens what `assess` found, for the owner. All it writes is marked confidential."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gridveil.plot import FITTED, NOISY, SOURCE, new_figure
+from gridveil.vault.assess import Assessment, LineScore
+from gridveil.vault.source import Private
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+CONFIDENTIAL = "CONFIDENTIAL: compares with the private grid. Not covered by any ε; do not publish it or anything chosen by it."
+DEMO = "from seeded demo draws of the grid, which are kept nowhere"
+
+Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+
+
+def attack_json(private: Private[Assessment]) -> dict[str, Any]:
+    """Figures of an assessment in JSON's types; no value of a single line or machine."""
+    found = Private.open(private)
+    return {
+        "confidential": CONFIDENTIAL,
+        "lines": found.lines,
+        "alpha": found.alpha,
+        "line_attacks": [asdict(row) for row in found.rows],
+        "blind": asdict(found.blind),
+        "topology": [asdict(row) for row in found.topology],
+        "edges": found.edges,
+        "machines": [asdict(row) for row in found.machines],
+        "by_epsilon": {"made": DEMO, "rows": [asdict(row) for row in found.by_epsilon]},
+        "averaging": {
+            "made": DEMO,
+            "of": found.averaged,
+            "blind": found.blind_m,
+            "rows": [asdict(row) for row in found.averaging],
+        },
+    }
+
+
+def attack_tables(private: Private[Assessment]) -> list[Table]:
+    """The same as tables: title, columns, rows."""
+    found = Private.open(private)
+    n = found.lines
+    return [
+        (
+            f"lines: of {n}, so many within 1 % of the truth / within α ({found.alpha}) / median error; in brackets, "
+            "Jacobian rank and lines fixed",
+            ("attack", "plain Kron", "release", "blind"),
+            [(row.attack, _score(row.plain, n), _score(row.release, n), _score(found.blind, n)) for row in found.rows],
+        ),
+        (
+            f"edges, topology unknown (of {found.edges})",
+            ("model", "ports", "guessed", "F1", "blind F1", "buses shown to share a cut vertex"),
+            [
+                (row.model, str(row.ports), str(row.guessed), f"{row.f1:.2f}", f"{row.blind_f1:.2f}", str(row.behind_cut))
+                for row in found.topology
+            ],
+        ),
+        (
+            "machines: median relative error",
+            ("group", "plain Kron", "release", "blind"),
+            [(row.group, "0.0 %", _percent(row.release), _percent(row.blind)) for row in found.machines],
+        ),
+        (
+            f"over ε, {DEMO}: share of lines within α of the truth",
+            (
+                "ε",
+                "noisy value",
+                "99.9 % interval",
+                "1 − e^(−ε_k)",
+                "best attack",
+                "its error in k",
+                "error in " + found.averaged,
+            ),
+            [
+                (
+                    f"{row.epsilon:g}",
+                    _percent(row.noisy),
+                    "" if row.low is None or row.high is None else f"{100 * row.low:.1f} to {100 * row.high:.1f} %",
+                    _percent(row.expected),
+                    _percent(row.best),
+                    _percent(row.error_k),
+                    _percent(row.error_m),
+                )
+                for row in found.by_epsilon
+            ],
+        ),
+        (
+            f"several releases averaged, {DEMO}: median relative error (blind: {_percent(found.blind_m)} of {found.averaged})",
+            ("releases", "ε of the ledger", found.averaged, "k of fixed lines", f"{found.averaged} of one release at that ε"),
+            [
+                (str(row.releases), f"{row.epsilon:g}", _percent(row.error_m), _percent(row.error_k), _percent(row.single_m))
+                for row in found.averaging
+            ],
+        ),
+    ]
+
+
+def attack_files(private: Private[Assessment], extra: dict[str, Any], tables: Sequence[Table]) -> dict[str, bytes]:
+    """The files of a report: JSON, a page and figures. extra, tables : what comes from elsewhere, to stand in them too."""
+    page = [f"# Attacks on a release\n\n**{CONFIDENTIAL}**\n"]
+    for title, columns, rows in (*attack_tables(private), *tables):
+        lines = [" | ".join(columns), "|".join(["---"] * len(columns)), *(" | ".join(row) for row in rows)]
+        page.append(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n")
+    document = attack_json(private) | extra
+    files = {
+        "attack.json": (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode(),
+        "attack.md": "\n".join(page).encode(),
+    }
+    found = Private.open(private)
+    figures = {"guesses.png": _guesses(found), "epsilon.png": _over_epsilon(found), "averaging.png": _over_releases(found)}
+    return files | {name: _drawn(figure) for name, figure in figures.items()}
+
+
+def _score(score: LineScore | None, lines: int) -> str:
+    if score is None:
+        return "–"
+    alpha = "" if score.hit_alpha is None else f" / {score.hit_alpha}"
+    told = "" if score.rank is None else f"  [{score.rank}; {score.fixed}]"
+    return f"{score.hit_1}{alpha} / {_percent(score.error)}{told}" if lines else "–"
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %" if share >= 5e-4 or share == 0 else f"{100 * share:.0e} %"
+
+
+def _guesses(found: Assessment) -> Figure:
+    figure, (plain, release) = new_figure(8.6, 4.4, columns=2, sharex=True, sharey=True)
+    ends = np.array([found.truth.min() * 0.8, found.truth.max() * 1.25])
+    for axes, guess, title in ((plain, found.plain_guess, "plain Kron reduction"), (release, found.release_guess, "release")):
+        axes.plot(ends, ends, color="#888888", linewidth=0.9, label="the truth")
+        axes.loglog(found.truth, guess, "o", color=SOURCE if axes is plain else FITTED, markersize=4, label="attacker's guess")
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("true k [p.u. power / rad]", fontsize=9)
+        axes.legend(fontsize=8, frameon=False)
+        _plain_ticks(axes.xaxis)
+        _plain_ticks(axes.yaxis)
+    plain.set_ylabel("guessed k [p.u. power / rad]", fontsize=9)
+    return figure
+
+
+def _over_epsilon(found: Assessment) -> Figure:
+    figure, (hits, errors) = new_figure(8.6, 3.8, columns=2)
+    epsilon = np.array([row.epsilon for row in found.by_epsilon])
+    known = [row for row in found.by_epsilon if row.noisy is not None]
+    if known:
+        at = [row.epsilon for row in known]
+        share = np.array([row.noisy for row in known], dtype=float)
+        reach = np.array([(row.high or 0.0) - (row.noisy or 0.0) for row in known])
+        hits.errorbar(at, 100 * share, 100 * reach, fmt="o", color=NOISY, markersize=4, capsize=3, label="noisy value")
+        hits.plot(at, [100 * (row.expected or 0) for row in known], color=NOISY, linewidth=1, label="1 − e^(−ε_k)")
+        hits.plot(
+            at, [100 * (row.best or 0) for row in known], "s-", color=FITTED, markersize=4, label="best attack, all lines"
+        )
+    if found.blind.hit_alpha is not None:
+        hits.axhline(100 * found.blind.hit_alpha / found.lines, color="#888888", linestyle="--", linewidth=0.9, label="blind")
+    hits.set_ylabel("lines within α of the truth [%]", fontsize=9)
+    errors.loglog(
+        epsilon, [100 * row.error_k for row in found.by_epsilon], "s-", color=FITTED, markersize=4, label="k, best attack"
+    )
+    errors.loglog(
+        epsilon,
+        [100 * row.error_m for row in found.by_epsilon],
+        "o-",
+        color=NOISY,
+        markersize=4,
+        label=f"{found.averaged}, released",
+    )
+    errors.set_ylabel("median relative error [%]", fontsize=9)
+    hits.set_xscale("log")
+    _plain_ticks(errors.yaxis)
+    _finish((hits, errors), "ε")
+    return _demo(figure)
+
+
+def _over_releases(found: Assessment) -> Figure:
+    figure, (axes,) = new_figure(5.4, 3.8)
+    epsilon = [row.epsilon for row in found.averaging]
+    axes.loglog(
+        epsilon, [100 * row.error_m for row in found.averaging], "o-", color=SOURCE, label=f"{found.averaged}, averaged"
+    )
+    if all(row.error_k is not None for row in found.averaging):
+        errors = [100 * (row.error_k or 0.0) for row in found.averaging]
+        axes.loglog(epsilon, errors, "s-", color=FITTED, label="k of fixed lines, averaged")
+    axes.loglog(epsilon, [100 * row.single_m for row in found.averaging], "^--", color=NOISY, label="one release of that ε")
+    axes.axhline(100 * found.blind_m, color="#888888", linestyle="--", linewidth=0.9, label="blind")
+    axes.set_ylabel("median relative error [%]", fontsize=9)
+    _plain_ticks(axes.yaxis)
+    _finish((axes,), "total ε of the ledger")
+    return _demo(figure)
+
+
+def _finish(axes: Sequence[Axes], label: str) -> None:
+    for one in axes:
+        one.set_xlabel(label, fontsize=9)
+        if one.get_legend_handles_labels()[0]:
+            one.legend(fontsize=8, frameon=False)
+        else:
+            one.set_title("nothing was drawn of the lines", fontsize=9)
+        _plain_ticks(one.xaxis)
+
+
+def _plain_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis by 0.1, 0.2, 0.5, 1, …"""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _demo(figure: Figure) -> Figure:
+    figure.supxlabel("seeded demo draws", fontsize=8, color="#888888", x=0.99, ha="right")
+    return figure
+
+
+def _drawn(figure: Figure) -> bytes:
+    figure.suptitle("CONFIDENTIAL: shows the private grid", fontsize=9, color=SOURCE)
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=160, metadata={"Software": None})
+    return data.getvalue()

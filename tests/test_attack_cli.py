@@ -1,0 +1,140 @@
+"""gridveil attack: every figure beside a blind one, all of it marked confidential, none of it in a bundle."""
+
+import json
+import stat
+from fractions import Fraction
+
+import pytest
+
+from cli_helpers import files_under, found_in, gridveil, make_release, write_grid
+from gridveil.cases import open_grid
+from gridveil.errors import PrivateValueError
+from gridveil.vault import redraws
+from gridveil.vault.assess import assess_attacks
+from gridveil.vault.signoff import CONFIDENTIAL
+from gridveil.vault.source import Private
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Few draws: the figures over ε are for another test."""
+    monkeypatch.setattr(redraws, "DRAWS", 2)
+    monkeypatch.setattr(redraws, "RELEASES", (1, 3))
+    monkeypatch.setattr("gridveil.vault.assess.RELEASES", (1, 3))
+    monkeypatch.setattr(redraws, "SINGLE_DRAWS", 2)
+    monkeypatch.setattr("gridveil.cli.attack.ADVANTAGE_DRAWS", 2000)
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    made = make_release(tmp_path, demo=True, epsilon=Fraction(1))
+    made.save(tmp_path / "bundle")
+    return tmp_path / "bundle"
+
+
+def attack(bundle, *options):
+    return gridveil("attack", bundle, "--source", bundle.with_name("private.m"), *options)
+
+
+def test_every_file_and_the_screen_say_confidential(short, bundle, tmp_path):
+    out = tmp_path / "report"
+    done = attack(bundle, "--out", out)
+    assert done.code == 0, done.err
+    assert "CONFIDENTIAL" in done.out and "CONFIDENTIAL" in done.err
+    files = {path.name: data for path, data in files_under(out).items()}
+    assert files.keys() == {"attack.json", "attack.md", "guesses.png", "epsilon.png", "averaging.png"}
+    assert all(CONFIDENTIAL.encode() in files[name] for name in ("attack.json", "attack.md"))
+    assert all(files[name].startswith(b"\x89PNG") for name in files if name.endswith(".png"))
+    assert stat.S_IMODE(out.stat().st_mode) == 0o700
+    assert "blind" in done.out and "plain Kron" in done.out
+
+
+def test_json_has_figures_and_no_single_value(short, bundle, tmp_path):
+    done = attack(bundle, "--out", tmp_path / "report", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["confidential"] == CONFIDENTIAL
+    best = found["line_attacks"][-1]
+    assert best["plain"]["hit_1"] >= best["release"]["hit_1"]
+    assert [row["releases"] for row in found["averaging"]["rows"]] == [1, 3]
+    assert all(row["exact"] <= row["bound"] for row in found["all_but_one"])
+    source = open_grid(str(bundle.with_name("private.m")))
+    for values in (source.k, source.m, source.d):
+        assert found_in(done.out.encode(), Private.open(values)) == []
+
+
+def test_the_star_is_won_back_exactly_and_not_from_its_release(short, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
+    assert gridveil("release", "star5", "--epsilon=1", "--mechanism=items", "--out", tmp_path / "bundle").code == 0
+    done = gridveil("attack", tmp_path / "bundle", "--source=star5", "--out", tmp_path / "report", "--json")
+    assert done.code == 0, done.err
+    star = json.loads(done.out)["line_attacks"][0]
+    assert star["attack"].startswith("star")
+    assert star["plain"]["error"] < 1e-9 < star["release"]["error"]
+
+
+@pytest.mark.parametrize("options", [("--mechanism=topology",), ("--mechanism=aggregates",), ("--merge-loads=equal",)])
+def test_every_mechanism_can_be_attacked(short, tmp_path, monkeypatch, options):
+    monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
+    path = write_grid(tmp_path)
+    assert gridveil("release", path, "--epsilon=1", "--split=m=1/2,d=1/2" if "topology" in options[0] else "--profile=paper",
+                    *options, "--out", tmp_path / "bundle").code == 0  # fmt: skip
+    done = gridveil("attack", tmp_path / "bundle", "--source", path, "--out", tmp_path / "report", "--json")
+    assert done.code == 0, done.err
+    release = json.loads(done.out)["topology"][1]
+    if "topology" in options[0]:
+        assert release["f1"] == pytest.approx(release["blind_f1"])
+
+
+@pytest.mark.parametrize("place", ["inside", "deep/inside"])
+def test_a_report_inside_a_bundle_is_refused(bundle, place):
+    before = files_under(bundle)
+    done = attack(bundle, "--out", bundle / place)
+    assert done.code == 2
+    assert "inside a bundle" in done.err
+    assert files_under(bundle) == before
+
+
+def test_another_grid_is_refused(bundle, tmp_path):
+    done = gridveil("attack", bundle, "--source=star5", "--out", tmp_path / "report")
+    assert done.code == 2
+    assert "not a release of this grid" in done.err
+    assert not (tmp_path / "report").exists()
+
+
+def test_an_assessment_refuses_to_be_seen(short, tmp_path):
+    source, made = open_grid(str(write_grid(tmp_path))), make_release(tmp_path, demo=True)
+    found = assess_attacks(source, made)
+    for look in (repr, str, list, json.dumps):
+        with pytest.raises((PrivateValueError, TypeError)):
+            look(found)
+
+
+def test_a_bug_in_an_attack_says_where_but_not_what(bundle, tmp_path, monkeypatch):
+    values = Private.open(open_grid(str(bundle.with_name("private.m"))).k)
+
+    def spill(*_, **__):
+        raise ValueError(f"internal: {values.tolist()}")
+
+    monkeypatch.setattr("gridveil.vault.assess.invert", spill)
+    done = attack(bundle, "--out", tmp_path / "report")
+    assert done.code == 70
+    assert found_in((done.out + done.err).encode(), values) == []
+    assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.slow
+def test_the_whole_attack_on_ieee30_shows_what_the_docs_say(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("gridveil.cli.attack.ADVANTAGE_DRAWS", 2000)
+    assert gridveil("release", "ieee30", "--epsilon=1", "--mechanism=items", "--out", tmp_path / "bundle").code == 0
+    done = gridveil("attack", tmp_path / "bundle", "--source=ieee30", "--out", tmp_path / "report", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    whole = {row["attack"]: row for row in found["line_attacks"]}["Gauss–Newton: L_red, all of K_ac"]["plain"]
+    assert (whole["rank"], whole["fixed"]) == (35, 31)
+    assert whole["hit_1"] >= 31
+    for row in found["by_epsilon"]["rows"]:
+        assert row["low"] <= row["expected"] <= row["high"]
+    errors = [row["error_m"] for row in found["averaging"]["rows"]]
+    assert errors[-1] < 0.05 < errors[0]
