@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from gridveil.leakage import Leakage
     from gridveil.measured import Measured
     from gridveil.plan import Plan
     from gridveil.trajectory import Trajectory
@@ -70,6 +71,32 @@ def plot_measured(measured: Sequence[Measured], path: str | None = None) -> Figu
         panel.set_ylabel("deviation [mHz]", fontsize=9)
         if len(one.locations) <= 12:
             panel.legend(fontsize=8, frameon=False)
+    return _written(figure, path)
+
+
+def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figure:
+    """Draw the relative error that records leave an attacker in each item, one panel a group; a line at what bounds leave."""
+    import numpy as np
+
+    figure, axes = new_figure(9.0, 3.4, columns=3)
+    for panel, name in zip(axes, ("k", "m", "d"), strict=True):
+        for number, (words, one) in enumerate(found.items()):
+            for known, attacker in ((True, one.known), (False, one.unknown)):
+                values = np.sort(attacker.items[name].with_bounds)
+                panel.plot(
+                    np.arange(1, len(values) + 1),
+                    100 * values,
+                    "o" if known else "x",
+                    color=CYCLE[number % len(CYCLE)],
+                    markersize=4,
+                    label=f"{words}, total load {'public' if known else 'unknown'}",
+                )
+        panel.axhline(100 * next(iter(found.values())).known.items[name].prior, color="#888888", linestyle="--", linewidth=0.9)
+        panel.set_yscale("log")
+        panel.set_title({"k": "line weights k", "m": "inertia m", "d": "damping d"}[name], fontsize=9)
+        panel.set_xlabel("item, best known first", fontsize=9)
+    axes[0].set_ylabel("relative error [%]", fontsize=9)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8, frameon=False)
     return _written(figure, path)
 
 

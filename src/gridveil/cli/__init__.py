@@ -1,4 +1,4 @@
-"""The command line: `gridveil demo | cases | inspect | plan | release | verify | simulate | export | ledger | …`."""
+"""The command line: `gridveil demo | cases | inspect | plan | leakage | release | verify | simulate | export | …`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from gridveil.cli import assurance, attack, bundles, cases, export, grids, keys, ledger, plan, release, research
+from gridveil.cli import assurance, attack, bundles, cases, export, grids, keys, leakage, ledger, plan, release, research
 from gridveil.cli.output import fail, fail_unexpectedly, print_json, print_text
 from gridveil.errors import GridveilError
 
@@ -45,6 +45,7 @@ app.command("demo")(grids.demo)
 app.command("cases")(cases.cases)
 app.command("inspect")(grids.inspect)
 app.command("plan")(plan.plan)
+app.command("leakage")(leakage.leakage)
 app.command("release")(release.release)
 app.command("verify")(bundles.verify)
 app.command("simulate")(bundles.simulate)

@@ -12,6 +12,7 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.keys import open_signer
+from gridveil.cli.leakage import before_release
 from gridveil.cli.output import (
     fit_progress,
     guarantee_json,
@@ -133,6 +134,7 @@ def release(
     island: options.Island = None,
     taps: options.Taps = None,
     without_dynamics: options.WithoutDynamics = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask before going on")] = False,
     json: options.Json = False,
 ) -> None:
     """Perturb a grid and reduce it to its machines: a real release, charged, certified and signed.
@@ -140,7 +142,7 @@ def release(
     With a public trajectory the model is fitted to it as well (step 3), and the guarantee is conditional on that trajectory.
     """
     trajectory = trajectory or None
-    given = {name: value for name, value in locals().items() if name not in ("config", "json")}
+    given = {name: value for name, value in locals().items() if name not in ("config", "json", "yes")}
     settings = options.release_settings(config, given)
     from gridveil import faults
     from gridveil.algorithm import check_allocation, check_observed, publish
@@ -161,6 +163,7 @@ def release(
     measured = read_all(settings.trajectories, source.facts, fit.dt_s, settings.bounds)
     observed = [one.observation for one in measured]
     check_observed(observed, source.facts, fit, settings.bounds)
+    leaked = before_release(measured, source.facts, settings, quiet=json, yes=yes)
     book = Ledger(settings.ledger)
     faults.step("opened")
     name = settings.lineage or Path(source.facts.name).stem
@@ -229,6 +232,7 @@ def release(
                 "fits": [_fit_json(one.fitted) for one, _ in reports if one.fitted],
                 "estimated_events": [event_json(one, measured, source.facts) for one in made.events],
                 "trajectories": [trajectory_json(one) for one in measured],
+                "leakage": leaked,
                 "ledger": book.location,
                 "lineage": name,
                 "epsilon_spent": spent,

@@ -1,0 +1,246 @@
+"""What docs/leakage.md shows: attacks on public trajectories of IEEE-30, without a release and with one.
+
+IEEE-30 as the package has it (G = 0.04, ω_b = 1, M = 10, D = 5), +20 % load at every bus, 30 s at 50 Hz, exact integration,
+white noise of 1e-4 p.u. Everything here knows the truth: a demo.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from gridveil.attack.trajectory import estimate, from_both, from_records, from_release, sample_from_records
+from gridveil.cases import declared_public, open_grid
+from gridveil.dynamics import simulate
+from gridveil.engine import SchemeName
+from gridveil.events import Event
+from gridveil.fit import Observation
+from gridveil.grid import Array
+from gridveil.groups import Bounds
+from gridveil.kron import reduce
+from gridveil.leakage import leakage
+from gridveil.models import ReducedModel
+from gridveil.noisy import PublicTable
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.provenance import Provenance
+from gridveil.surrogate import at_middle
+from gridveil.vault.mechanism import perturb
+from gridveil.vault.sampler import DemoSampler
+
+EVENT, SIGMA, RATE_HZ, HORIZON_S = Event.uniform(0.2), 1e-4, 50, 30.0
+MACHINES = ("1", "2", "5", "8", "11", "13")
+ORIGIN = Provenance("simulated", "the case's own answer to +20 % load")
+BOUNDS = Bounds()
+
+
+def main() -> None:
+    """Print one section, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("section", nargs="?", choices=SECTIONS, help="default: all")
+    parser.add_argument("--draws", type=int, help="of noise; default: as the page has it")
+    asked = parser.parse_args()
+    for name in [asked.section] if asked.section else SECTIONS:
+        started = time.perf_counter()
+        SECTIONS[name](*([asked.draws] if asked.draws else []))
+        print(f"({name}: {time.perf_counter() - started:.0f} s)\n", flush=True)
+
+
+def noise_free() -> None:
+    """Relative errors of the trajectory alone, without noise."""
+    truth = reduce(table())
+    runs: tuple[tuple[SchemeName, float], ...] = (("euler", 0.01), ("exact", 0.02))
+    for scheme, dt in runs:
+        record = simulate(truth, EVENT, horizon_s=HORIZON_S, dt_s=dt, scheme=scheme)
+        for known in (True, False):
+            found = estimate(truth_facts(), [observed(record)], dt_s=dt, scheme=scheme, sigma=1e-12, total_known=known)
+            scale = 1.0 if found.scale is None else 1 / found.scale.per_load
+            errors = ", ".join(f"{n} {np.abs(scale * getattr(found, n) / getattr(truth, n) - 1).max():.1e}" for n in NAMES)
+            print(f"noise-free, {scheme} {dt} s, total load {'public' if known else 'unknown'}: worst {errors}", flush=True)
+
+
+def rounded() -> None:
+    """Relative errors of the trajectory alone, without noise but rounded."""
+    truth, record = reduce(table()), at_rate(table(), MACHINES)
+    for step_mhz in (0.1, 1.0, 10.0):
+        step = step_mhz / 60_000
+        seen = replace(record, omega=step * np.rint(record.omega / step))
+        found = estimate(truth_facts(), [observed(seen)], dt_s=1 / RATE_HZ, scheme="exact", sigma=step / np.sqrt(12))
+        errors = ", ".join(f"{n} {np.median(np.abs(getattr(found, n) / getattr(truth, n) - 1)):.1e}" for n in NAMES)
+        print(f"rounded to {step_mhz:g} mHz: median {errors}", flush=True)
+
+
+def cramer_rao(draws: int = 40) -> None:
+    """RMS error of the trajectory alone against the Cramér-Rao bound."""
+    exact = at_rate(table(), MACHINES)
+    clean = {known: estimate(truth_facts(), [observed(exact)], **SETTINGS, total_known=known) for known in (True, False)}
+    random = np.random.default_rng(1)
+    for known, at in clean.items():
+        errors: dict[str, list[Array]] = {name: [] for name in NAMES}
+        free = 0
+        for _ in range(draws):
+            found = estimate(truth_facts(), [observed(noisy(exact, random))], **SETTINGS, total_known=known)
+            free += found.scale is not None and found.scale.free
+            for name in NAMES:
+                errors[name].append(getattr(found, name) - getattr(at, name))
+        for name in NAMES:
+            rms, bound = np.sqrt(np.mean(np.square(errors[name]), axis=0)), at.deviation[name]
+            print(
+                f"total load {'public' if known else 'unknown (per p.u. of load)'}, {name}: bound median "
+                f"{100 * np.median(bound / np.abs(getattr(at, name))):.1f} %, RMS median "
+                f"{100 * np.median(rms / np.abs(getattr(at, name))):.1f} %, RMS / bound "
+                f"{np.sqrt(np.mean((np.array(errors[name]) / bound) ** 2)):.2f}, worst item {np.max(rms / bound):.2f}",
+                flush=True,
+            )
+        if at.scale is not None:
+            print(
+                f"  scale free in {free} of {draws}: {at.scale.name}; 1/Σℓ {at.scale.per_load:.2f} ± {at.scale.deviation:.0f}"
+            )
+
+
+def one_location(draws: int = 24) -> None:
+    """How far one location narrows single machines: spread and error against the prior's, at IEEE-30 and at drawn tables."""
+    random = np.random.default_rng(0)
+    tables = {"IEEE-30": table(), **{f"drawn table {n}": drawn_table(random) for n in range(1, 7)}}
+    prior = np.log(40) / np.sqrt(12)
+    e = len(truth_facts().edges)
+    spreads: list[Array] = []
+    errors: list[Array] = []
+    blind: list[Array] = []
+    for words, one in tables.items():
+        record = noisy(at_rate(one, ("1",)), random)
+        told = leakage(one, [observed(record)], BOUNDS, Adjacency(), sigma=SIGMA, dt_s=1 / RATE_HZ)
+        local = {n: np.sqrt(np.mean(told.known.items[n].with_bounds ** 2)) / prior for n in "md"}
+        y = sample_from_records(truth_facts(), [observed(record)], BOUNDS, **SETTINGS, draws=draws)[:, e:]
+        m, d = y[:, :6], y[:, 6:]
+        given = [
+            prior_given_sum(float(x.sum()), float(np.exp(v).sum(axis=1).std()), random) for x, v in ((one.m, m), (one.d, d))
+        ]
+        spread = y.var(axis=0, ddof=1).reshape(2, 6).mean(axis=1) / prior**2
+        error = ((y.mean(axis=0) - np.log(np.concatenate([one.m, one.d]))) ** 2).reshape(2, 6).mean(axis=1) / prior**2
+        if words != "IEEE-30":
+            spreads.append(spread)
+            errors.append(error)
+            blind.append(((np.log(40) / 2 - np.log([one.m, one.d])) ** 2).mean(axis=1) / prior**2)
+        print(
+            f"bus 1, {words}, {len(y)} draws: spread of log m, log d {np.sqrt(spread[0]):.2f}, {np.sqrt(spread[1]):.2f} of the "
+            f"prior's (given the sums: {given[0]:.2f}, {given[1]:.2f}; local bound: {local['m']:.2f}, {local['d']:.2f}); "
+            f"error of their mean {np.sqrt(error[0]):.2f}, {np.sqrt(error[1]):.2f}; "
+            f"Σm to {100 * np.exp(m).sum(axis=1).std() / one.m.sum():.1f} %, "
+            f"Σd to {100 * np.exp(d).sum(axis=1).std() / one.d.sum():.2f} %",
+            flush=True,
+        )
+    print(
+        f"drawn tables, RMS: spread m, d {np.sqrt(np.mean(spreads, axis=0)).round(2)}, error of the mean m, d "
+        f"{np.sqrt(np.mean(errors, axis=0)).round(2)} of the prior's spread; of the middle of the bounds "
+        f"{np.sqrt(np.mean(blind, axis=0)).round(2)}"
+    )
+
+
+def sources(draws: int = 6) -> None:
+    """Relative errors of what an attacker gets from the release, from the trajectory, and from both."""
+    source, truth = open_grid("ieee30"), reduce(table())
+    random = np.random.default_rng(2)
+    for places in (MACHINES, ("1",)):
+        records = [noisy(at_rate(table(), places), random) for _ in range(draws)]
+        alone = [from_records(source.facts, [observed(one)], BOUNDS, **SETTINGS).model for one in records]
+        show(f"{len(places)} location(s), trajectory and bounds", alone, truth)
+        for epsilon in (Fraction(1, 2), Fraction(2)):
+            released = [
+                perturb(
+                    source,
+                    epsilon=epsilon,
+                    adjacency=Adjacency("one-asset"),
+                    bounds=BOUNDS,
+                    ledger=None,
+                    sampler=DemoSampler(seed=seed),
+                )
+                for seed in range(draws)
+            ]
+            show(f"release alone, ε = {epsilon}", [from_release(one) for one in released], truth)
+            both = [from_both(n, [observed(r)], **SETTINGS).model for n, r in zip(released, records, strict=True)]
+            show(f"{len(places)} location(s) and release, ε = {epsilon}", both, truth)
+
+
+def coarser() -> None:
+    """Leakage of coarser and coarser records, at the truth and at the surrogate."""
+    for words, one in (("IEEE-30", table()), ("surrogate", at_middle(truth_facts(), BOUNDS))):
+        for places, rate, step_mhz in COARSER:
+            sigma = float(np.hypot(SIGMA, step_mhz / 60_000 / np.sqrt(12)))
+            told = leakage(one, [observed(at_rate(one, places, rate))], BOUNDS, Adjacency(), sigma=sigma, dt_s=1 / rate)
+            at = told.known
+            shown = ", ".join(f"{n} {100 * at.items[n].typical:.2g} %" for n in "kmd")
+            print(
+                f"{words}: {len(places)} location(s) {rate} Hz, {step_mhz} mHz: rank {at.rank}, {at.seen} fixed; {shown}; "
+                "largest μ " + ", ".join(f"{n} {at.mu[n].max():.3g}" for n in "kmd"),
+                flush=True,
+            )
+
+
+NAMES = ("k_r", "m", "d")
+SETTINGS = {"dt_s": 1 / RATE_HZ, "scheme": "exact", "sigma": SIGMA}
+COARSER = (
+    (MACHINES, 50, 0), (MACHINES, 10, 0), (MACHINES, 10, 1), (MACHINES, 10, 10), (("1", "13"), 50, 0), (("1", "13"), 10, 1),
+    (("1",), 50, 0), (("1",), 10, 1), (("1",), 1, 10), (("30",), 50, 0), (("30",), 1, 10),
+)  # fmt: skip
+SECTIONS = {
+    "noise-free": noise_free,
+    "rounded": rounded,
+    "cramer-rao": cramer_rao,
+    "coarser": coarser,
+    "one-location": one_location,
+    "sources": sources,
+}
+
+
+def table() -> PublicTable:
+    """IEEE-30 itself, a public case."""
+    return declared_public(open_grid("ieee30"))
+
+
+def truth_facts():
+    return table().facts
+
+
+def drawn_table(random: np.random.Generator) -> PublicTable:
+    """A table drawn from the public bounds, log-uniform."""
+    facts = truth_facts()
+    sizes = {"k": len(facts.edges), "m": len(facts.machines), "d": len(facts.machines)}
+    ends = {name: np.log([getattr(BOUNDS, name).lower, getattr(BOUNDS, name).upper]) for name in sizes}
+    values = {name: np.exp(random.uniform(ends[name][0], ends[name][1], size)) for name, size in sizes.items()}
+    return PublicTable(facts, **values)
+
+
+def at_rate(one: PublicTable, places: Sequence[str], rate: float = RATE_HZ):
+    return simulate(reduce(one), EVENT, horizon_s=HORIZON_S, dt_s=1 / rate, buses=places)
+
+
+def noisy(record, random: np.random.Generator):
+    return replace(record, omega=record.omega + random.normal(0, SIGMA, record.omega.shape))
+
+
+def observed(record) -> Observation:
+    return Observation(EVENT, record, ORIGIN)
+
+
+def prior_given_sum(total: float, deviation: float, random: np.random.Generator) -> float:
+    """Spread of a log-uniform entry, six of which have a known sum, as a share of its spread without."""
+    logs = random.uniform(0, np.log(40), (1_000_000, 6))
+    apart = (np.exp(logs).sum(axis=1) - total) / max(deviation, 0.01 * total)
+    return float(logs[random.random(len(logs)) < np.exp(-0.5 * apart**2)].std() / (np.log(40) / np.sqrt(12)))
+
+
+def show(words: str, models: Sequence[ReducedModel], truth: ReducedModel) -> None:
+    shown = []
+    for name in NAMES:
+        off = np.array([np.abs(getattr(one, name) / getattr(truth, name) - 1) for one in models])
+        shown.append(f"{name} {100 * np.median(off):.1f} %")
+    print(f"{words}: median relative error {', '.join(shown)} ({len(models)} draws)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

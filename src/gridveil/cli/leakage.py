@@ -1,0 +1,340 @@
+"""The command that shows what a public trajectory gives away by itself: leakage."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gridveil.cli import options
+from gridveil.cli.output import check_figure, print_json, print_notice, print_table, print_text, writing
+from gridveil.cli.trajectories import read_all
+from gridveil.errors import GridveilError, OptionError
+from gridveil.privacy.adjacency import NOTHING_SPENT
+
+if TYPE_CHECKING:
+    from gridveil.cli.options import ReleaseSettings
+    from gridveil.coarser import Coarser
+    from gridveil.grid import GridFacts
+    from gridveil.leakage import Attacker, Leakage
+    from gridveil.measured import Measured
+    from gridveil.noisy import PublicTable
+
+NOTHING_DONE = "Nothing was computed."
+COLUMNS = (
+    "group", "bounds alone", "Σℓ public: bound", "with bounds", "largest μ", "Σℓ unknown: bound", "with bounds", "largest μ",
+)  # fmt: skip
+
+
+def leakage(
+    grid: options.Grid,
+    trajectory: options.Trajectories = None,
+    surrogate: Annotated[
+        str | None,
+        typer.Option(
+            help="a public case to compute at; default: this topology at the middle of the bounds", show_default=False
+        ),
+    ] = None,
+    sigma: Annotated[
+        str | None,
+        typer.Option(help="noise of a sample: 1e-4 (p.u.) or 5mHz; default: the record's own scatter", show_default=False),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="also give the epsilon of trajectory and release together at this delta", show_default=False),
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="a coarser record: these buses only, such as 1,13", show_default=False)
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="a coarser record: samples a second, such as 10Hz", show_default=False)
+    ] = None,
+    round_to: Annotated[
+        str | None, typer.Option("--round", help="a coarser record: values rounded to this, such as 1mHz", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder to write the coarser record and its TOML to", show_default=False)
+    ] = None,
+    adjacency: options.AdjacencyName = None,
+    alpha_k: options.AlphaK = None,
+    alpha_m: options.AlphaM = None,
+    alpha_d: options.AlphaD = None,
+    bounds_k: Annotated[str | None, typer.Option(help="public bounds lower:upper of k", show_default=False)] = None,
+    bounds_m: Annotated[str | None, typer.Option(help="public bounds of m", show_default=False)] = None,
+    bounds_d: Annotated[str | None, typer.Option(help="public bounds of d", show_default=False)] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="draw each item's relative error there (.png, .pdf or .svg)", show_default=False)
+    ] = None,
+    publish_loads: options.PublishLoads = None,
+    dynamics: options.DynamicsFile = None,
+    inertia: options.Inertia = None,
+    damping: options.Damping = None,
+    governor_rate: options.GovernorRate = None,
+    droop_gain: options.DroopGain = None,
+    load_damping: options.LoadDamping = None,
+    frequency_hz: options.Frequency = None,
+    omega_b: options.OmegaB = None,
+    operating_point: options.OperatingPoint = None,
+    base: options.Base = None,
+    negative_x: options.NegativeX = None,
+    zero_x: options.ZeroX = None,
+    island: options.Island = None,
+    taps: options.Taps = None,
+    without_dynamics: options.WithoutDynamics = None,
+    json: options.Json = False,
+) -> None:
+    """Show what a public trajectory gives away by itself, before any epsilon is spent. Uses public facts of GRID only."""
+    ignored = ("sigma", "delta", "keep", "rate", "round_to", "plot", "json", "surrogate", "out")
+    given = {name: value for name, value in locals().items() if name not in ignored}
+    given["trajectory"] = trajectory or None
+    settings = options.release_settings(None, {**given, "epsilon": "1"})  # no epsilon is spent here, and none is used
+    if not settings.trajectories:
+        raise OptionError("There is no trajectory to look at.", expected="--trajectory FILE.toml", outcome=NOTHING_DONE)
+    if plot:
+        check_figure(plot)
+    if delta is not None and not 0 < delta < 1:
+        raise OptionError(f"--delta {delta:g} is no probability.", expected="a number such as 1e-5", outcome=NOTHING_DONE)
+    table, origin = _public_table(settings, surrogate)
+    how = _coarser(keep, rate, round_to, out, len(settings.trajectories))
+    measured = read_all(settings.trajectories, table.facts)
+    noise, noise_origin = _sigma(sigma, measured, table.facts.frequency_hz)
+    nominal_hz = table.facts.frequency_hz
+    records = {"as it is": (measured, noise)}
+    if how.asked:
+        records[how.in_words()] = _coarsened(measured[0], table.facts, how, out), how.sigma(noise, nominal_hz)
+    found = {name: _leakage(table, *record, settings, origin) for name, record in records.items()}
+    if how.asked:
+        found[how.in_words()] = replace(found[how.in_words()], notes=how.notes(noise, nominal_hz))
+    joint = {name: _joint(table, *record, settings, delta) for name, record in records.items()} if delta is not None else {}
+    if plot:
+        from gridveil.plot import plot_leakage
+
+        with writing(plot, "--plot"):
+            plot_leakage(found, str(plot))
+    if json:
+        print_json(
+            {
+                "sigma_from": noise_origin,
+                "records": [
+                    {"record": name, **one.to_json(), **({"joint": joint[name]} if joint else {})}
+                    for name, one in found.items()
+                ],
+                "coarser_record": str(out) if how.asked and out else None,
+                "plot": str(plot) if plot else None,
+            }
+        )
+        return
+    for name, one in found.items():
+        _print(name, one)
+        if joint:
+            _print_joint(joint[name])
+    print_text(f"Noise    {noise:.3g} p.u. ({1000 * noise * nominal_hz:.3g} mHz), from {noise_origin}")
+    if how.asked:
+        print_text("Coarser  It helps only where the finer record is not public, and never becomes so.")
+        if out:
+            print_text(f"Written  {out}")
+    if plot:
+        print_text(f"Figure   {plot}")
+
+
+def before_release(
+    measured: Sequence[Measured], facts: GridFacts, settings: ReleaseSettings, *, quiet: bool, yes: bool
+) -> dict[str, Any] | None:
+    """Show what the trajectories of a release give away by themselves; at a terminal, ask whether to go on."""
+    from gridveil.fit.two_stage import MOST_MACHINES
+    from gridveil.leakage import leakage as compute
+    from gridveil.leakage import own_sigma
+    from gridveil.surrogate import at_middle
+
+    if not measured:
+        return None
+    if len(facts.machines) > MOST_MACHINES:
+        if not quiet:
+            print_notice(f"what the trajectory gives away is not computed above {MOST_MACHINES} machines.")
+        return None
+    try:
+        sigma = min(own_sigma(one.trajectory, one.event_s)[0] for one in measured)
+    except OptionError:
+        if not quiet:
+            print_notice("the record does not show its own noise: see gridveil leakage --sigma for what it gives away.")
+        return None
+    found = compute(
+        at_middle(facts, settings.bounds),
+        [one.observation for one in measured],
+        settings.bounds,
+        settings.adjacency(None),
+        sigma=sigma,
+        dt_s=settings.profile.settings.dt_s,
+    )
+    if not quiet:
+        print_notice(found.verdict())
+        if not yes and _at_a_terminal() and not typer.confirm("Go on?", default=True, err=True):
+            raise GridveilError(
+                "The release was called off.",
+                outcome=NOTHING_SPENT,
+                remedy="A coarser record may tell less: gridveil leakage --keep … --rate … --round …",
+            )
+    return found.to_json()
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _public_table(settings: ReleaseSettings, surrogate: str | None) -> tuple[PublicTable, str]:
+    """The table to compute at: never the grid's own, of which only the public facts are used."""
+    from gridveil.surrogate import AT_MIDDLE, at_middle
+
+    if surrogate is None:
+        facts = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics).facts
+        return at_middle(facts, settings.bounds), AT_MIDDLE
+    from gridveil.cases import declared_public
+
+    files = [Path(name) for name in (surrogate, settings.grid)]
+    if all(file.exists() for file in files) and files[0].samefile(files[1]):
+        raise OptionError(
+            "The surrogate is the grid itself: what is computed at it would depend on private values.",
+            outcome=NOTHING_DONE,
+            remedy="Name a public case, or leave --surrogate out.",
+        )
+    return declared_public(options.open_named_grid(surrogate, None, settings.dynamics)), Path(surrogate).name
+
+
+def _leakage(table: PublicTable, measured: Sequence[Measured], sigma: float, settings: ReleaseSettings, origin: str) -> Leakage:
+    from gridveil.leakage import leakage as compute
+
+    observed = [one.observation for one in measured]
+    return compute(table, observed, settings.bounds, settings.adjacency(None), sigma=sigma, origin=origin)
+
+
+def _coarsened(one: Measured, facts: GridFacts, how: Coarser, out: Path | None) -> list[Measured]:
+    """The coarser record as it is read back, written to out or nowhere that stays."""
+    from gridveil.coarser import write_coarser
+
+    with TemporaryDirectory() as folder:
+        place = out or Path(folder) / "coarser"
+        return read_all([write_coarser(one.declared, how, place, base_mva=facts.base_mva)], facts)
+
+
+def _coarser(keep: str | None, rate: str | None, round_to: str | None, out: Path | None, records: int) -> Coarser:
+    from gridveil.archive import check_free
+    from gridveil.coarser import Coarser
+
+    how = Coarser(
+        tuple(bus.strip() for bus in keep.split(",") if bus.strip()) if keep is not None else None,
+        _hz(rate, "--rate", "10Hz") if rate is not None else None,
+        _hz(round_to, "--round", "1mHz") if round_to is not None else None,
+    )
+    if out and not how.asked:
+        raise OptionError("--out has nothing to write.", expected="--keep, --rate or --round beside it", outcome=NOTHING_DONE)
+    if how.asked and records > 1:
+        raise OptionError("Several records cannot be made coarser at once.", expected="one --trajectory", outcome=NOTHING_DONE)
+    if out:
+        check_free(out)
+    return how
+
+
+def _hz(text: str, option: str, example: str) -> float:
+    """Read a frequency [Hz] such as 10Hz or 1mHz."""
+    found = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(mHz|Hz)?\s*", text)
+    try:
+        value = float(found[1]) * (1e-3 if found[2] == "mHz" else 1.0) if found else 0.0
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise OptionError(f"{option} {text} cannot be read.", expected=f"a frequency such as {example}", outcome=NOTHING_DONE)
+    return value
+
+
+def _sigma(text: str | None, measured: Sequence[Measured], nominal_hz: float) -> tuple[float, str]:
+    """Noise of a sample [p.u.], and where it is from."""
+    from gridveil.leakage import own_sigma
+
+    if text is None:
+        return min(own_sigma(one.trajectory, one.event_s) for one in measured)
+    if text.strip().endswith("Hz"):
+        return _hz(text, "--sigma", "5mHz") / nominal_hz, "--sigma"
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise OptionError(f"--sigma {text} cannot be read.", expected="1e-4 (p.u.) or 5mHz", outcome=NOTHING_DONE)
+    return value, "--sigma"
+
+
+def _joint(
+    table: PublicTable, measured: Sequence[Measured], sigma: float, settings: ReleaseSettings, delta: float
+) -> dict[str, float]:
+    """What trajectory and release promise together, were the noise white and of that size: at the largest μ found."""
+    from gridveil.leakage import joint_epsilon, largest_mu
+
+    observed = [one.observation for one in measured]
+    mu = largest_mu(table, observed, settings.bounds, settings.adjacency(None), sigma=sigma)
+    return {"mu": mu, "delta": delta, "epsilon_x": joint_epsilon(mu, delta)}
+
+
+def _print(name: str, found: Leakage) -> None:
+    """Print the figures of a record, and what they mean."""
+    from gridveil.leakage import GROUPS, percent
+
+    known, unknown = found.known, found.unknown
+    rows = []
+    for group in GROUPS:
+        told, open_told = known.items[group], unknown.items[group]
+        rows.append(
+            (
+                group,
+                percent(told.prior),
+                _range(known, group),
+                percent(told.typical),
+                f"{known.mu[group].max(initial=0.0):.3g}",
+                _range(unknown, group),
+                percent(open_told.typical),
+                f"{unknown.mu[group].max(initial=0.0):.3g}",
+            )
+        )
+    print_table(
+        f"The record {name}: {found.samples} values at {len(found.locations)} location(s), computed at {found.origin}",
+        COLUMNS,
+        rows,
+    )
+    print_text(
+        f"Rank     {known.rank} of {known.size} directions of (k, m, d) seen, {known.seen} fixed better than by the bounds "
+        f"(Σℓ unknown: {unknown.seen})\n"
+        f"Reduced  without topology, Σℓ public: "
+        + ", ".join(f"{group} {_spread(values)}" for group, values in known.reduced.items())
+        + f"\nμ        {known.mu_neighbours:.3g} between neighbours ({found.rule}) here\nVerdict  {found.verdict()}\n"
+        + "".join(f"Note     {note}\n" for note in found.notes)
+    )
+
+
+def _print_joint(joint: dict[str, float]) -> None:
+    print_text(
+        f"Joint    with white noise, (ε + {joint['epsilon_x']:.3g}, {joint['delta']:g}) for trajectory and release together, "
+        f"at μ = {joint['mu']:.3g}, the largest at the corners of the public bounds"
+        + (": that says nothing\n" if joint["epsilon_x"] > 10 else "\n")
+    )
+
+
+def _range(attacker: Attacker, group: str) -> str:
+    """Cramér-Rao bound of a group's items, topology known: median, and how many have one at all."""
+    return _spread(attacker.items[group].bound)
+
+
+def _spread(values: Any) -> str:
+    """Median and ends of relative deviations."""
+    import numpy as np
+
+    from gridveil.leakage import percent
+
+    shown = [
+        percent(float(value)) if np.isfinite(value) else "none" for value in (np.median(values), values.min(), values.max())
+    ]
+    return shown[0] if shown[0] == shown[1] == shown[2] else f"{shown[0]} ({shown[1]} to {shown[2]})"

@@ -1,0 +1,156 @@
+"""A coarser record: fewer locations, a lower rate, rounded values. It helps only where the finer one is not public."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from gridveil.archive import check_free, write_files
+from gridveil.errors import OptionError
+from gridveil.events import Event
+from gridveil.measured import Declaration
+from gridveil.measured.clock import sampling
+from gridveil.measured.record import RawRecord, read_record, read_time
+
+NOT_COARSER = "No coarser record was made."
+RECORD, DECLARED = "record.csv", "record.toml"
+
+
+@dataclass(frozen=True)
+class Coarser:
+    """How much coarser. keep : buses whose columns stay (None: all); rate_hz : samples a second (None: all of them);
+    step_hz : values are rounded to multiples of it [Hz] (None: not at all).
+    """
+
+    keep: tuple[str, ...] | None = None
+    rate_hz: float | None = None
+    step_hz: float | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything is to change."""
+        return self.keep is not None or self.rate_hz is not None or self.step_hz is not None
+
+    def sigma(self, sigma: float, nominal_hz: float) -> float:
+        """Noise of a rounded sample [p.u.]: a step s adds as much as noise of standard deviation s/√12."""
+        return math.hypot(sigma, (self.step_hz or 0.0) / nominal_hz / math.sqrt(12))
+
+    def notes(self, sigma: float, nominal_hz: float) -> tuple[str, ...]:
+        """What the figures of a coarser record do not cover. sigma : of the finer one [p.u.]."""
+        if (self.step_hz or 0.0) / nominal_hz <= 2 * sigma:
+            return ()
+        return (
+            "Rounding is coarser than twice the noise, so that it is no white noise: the times at which values change tell "
+            "more than these figures say.",
+        )
+
+    def in_words(self) -> str:
+        """What was done."""
+        parts = []
+        if self.keep is not None:
+            parts.append(f"buses {', '.join(self.keep)} only")
+        if self.rate_hz is not None:
+            parts.append(f"{self.rate_hz:g} samples a second")
+        if self.step_hz is not None:
+            parts.append(f"rounded to {1000 * self.step_hz:g} mHz")
+        return ", ".join(parts) or "as it is"
+
+
+def write_coarser(declared: Declaration, how: Coarser, out: Path, *, base_mva: float) -> Declaration:
+    """Write a coarser record and its declaration into a new folder; return the declaration."""
+    check_free(out)
+    columns = _kept(declared, how)
+    raw = read_record(declared.record, time_column=declared.time_column, time_format=declared.time_format, columns=columns)
+    rows = _rows(raw, declared, how, base_mva)
+    values = raw.values[rows]
+    if how.step_hz is not None:
+        unit = {"Hz": 1.0, "mHz": 1000.0, "p.u.": 1 / declared.nominal_hz, "rad/s": 2 * math.pi}[declared.unit]
+        values = np.rint(values / (how.step_hz * unit)) * (how.step_hz * unit)
+    written = replace(
+        declared, file=DECLARED, record=out / RECORD, locations={column: declared.locations[column] for column in columns}
+    )
+    lines = [",".join(_cell(text) for text in (declared.time_column, *columns))]
+    for time, row in zip(raw.time_s[rows], values, strict=True):
+        shown = ("" if np.isnan(value) else f"{value:.12g}" for value in row.tolist())
+        lines.append(",".join([_time(float(time), raw.zoned), *shown]))
+    write_files(out, {RECORD: ("\n".join(lines) + "\n").encode(), DECLARED: _toml(written, how).encode()})
+    return written
+
+
+def _kept(declared: Declaration, how: Coarser) -> list[str]:
+    """Columns that stay, in the record's order."""
+    if how.keep is None:
+        return list(declared.locations)
+    for bus in how.keep:
+        if bus not in declared.locations.values():
+            raise OptionError(
+                f"--keep names bus {bus}, which the record does not have.",
+                expected=f"some of {', '.join(declared.locations.values())}",
+                outcome=NOT_COARSER,
+            )
+    return [column for column, bus in declared.locations.items() if bus in how.keep]
+
+
+def _rows(raw: RawRecord, declared: Declaration, how: Coarser, base_mva: float) -> Sequence[int]:
+    """Rows that stay: every so many, counted from the event, so that one falls on it where one did. Nothing is averaged."""
+    if how.rate_hz is None:
+        return range(len(raw.time_s))
+    interval_s, _ = sampling(raw)
+    every = round(1 / (how.rate_hz * interval_s))
+    if every < 1 or abs(every * interval_s * how.rate_hz - 1) > 0.02:
+        raise OptionError(
+            f"A rate of {how.rate_hz:g} Hz is no whole part of the record's {1 / interval_s:.4g} Hz.",
+            expected="the record's rate divided by a whole number",
+            outcome=NOT_COARSER,
+        )
+    zero_s, _ = read_time(declared.event_time, declared.time_format, file=declared.file, key="event_time")
+    first_s = zero_s + Event.parse(declared.event, base_mva=base_mva).steps[0].at_s
+    numbers = np.rint((raw.time_s - first_s) / interval_s).astype(np.int64)
+    return np.flatnonzero(numbers % every == 0).tolist()
+
+
+def _time(time_s: float, zoned: bool | None) -> str:
+    if zoned is None:
+        return repr(time_s)
+    stamp = datetime.fromtimestamp(time_s, UTC)
+    return (stamp if zoned else stamp.replace(tzinfo=None)).isoformat(timespec="microseconds")
+
+
+def _cell(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n') else text
+
+
+def _toml(declared: Declaration, how: Coarser) -> str:
+    """The declaration as TOML; numbers and timestamps as they were."""
+    given = {
+        "record": RECORD,
+        "time_column": declared.time_column,
+        "time_format": declared.time_format,
+        "unit": declared.unit,
+        "values": declared.values,
+        "nominal_hz": declared.nominal_hz,
+        "offset": declared.offset,
+        "event": declared.event,
+        "event_time": declared.event_time,
+    }
+    lines = [f"# A coarser record: {how.in_words()}.", *(f"{key} = {_value(value)}" for key, value in given.items())]
+    provenance = {
+        name: getattr(declared.provenance, name)
+        for name in ("origin", "source", "date", "link", "event_source")
+        if getattr(declared.provenance, name)
+    }
+    for title, table in (("locations", declared.locations), ("provenance", provenance)):
+        lines += ["", f"[{title}]", *(f"{_value(key)} = {_value(value)}" for key, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, (int, float)):
+        return repr(value)
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text) + '"'

@@ -1,0 +1,210 @@
+"""`gridveil leakage`: figures and a verdict before anything is spent, and a coarser record beside the finer one."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cli_helpers import INERTIA, X, charges, gridveil, write_grid
+from gridveil import open_grid
+from gridveil.cli import leakage as cli
+from gridveil.coarser import Coarser, write_coarser
+from gridveil.measured import read_declaration, read_trajectory
+from measured_helpers import signal, stamps, write_csv, write_measured, write_toml
+
+TIME = np.arange(301) / 50
+NOISE = np.random.default_rng(0).normal(0, 1e-5, (301, 2))
+SHORT = (TIME, 60 * (1 + signal(TIME) + NOISE))
+
+
+@pytest.fixture(autouse=True)
+def ledger(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
+    return tmp_path / "ledger.sqlite"
+
+
+def as_json(done):
+    assert (done.code, done.err) == (0, "")
+    return json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+
+
+def test_figures_and_a_verdict(tmp_path, ledger):
+    record = write_measured(tmp_path / "in", *SHORT)
+    found = as_json(gridveil("leakage", "star5", "--trajectory", record, "--json"))
+    (one,) = found["records"]
+    assert one["sigma_pu"] == pytest.approx(1e-5, rel=0.1)
+    assert found["sigma_from"].startswith("its scatter")
+    assert (one["locations"], one["values"]) == (["1", "4"], 602)
+    assert one["total_load_public"]["directions"] == 12
+    assert len(one["total_load_public"]["mu"]["k"]) == 4
+    assert one["verdict"].startswith("This trajectory")
+    assert "geometric middle" in one["computed_at"]
+    said = " ".join(gridveil("leakage", "star5", "--trajectory", record, "--sigma", "0.6mHz").out.split())
+    for words in (
+        "bounds alone",
+        "largest μ",
+        "Verdict This trajectory",
+        "of 12 directions",
+        "1e-05 p.u. (0.6 mHz), from --sigma",
+    ):
+        assert words in said, words
+    assert not ledger.exists()  # nothing is spent, and no account is opened
+
+
+def test_a_joint_claim_and_a_figure(tmp_path):
+    record = write_measured(tmp_path / "in", *SHORT)
+    given = ["leakage", "star5", "--trajectory", record, "--sigma=0.01", "--delta=1e-5", "--plot", tmp_path / "a.png"]
+    (one,) = as_json(gridveil(*given, "--json"))["records"]
+    assert one["joint"]["delta"] == 1e-5
+    assert one["joint"]["mu"] >= one["total_load_public"]["mu_of_neighbours"]
+    assert one["joint"]["epsilon_x"] > 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert "Joint" in gridveil(*given).out
+
+
+def test_the_grid_gives_public_facts_only(tmp_path):
+    record = write_measured(tmp_path / "in", *SHORT, locations={"north": "1"})
+    folders = tmp_path / "a", tmp_path / "b"
+    grids = [write_grid(folder) for folder in folders]
+    text = grids[1].read_text().replace(X[0], "0.302938475612")
+    grids[1].write_text(text)
+    beside = grids[1].with_suffix(".toml")
+    beside.write_text(beside.read_text().replace(INERTIA[0], "17.8273645918"))
+    found = [as_json(gridveil("leakage", grid, "--trajectory", record, "--json")) for grid in grids]
+    assert found[0] == found[1]
+    done = gridveil("leakage", grids[0], "--trajectory", record, "--surrogate", grids[0])
+    assert (done.code, "The surrogate is the grid itself" in done.err) == (2, True)
+
+
+def test_a_named_public_case_may_stand_in(tmp_path):
+    record = write_measured(tmp_path / "in", *SHORT)
+    (one,) = as_json(gridveil("leakage", "star5", "--trajectory", record, "--surrogate=star5", "--json"))["records"]
+    assert one["computed_at"] == "star5"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--sigma=loud"], "--sigma loud cannot be read"),
+        (["--sigma=-1e-4"], "--sigma -1e-4 cannot be read"),
+        (["--rate=fast"], "--rate fast cannot be read"),
+        (["--rate=8Hz"], "no whole part of the record's 50 Hz"),
+        (["--round=0mHz"], "--round 0mHz cannot be read"),
+        (["--keep=9"], "--keep names bus 9"),
+        (["--out=here"], "--out has nothing to write"),
+        (["--delta=2"], "--delta 2 is no probability"),
+        (["--plot=a.gif"], ".png, .pdf or .svg"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(tmp_path, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    done = gridveil("leakage", "star5", "--trajectory", write_measured(tmp_path / "in", *SHORT), *options)
+    assert (done.code, said in done.err) == (2, True), done.err
+    assert not (tmp_path / "here").exists()
+
+
+def test_there_must_be_a_trajectory():
+    assert "no trajectory to look at" in gridveil("leakage", "star5").err
+
+
+# --- a coarser record -------------------------------------------------------------------------------------------------
+
+
+def test_a_coarser_record_tells_less_and_is_written(tmp_path):
+    record = write_measured(tmp_path / "in", *SHORT)
+    given = ["--keep=4", "--rate=10Hz", "--round=1mHz", "--out", tmp_path / "out"]
+    found = as_json(gridveil("leakage", "star5", "--trajectory", record, *given, "--json"))
+    before, after = found["records"]
+    assert after["record"] == "buses 4 only, 10 samples a second, rounded to 1 mHz"
+    assert after["locations"] == ["4"]
+    assert after["sigma_pu"] == pytest.approx(np.hypot(before["sigma_pu"], 1e-3 / 60 / np.sqrt(12)))
+    public = "total_load_public"
+    assert after[public]["fixed_by_records"] < before[public]["fixed_by_records"]
+    assert max(after[public]["mu"]["m"]) < max(before[public]["mu"]["m"])
+    for name in "kmd":
+        typical = [one[public]["relative_deviation"][name]["with_public_bounds"]["median"] for one in (before, after)]
+        assert typical[1] > typical[0]
+    again = read_trajectory(tmp_path / "out" / "record.toml", open_grid("star5").facts)
+    assert (again.locations[0].bus, again.interval_s) == ("4", pytest.approx(0.1))
+    cells = [line.split(",")[1] for line in (tmp_path / "out" / "record.csv").read_text().splitlines()[1:]]
+    assert all(abs(1000 * float(cell) - round(1000 * float(cell))) < 1e-6 for cell in cells)
+    done = gridveil("leakage", "star5", "--trajectory", record, *given)
+    assert (done.code, "exists already" in done.err) == (2, True)
+    said = gridveil("leakage", "star5", "--trajectory", record, "--keep=4").out
+    assert "It helps only where the finer record is not public" in said
+    assert before["notes"] == after["notes"] == []
+    coarse = gridveil("leakage", "star5", "--trajectory", record, "--round=50mHz").out
+    assert "the times at which values change tell more" in " ".join(coarse.split())
+
+
+def test_samples_are_picked_from_the_event_on_and_gaps_stay(tmp_path):
+    times = np.round(np.arange(601) / 50, 2) + 0.0
+    rows = 60 * (1 + signal(times))
+    rows[100:130, 0] = np.nan
+    write_csv(tmp_path / "record.csv", stamps(times), rows)
+    path = write_toml(
+        tmp_path / "record.toml",
+        time_format="iso",
+        event="load:5=+0.1@2.02s",
+        event_time="2016-01-05T12:33:16+00:00",
+        locations={"north": "1", "south": "4"},
+    )
+    write_coarser(read_declaration(path), Coarser(rate_hz=10), tmp_path / "out", base_mva=100)
+    lines = (tmp_path / "out" / "record.csv").read_text().splitlines()
+    assert len(lines) - 1 == 120
+    assert any("12:33:18.020000+00:00" in line for line in lines)  # the event's own sample
+    assert sum(line.split(",")[1] == "" for line in lines) == 6
+    found = read_trajectory(tmp_path / "out" / "record.toml", open_grid("star5").facts)
+    assert found.event_s == pytest.approx(2.0)
+    assert found.locations[1].gaps == pytest.approx(0)
+
+
+@pytest.mark.parametrize(("unit", "size"), [("Hz", 1.0), ("mHz", 1000.0), ("p.u.", 1 / 60), ("rad/s", 2 * np.pi)])
+def test_rounding_is_in_hz_whatever_the_unit(tmp_path, unit, size):
+    deviation = 60 * signal(TIME)
+    path = write_measured(tmp_path / "in", TIME, size * deviation, unit=unit, values="deviation", offset="none")
+    facts = open_grid("star5").facts
+    written = write_coarser(read_declaration(path), Coarser(step_hz=0.005), tmp_path / "out", base_mva=100)
+    hz = read_trajectory(tmp_path / "out" / "record.toml", facts).trajectory.deviation_hz
+    np.testing.assert_allclose(hz, 0.005 * np.rint(deviation / 0.005), atol=1e-9)
+    assert written.unit == unit
+
+
+# --- release ----------------------------------------------------------------------------------------------------------
+
+
+def test_release_shows_the_verdict_before_it_draws(tmp_path):
+    record = write_measured(tmp_path / "in", *SHORT)
+    given = ["release", "star5", "--epsilon=1/2", "--trajectory", record]
+    done = gridveil(*given, "--out", tmp_path / "a", "--ledger", tmp_path / "a.sqlite")
+    assert done.code == 0
+    assert "gridveil: This trajectory" in done.err
+    found = as_json(gridveil(*given, "--out", tmp_path / "b", "--ledger", tmp_path / "b.sqlite", "--json"))
+    assert found["leakage"]["verdict"] in done.err
+    plain = as_json(gridveil("release", "star5", "--epsilon=1/2", "--out", tmp_path / "c", "--json"))
+    assert plain["leakage"] is None
+    assert "This trajectory" not in (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("answer", "options", "code"), [(True, [], 0), (False, [], 2), (None, ["--yes"], 0)])
+def test_at_a_terminal_release_asks(tmp_path, ledger, monkeypatch, answer, options, code):
+    asked = []
+    monkeypatch.setattr(cli, "_at_a_terminal", lambda: True)
+    monkeypatch.setattr(cli.typer, "confirm", lambda *words, **how: asked.append(words) or answer)
+    record = write_measured(tmp_path / "in", *SHORT)
+    done = gridveil("release", "star5", "--epsilon=1/2", "--trajectory", record, "--out", tmp_path / "out", *options)
+    assert done.code == code, done.err
+    assert bool(asked) == (answer is not None)
+    assert (tmp_path / "out").exists() == (code == 0)
+    if code:
+        assert "The release was called off. Nothing was drawn and nothing was spent." in done.err
+        assert charges(ledger) == []
+
+
+def test_a_record_too_short_to_show_its_noise_stops_no_release(tmp_path):
+    times = np.arange(14) * 2.0 - 4
+    record = write_measured(tmp_path / "in", times, 60 * (1 + signal(times, 0.0)), event="load:5=+0.1@0s", offset="none")
+    given = ["release", "star5", "--epsilon=1/2", "--trajectory", record, "--out", tmp_path / "out"]
+    done = gridveil(*given)
+    assert (done.code, "does not show its own noise" in done.err) == (0, True), done.err
+    assert "too short to show its own noise" in gridveil("leakage", "star5", "--trajectory", record).err
