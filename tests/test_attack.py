@@ -187,12 +187,18 @@ class TooSmall(DemoSampler):
         return super().draw(values, 0.8 * scale)
 
 
+def is_exact(row):
+    """Whether a measured advantage is the exact one within five standard deviations: secrets are fresh in every run."""
+    return abs(row.measured - row.exact) <= 5 * np.sqrt((1 - row.exact**2) / row.draws)
+
+
 @pytest.mark.parametrize("rule", ["one-item", "one-asset", "one-per-group", "one-asset-relative"])
 def test_the_measured_advantage_is_the_exact_one_and_too_little_noise_is_caught(rule):
     adjacency = Adjacency(rule, ALPHA)
     for sampler, honest in ((DemoSampler(8), True), (TooSmall(8), False)):
         found = measure_advantage(adjacency, Fraction(1), 50_000, draw=perturbed(adjacency, Fraction(1), sampler), workers=1)
-        assert all(row.draws >= 50_000 and row.passed == honest for row in found)
+        assert all(row.draws >= 50_000 and is_exact(row) == honest for row in found)
+        assert all(row.low < row.measured < row.high and row.bound == np.tanh(0.5) for row in found)
         assert all(row.exact < row.bound for row in found)
 
 
@@ -205,16 +211,17 @@ def test_a_million_draws_of_each_adjacency(rule, epsilon):
         draw = perturbed(adjacency, epsilon, sampler)
         for row in measure_advantage(adjacency, epsilon, 1_000_000, draw=draw, workers=1):
             assert row.draws >= 1_000_000
-            assert row.passed == honest
+            assert is_exact(row) == honest
+            assert honest or not row.passed
 
 
 @pytest.mark.slow
 def test_the_advantage_against_secure_noise_is_the_exact_one():
-    assert all(row.passed for row in measure_advantage(Adjacency("one-asset", ALPHA), Fraction(1), 100_000))
+    assert all(is_exact(row) for row in measure_advantage(Adjacency("one-asset", ALPHA), Fraction(1), 100_000))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("fits", "draws"), [(False, 1000), (True, 200)], ids=["no trajectory", "x held fixed"])
+@pytest.mark.parametrize(("fits", "draws"), [(False, 1000), (True, 100)], ids=["no trajectory", "x held fixed"])
 @pytest.mark.parametrize("group", ["k", "md"])
 def test_no_bundle_gives_more_than_epsilon_allows(fits, draws, group):
     source, make = on_star(Fraction(1), fits)

@@ -225,6 +225,7 @@ EVERY_OPTION = """
 grid = "{grid}"
 mechanism = "items"
 share-by = "equal"
+merge-loads = "equal"
 epsilon = "1/2"
 adjacency = "one-item"
 alpha-k = 2

@@ -106,6 +106,7 @@ def test_the_search_finds_what_a_release_without_noise_would_publish(planted, mo
         ("--mechanism=items",),
         ("--mechanism=topology", "--json"),
         ("--adjacency=one-asset-relative",),
+        ("--mechanism=items", "--merge-loads=1", "--json"),
     ],
 )
 def test_a_release_holds_no_true_value(planted, caplog, options):

@@ -25,6 +25,8 @@ EDGES_A_PORT = 1.2
 ALL_PAIRS_UP_TO, NEAREST, BY_WEIGHT, BY_SHARE = 40, 5, 6, 5
 # How little ordinary degrees count against the equations.
 DEGREE_WEIGHT = 0.05
+# Entries of the dense equations that fit in memory: 1 GB.
+LARGEST_DESIGN = 125_000_000
 
 Pair = tuple[int, int]
 
@@ -79,6 +81,13 @@ def equal_columns(K_ac: Array) -> tuple[IntArray, ...]:
     return tuple(group for group in equal_groups(K_ac) if len(group) > 1)
 
 
+def can_guess(model: ReducedModel) -> bool:
+    """Whether the equations of a model fit in memory: up to some 250 ports."""
+    ports = len(model.ports)
+    pairs = min(ports * (ports - 1) // 2, (NEAREST + BY_WEIGHT + BY_SHARE) * ports)
+    return ports * len(model.m) * pairs <= LARGEST_DESIGN
+
+
 def guess_edges(model: ReducedModel, bounds: Range, *, ports: int | None = None) -> EdgeGuess:
     """Guess which ports are joined by a line. bounds : public ones of k, for an ordinary weight.
 
@@ -121,7 +130,9 @@ def _likely(model: ReducedModel, share: Array) -> IntArray:
     ports, g = len(share), len(model.m)
     if ports <= ALL_PAIRS_UP_TO:
         return complete_edges(ports)
-    apart = np.linalg.norm(share[:, None] - share[None], axis=2)
+    from scipy.spatial.distance import cdist
+
+    apart = cdist(share, share)
     np.fill_diagonal(apart, np.inf)
     likely = np.zeros((ports, ports), dtype=bool)
     for port, nearest in enumerate(np.argsort(apart, axis=1)[:, :NEAREST]):

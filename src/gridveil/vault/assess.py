@@ -13,7 +13,7 @@ import numpy as np
 from gridveil.attack.guess import within
 from gridveil.attack.network import LARGEST, Inversion, invert, port_patterns
 from gridveil.attack.star import is_star, recover_star, recover_star_by_share
-from gridveil.attack.topology import EdgeGuess, Pair, equal_columns, guess_edges
+from gridveil.attack.topology import EdgeGuess, Pair, can_guess, equal_columns, guess_edges
 from gridveil.errors import InputError
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.kron import reduced_model
@@ -153,17 +153,7 @@ def assess_attacks(
     rows.append(LineRow("best attack", rows[-1].plain if rows else None, _scored(guess, k, loss)))
 
     told("guessing edges")
-    truth, edges = true_pairs(facts, None)
-    kept = guess_edges(plain, release.bounds.k)
-    topology = [_topology_row("plain Kron reduction", kept, truth, edges, plain, None)]
-    hidden = release.guarantee.hides_network
-    ports = len(release.model.m) if hidden else None
-    merged = true_pairs(facts, shares if not hidden else None)[0]
-    if hidden:
-        merged = {pair for pair in truth if max(pair) < len(facts.machines)}
-    topology.append(
-        _topology_row("release", guess_edges(release.model, release.bounds.k, ports=ports), merged, edges, release.model, ports)
-    )
+    topology = _topology(facts, plain, release, shares)
 
     told("comparing machines")
     true_d = full.d
@@ -183,7 +173,7 @@ def assess_attacks(
             alpha=loss.alpha_in_words if loss else "nothing drawn",
             rows=tuple(rows),
             blind=_scored(blind, k, loss),
-            topology=tuple(topology),
+            topology=topology,
             edges=len(facts.edges),
             machines=machines,
             by_epsilon=by_epsilon,
@@ -255,6 +245,22 @@ def true_pairs(facts: GridFacts, shares: Array | None) -> tuple[set[Pair], int]:
     port = np.concatenate([np.arange(g), g + shares.argmax(axis=1)])
     joined = {(min(port[i], port[j]), max(port[i], port[j])) for i, j in seen if port[i] != port[j]}
     return {(int(i), int(j)) for i, j in joined}, len(seen)
+
+
+def _topology(facts: GridFacts, plain: ReducedModel, release: Release, shares: Array | None) -> tuple[TopologyRow, ...]:
+    """Guess edges from the plain reduction and from the release; nothing of a grid that is too large for it."""
+    if not can_guess(plain):
+        return ()
+    truth, edges = true_pairs(facts, None)
+    rows = [_topology_row("plain Kron reduction", guess_edges(plain, release.bounds.k), truth, edges, plain, None)]
+    ports = None
+    if shares is None:  # topology mode: nothing but the machines is a bus
+        ports = len(facts.machines)
+        truth = {pair for pair in truth if max(pair) < ports}
+    else:
+        truth = true_pairs(facts, shares)[0]
+    guess = guess_edges(release.model, release.bounds.k, ports=ports)
+    return (*rows, _topology_row("release", guess, truth, edges, release.model, ports))
 
 
 def _topology_row(
