@@ -281,8 +281,8 @@ def config(tmp_path):
 
 
 def test_release_toml_holds_every_option(config, ledger):
-    # All but a surrogate, which has nothing to choose where a split is given, and ports to merge, where loads are looked at.
-    assert len(EVERY_OPTION.strip().splitlines()) == len(options.KNOWN - {"surrogate", "merge_loads"})
+    # All but a surrogate, which has nothing to choose where a split is given.
+    assert len(EVERY_OPTION.strip().splitlines()) == len(options.KNOWN - {"surrogate"})
     found = as_json(gridveil("release", "--config", config, "--json"))
     groups = found["guarantee"]["groups"]
     assert {name: (groups[name]["alpha"], groups[name]["epsilon"]) for name in "kmd"} == {
