@@ -138,3 +138,14 @@ def test_the_whole_attack_on_ieee30_shows_what_the_docs_say(tmp_path, monkeypatc
         assert row["low"] <= row["expected"] <= row["high"]
     errors = [row["error_m"] for row in found["averaging"]["rows"]]
     assert errors[-1] < 0.05 < errors[0]
+
+
+def test_a_grid_without_a_network_to_win_back_is_refused(tmp_path, bundle):
+    """One machine, or no load elsewhere: no traceback, and nothing written."""
+    grid = bundle.with_name("private.m")
+    text = grid.read_text()
+    grid.write_text(text.replace("4 1 40 9", "4 1 0 0").replace("5 1 30 5", "5 1 0 0"))
+    done = attack(bundle, "--out", tmp_path / "report")
+    assert done.code == 2
+    assert "Nothing was attacked" in done.err
+    assert not (tmp_path / "report").exists()

@@ -256,7 +256,7 @@ def test_a_record_shows_its_own_noise(lead):
 def test_verdicts_follow_the_figures(grid):
     everything = found_for(grid, buses=("1", "2", "3", "4"), sigma=1e-8)
     assert "alone gives line weights to about" in everything.verdict()
-    assert "there the release adds nothing that an attacker does not have" in everything.verdict()
+    assert "there no ε protects them any more" in everything.verdict()
     nothing = found_for(grid, buses=("1",), sigma=0.5)
     assert nothing.verdict().startswith(
         "This trajectory, of bus 1 only, leaves single values of line weights, inertia and damping about where the public"

@@ -72,14 +72,23 @@ def test_the_grid_gives_public_facts_only(tmp_path):
     beside.write_text(beside.read_text().replace(INERTIA[0], "17.8273645918"))
     found = [as_json(gridveil("leakage", grid, "--trajectory", record, "--json")) for grid in grids]
     assert found[0] == found[1]
-    done = gridveil("leakage", grids[0], "--trajectory", record, "--surrogate", grids[0])
-    assert (done.code, "The surrogate is the grid itself" in done.err) == (2, True)
+    for surrogate in grids:  # itself, and a copy with other values
+        done = gridveil("leakage", grids[0], "--trajectory", record, "--surrogate", surrogate)
+        assert (done.code, "The surrogate is a version of the grid itself" in done.err) == (2, True)
+
+
+def test_an_event_that_is_to_be_estimated_is_taken_as_it_is_guessed(tmp_path):
+    given = {"event": "unknown:total=+0.1@2.3s"}
+    record = write_measured(tmp_path / "in", *SHORT, **given)
+    (one,) = as_json(gridveil("leakage", "star5", "--trajectory", record, "--sigma=1e-4", "--json"))["records"]
+    assert one["notes"][0].startswith("The event is to be estimated")
+    assert max(one["total_load_public"]["mu"]["m"]) > 0
 
 
 def test_a_named_public_case_may_stand_in(tmp_path):
     record = write_measured(tmp_path / "in", *SHORT)
-    (one,) = as_json(gridveil("leakage", "star5", "--trajectory", record, "--surrogate=star5", "--json"))["records"]
-    assert one["computed_at"] == "star5"
+    (one,) = as_json(gridveil("leakage", "star5", "--trajectory", record, "--surrogate=ieee30", "--json"))["records"]
+    assert one["computed_at"] == "ieee30"
 
 
 @pytest.mark.parametrize(

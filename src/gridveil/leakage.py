@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -23,6 +23,7 @@ from gridveil.fit.problem import Observation
 from gridveil.fit.sensitivity import Sampling
 from gridveil.fit.task import Task
 from gridveil.fit.two_stage import MOST_MACHINES
+from gridveil.fit.unknown import Unknown
 from gridveil.grid import Array
 from gridveil.groups import Bounds
 from gridveil.noisy import PublicTable
@@ -33,6 +34,7 @@ from gridveil.trajectory import Trajectory
 
 GROUPS = ("k", "m", "d")
 IN_WORDS = {"k": "line weights", "m": "inertia", "d": "damping"}
+ESTIMATED = "The event is to be estimated; these figures take it as it is guessed, as if an attacker knew it."
 FREE_SCALE = "a common factor of k, m, d, u; only G ω fixes it"
 # Singular values below this share of the largest are rounding.
 ROUNDING = 1e-11
@@ -110,7 +112,9 @@ class Leakage:
         hidden = [IN_WORDS[name] for name in GROUPS if _state(told[name]) == "hidden"]
         said = []
         if given:
-            said.append(f"{one} alone gives {_and(given)}: there the release adds nothing that an attacker does not have.")
+            said.append(
+                f"{one} alone gives {_and(given)}: there no ε protects them any more, and a release can only add to it."
+            )
         if narrowed:
             said.append(f"{'It' if said else one} narrows {_and(narrowed)}.")
         if hidden:
@@ -167,11 +171,17 @@ def leakage(
     if not (math.isfinite(sigma) and sigma > 0):
         raise OptionError(f"sigma = {sigma:g}", expected="a standard deviation above 0", outcome="Nothing was computed.")
     with one_blas_thread():
-        at = _At(table, observed, bounds, dt_s, scheme)
+        at = _At(table, _as_known(observed), bounds, dt_s, scheme)
         moved = _moves(at, adjacency, bounds)
         known, unknown = (_attacker(at, bounds, moved, adjacency, sigma, total_known=one) for one in (True, False))
     buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
-    return Leakage(known, unknown, sigma, len(at.sampling.observed), buses, adjacency.rule, origin)
+    notes = (ESTIMATED,) if any(one.unknown.anything for one in observed) else ()
+    return Leakage(known, unknown, sigma, len(at.sampling.observed), buses, adjacency.rule, origin, notes)
+
+
+def _as_known(observed: Sequence[Observation]) -> list[Observation]:
+    """The same records with their events as they are guessed: an attacker may know what the owner would estimate."""
+    return [replace(one, unknown=Unknown()) for one in observed]
 
 
 def largest_mu(
@@ -196,7 +206,8 @@ def largest_mu(
         found.append(PublicTable(facts, np.full(len(facts.edges), k), np.full(g, m), np.full(g, d)))
     with one_blas_thread():
         return max(
-            _moves(_At(one, observed, bounds, dt_s, scheme), adjacency, bounds).largest(adjacency, None, sigma) for one in found
+            _moves(_At(one, _as_known(observed), bounds, dt_s, scheme), adjacency, bounds).largest(adjacency, None, sigma)
+            for one in found
         )
 
 

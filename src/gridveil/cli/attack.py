@@ -48,9 +48,11 @@ def attack(
     publish_loads: options.PublishLoads = None,
     json: options.Json = False,
 ) -> None:
-    """Try every attack on your own release, beside the plain Kron reduction of the grid and a blind guess. For the owner.
+    """Try attacks on your own release, beside the plain Kron reduction of the grid and a blind guess. For the owner.
 
-    It spends no epsilon, and what it shows is covered by none: do not publish it, and do not choose among releases by it.
+    What a public trajectory gives away is for `gridveil leakage` to say: no attack here uses one, and the figures over epsilon
+    come from releases without a fit. It spends no epsilon, and what it shows is covered by none: do not publish it, and do not
+    choose among releases by it.
     """
     given = locals()
     from gridveil.archive import check_free
@@ -74,9 +76,10 @@ def attack(
         advantages = _advantages(release)
     extra = {"all_but_one": [asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in advantages]}
     table = _advantage_table(advantages)
+    files = attack_files(found, extra, [table])
     with writing(out, "--out"):
         out.mkdir(parents=True, mode=0o700)  # for its owner's eyes
-        for name, data in attack_files(found, extra, [table]).items():
+        for name, data in files.items():
             (out / name).write_bytes(data)
     if json:
         print_json(attack_json(found) | extra | {"demo": release.demo, "report": str(out)})

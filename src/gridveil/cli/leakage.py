@@ -110,7 +110,9 @@ def leakage(
         records[how.in_words()] = _coarsened(measured[0], table.facts, how, out), how.sigma(noise, nominal_hz)
     found = {name: _leakage(table, *record, settings, origin) for name, record in records.items()}
     if how.asked:
-        found[how.in_words()] = replace(found[how.in_words()], notes=how.notes(noise, nominal_hz))
+        found[how.in_words()] = replace(
+            found[how.in_words()], notes=(*found[how.in_words()].notes, *how.notes(noise, nominal_hz))
+        )
     joint = {name: _joint(table, *record, settings, delta) for name, record in records.items()} if delta is not None else {}
     if plot:
         from gridveil.plot import plot_leakage
@@ -191,19 +193,10 @@ def _public_table(settings: ReleaseSettings, surrogate: str | None) -> tuple[Pub
     """The table to compute at: never the grid's own, of which only the public facts are used."""
     from gridveil.surrogate import AT_MIDDLE, at_middle
 
+    facts = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics).facts
     if surrogate is None:
-        facts = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics).facts
         return at_middle(facts, settings.bounds), AT_MIDDLE
-    from gridveil.cases import declared_public
-
-    files = [Path(name) for name in (surrogate, settings.grid)]
-    if all(file.exists() for file in files) and files[0].samefile(files[1]):
-        raise OptionError(
-            "The surrogate is the grid itself: what is computed at it would depend on private values.",
-            outcome=NOTHING_DONE,
-            remedy="Name a public case, or leave --surrogate out.",
-        )
-    return declared_public(options.open_named_grid(surrogate, None, settings.dynamics)), Path(surrogate).name
+    return options.open_surrogate(surrogate, settings, facts), Path(surrogate).name
 
 
 def _leakage(table: PublicTable, measured: Sequence[Measured], sigma: float, settings: ReleaseSettings, origin: str) -> Leakage:

@@ -14,8 +14,10 @@ from gridveil.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     from gridveil.allocation import Allocation
+    from gridveil.grid import GridFacts
     from gridveil.groups import Bounds, Range
     from gridveil.measured import Declaration
+    from gridveil.noisy import PublicTable
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.ledger import Account
     from gridveil.profiles import Profile
@@ -123,6 +125,31 @@ def open_named_grid(grid: str, dynamics_file: Path | None, options: Mapping[str,
     from gridveil.cases import open_grid
 
     return open_grid(grid, dynamics_file=dynamics_file, options={name: options.get(name) for name in DYNAMICS})
+
+
+# Options about the machines and the file of a private grid, which no surrogate may be opened with.
+OWN = ("inertia", "damping", "base", "island")
+
+
+def open_surrogate(name: str, settings: ReleaseSettings, own: GridFacts) -> PublicTable:
+    """Open the public case that stands in for a grid, with nothing of the grid's own inertia and damping in it."""
+    from gridveil.cases import declared_public
+    from gridveil.posterior import middle
+    from gridveil.privacy.ledger.marks import facts_alike
+
+    public = {option: settings.dynamics.get(option) for option in DYNAMICS if option not in OWN}
+    try:
+        other = open_named_grid(name, None, public)
+    except InputError:  # a static case: what it lacks lies in the middle of the public bounds
+        usual = {"inertia": middle(settings.bounds.m), "damping": middle(settings.bounds.d)}
+        other = open_named_grid(name, None, public | usual)
+    if facts_alike(own, other.facts):
+        raise OptionError(
+            "The surrogate is a version of the grid itself: what is found at it would depend on private values.",
+            outcome="Nothing was drawn and nothing was spent.",
+            remedy="Name a public case, or leave --surrogate out.",
+        )
+    return declared_public(other)
 
 
 @dataclass(frozen=True)

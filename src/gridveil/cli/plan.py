@@ -157,12 +157,13 @@ def _adjacencies(rule: str | None, given: dict[str, Any]) -> list[Adjacency]:
 def _check_not_private(name: str, source: SourceGrid) -> None:
     """Refuse a file that the ledger at hand knows as a grid with a budget: it is no public surrogate."""
     from gridveil.cases import BUNDLED
+    from gridveil.cases.packages import package_case
     from gridveil.errors import GridveilError
     from gridveil.privacy.ledger import Ledger, default_location
     from gridveil.privacy.ledger.marks import are_alike
     from gridveil.vault.mechanism import version_of
 
-    if name in BUNDLED or ":" in name:  # public by name
+    if name in BUNDLED or package_case(name) is not None:  # public by name
         return
     try:
         book = Ledger(default_location(), create=False)

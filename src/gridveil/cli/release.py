@@ -23,7 +23,7 @@ from gridveil.cli.output import (
     stage_progress,
 )
 from gridveil.cli.trajectories import event_json, events_in_words, print_trajectory, read_all, trajectory_json
-from gridveil.errors import InputError, Interrupted, OptionError
+from gridveil.errors import Interrupted, OptionError
 from gridveil.privacy.adjacency import NOTHING_SPENT
 from gridveil.privacy.epsilon import float_at_least, float_at_most
 from gridveil.stages import RELEASE, stage
@@ -34,14 +34,10 @@ if TYPE_CHECKING:
     from gridveil.fit.methods import Progress
     from gridveil.grid import GridFacts, IntArray
     from gridveil.groups import Bounds
-    from gridveil.noisy import PublicTable
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.ledger import Ledger
     from gridveil.release import FitSummary
     from gridveil.vault.source import SourceGrid
-
-# Options about the machines and the file of the private grid, which no surrogate may be opened with.
-OWN = ("inertia", "damping", "base", "island")
 
 
 def release(
@@ -170,7 +166,7 @@ def release(
     known = book.accounts().get(name)
     chosen = settings.adjacency(known)
     with stage_progress(RELEASE, quiet=json):
-        allocation = settings.given_allocation() or _chosen_on_surrogate(settings, source, chosen, book)
+        allocation = settings.given_allocation() or _chosen_on_surrogate(settings, source, chosen)
     check_allocation(source.facts, allocation, fits=bool(observed))
     check_draw(source, settings.epsilon, chosen, settings.bounds, allocation)
     ports = _ports(settings.merge_loads, source.facts, allocation)
@@ -348,44 +344,20 @@ def _named(ports: tuple[IntArray, ...] | None, facts: GridFacts) -> dict[str, tu
     return {} if ports is None else named_ports(facts, ports)
 
 
-def _chosen_on_surrogate(settings: ReleaseSettings, source: SourceGrid, adjacency: Adjacency, book: Ledger) -> Allocation:
+def _chosen_on_surrogate(settings: ReleaseSettings, source: SourceGrid, adjacency: Adjacency) -> Allocation:
     """Share ε by what a public surrogate shows; the grid itself has no part in it, in topology mode not even its network."""
     from gridveil.surrogate import AROUND_ONE_BUS, AT_MIDDLE, at_middle, choose, without_network
 
     mechanism: Any = settings.mechanism or settings.profile.mechanism
     sharing: Any = settings.sharing or "equal"
     if settings.surrogate is not None:
-        table, origin = _named_surrogate(settings, source, book), Path(settings.surrogate).name
+        table, origin = options.open_surrogate(settings.surrogate, settings, source.facts), Path(settings.surrogate).name
     elif mechanism == "topology":
         table, origin = at_middle(without_network(source.facts), settings.bounds), AROUND_ONE_BUS
     else:
         table, origin = at_middle(source.facts, settings.bounds), AT_MIDDLE
     stage("sharing epsilon out")
     return choose(table, adjacency, settings.epsilon, settings.bounds, mechanism=mechanism, sharing=sharing, origin=origin)
-
-
-def _named_surrogate(settings: ReleaseSettings, source: SourceGrid, book: Ledger) -> PublicTable:
-    """Open the public case that stands in for the grid, with nothing of the grid's own inertia and damping in it."""
-    from gridveil.cases import declared_public
-    from gridveil.posterior import middle
-    from gridveil.privacy.ledger.marks import are_alike
-    from gridveil.vault.mechanism import version_of
-
-    assert settings.surrogate is not None
-    public = {name: settings.dynamics.get(name) for name in options.DYNAMICS if name not in OWN}
-    try:
-        other = options.open_named_grid(settings.surrogate, None, public)
-    except InputError:  # a static case: what it lacks lies in the middle of the public bounds
-        usual = {"inertia": middle(settings.bounds.m), "damping": middle(settings.bounds.d)}
-        other = options.open_named_grid(settings.surrogate, None, public | usual)
-    mine, others = version_of(source, book), version_of(other, book)
-    if others.fingerprint == mine.fingerprint or are_alike(mine.marks, others.marks):
-        raise OptionError(
-            "The surrogate is a version of the grid itself: what it chooses would depend on private values.",
-            outcome=NOTHING_SPENT,
-            remedy="Name a public case, or leave --surrogate out.",
-        )
-    return declared_public(other)
 
 
 def _warnings(epsilon: Fraction, clipped: Mapping[str, int], facts: GridFacts, allocation: Allocation) -> list[str]:

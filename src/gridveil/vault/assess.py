@@ -196,16 +196,23 @@ def check_matches(source: SourceGrid, release: Release) -> None:
 def _port_shares(facts: GridFacts, release: Release) -> Array | None:
     """How the loaded buses make up the release's ports, (loaded, ports); None in topology mode, where the ports say nothing."""
     loaded, ports = len(loaded_buses(facts)), len(release.model.ports) - len(release.model.m)
-    if len(release.model.m) != len(facts.machines) or (not release.guarantee.hides_network and ports > loaded):
+    merged, hidden = PORTS in release.public_inputs, release.guarantee.hides_network
+    if len(release.model.m) != len(facts.machines) or (not hidden and (ports > loaded if merged else ports != loaded)):
         raise InputError(
             f"the bundle has {len(release.model.m)} machines and {ports} ports for load, the source {len(facts.machines)} and "
             f"{loaded}: it is not a release of this grid",
             outcome="Nothing was attacked and nothing was written.",
             remedy="Name the grid that the bundle was made of, with the same options.",
         )
-    if release.guarantee.hides_network:
+    if len(facts.machines) < 2 or not loaded:
+        raise InputError(
+            "a grid of one machine, or without load elsewhere than at machines, has no network to win back",
+            expected="at least two machines and one other bus with load",
+            outcome="Nothing was attacked and nothing was written.",
+        )
+    if hidden:
         return None
-    if PORTS not in release.public_inputs:
+    if not merged:
         return np.eye(loaded)
     equal = equal_ports(facts)
     return merged_shares(facts, equal if len(equal) == ports else zone_ports(facts, ports))

@@ -212,8 +212,8 @@ def averaging_rows(again: Redraws, k: Array, m: Array, fixed: IntArray, told: Pr
 
 
 def median_error(guess: Array, truth: Array) -> float:
-    """Median of |guess/truth − 1|, where the truth is not 0."""
-    return float(np.median(np.abs(guess[truth != 0] / truth[truth != 0] - 1)))
+    """Median of |guess/truth − 1|, where the truth is not 0; 0 where all of it is."""
+    return 0.0 if not truth.any() else float(np.median(np.abs(guess[truth != 0] / truth[truth != 0] - 1)))
 
 
 def line_guesses(found: Inversion | None, release: Release, blind: Array) -> list[Array]:

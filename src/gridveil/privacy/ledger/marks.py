@@ -48,6 +48,13 @@ def are_alike(one: Sequence[str], other: Sequence[str]) -> bool:
     return False
 
 
+def facts_alike(one: GridFacts, other: GridFacts) -> bool:
+    """Whether two grids look like versions of one, by their public facts alone."""
+    return are_alike(
+        *([f"{kind}:{mark.decode()}" for kind, marks in line_marks(facts).items() for mark in marks] for facts in (one, other))
+    )
+
+
 def _numbered(marks: Iterable[str]) -> list[bytes]:
     seen: Counter[str] = Counter()
     numbered = []
