@@ -117,8 +117,8 @@ def test_ieee30_has_the_figures_of_the_background_paper():
     assert (medians["k_r"], medians["m"], medians["d"]) == pytest.approx((0.155, 0.0266, 0.0328), rel=0.02)
     assert leak.unknown.scale > 50
     assert leak.verdict().startswith(
-        "This trajectory alone gives inertia to about 2.4 % and damping to about 2.5 %: there the release adds nothing that an "
-        "attacker does not have."
+        "This trajectory alone gives inertia to about 2.4 % and damping to about 2.5 %: there no ε protects them any more, and "
+        "a release can only add to it."
     )
     assert 1.05 < derivative_ratio(table, leak, event) < 1.5  # the derivative's form of μ is low where an item is small
 
