@@ -346,7 +346,7 @@ def command(monkeypatch, tmp_path):
 def test_the_command_prints_a_row_a_pattern_and_a_verdict(command):
     done = command("--canaries", "3000")
     assert done.exit_code == 0, done.output
-    assert done.stdout.count("stands") == 6 + 6 + 7 + 1
+    assert done.stdout.count("stands") == 6 + 6 + 7 + 3 + 1  # patterns, sums of each rule, the sampler
     assert "Passed: no bound exceeds the ε that was charged." in done.stdout
 
 
@@ -356,7 +356,7 @@ def test_the_command_prints_json_and_nothing_else(command):
     assert done.stderr == ""
     found = json.loads(done.stdout)
     assert (found["passed"], found["epsilon"]) == (True, "1/2")
-    assert {row["subject"] for row in found["findings"]} == {"one-item", "sampler"}
+    assert {row["subject"] for row in found["findings"]} == {"one-item", "one-item, sums", "sampler"}
     assert set(found["findings"][0]) == {
         "subject", "pattern", "epsilon_charged", "canaries", "guesses", "correct", "lower_95", "lower_9999", "passed",
     }  # fmt: skip
