@@ -1,6 +1,7 @@
 """Attacks on IEEE-30 and IEEE-118, as in docs/attacks.md.
 
-python benchmarks/attacks.py [plain] [lines] [topology] [averaging] [one] [bundles]. Public cases and seeded demo draws only.
+python benchmarks/attacks.py [plain] [lines] [topology] [averaging] [one] [secure] [bundles]. Public cases and seeded demo draws,
+but for `secure`: OpenDP's noise, of which a million draws take minutes.
 """
 
 import sys
@@ -184,13 +185,23 @@ def all_but_one():
         adjacency = Adjacency(rule, ALPHA)
         for epsilon in EPSILONS:
             for sampler in (DemoSampler(1), Small(2)):
-                draw = perturbed(adjacency, epsilon, sampler)
-                for row in measure_advantage(adjacency, epsilon, 1_000_000, draw=draw, workers=1):
-                    print(
-                        f"| {rule} | {row.moved} | {epsilon} | {type(sampler).__name__} | {row.measured:.4f} | "
-                        f"{row.low:.4f} – {row.high:.4f} | {row.exact:.4f} | {row.passed} |",
-                        flush=True,
-                    )
+                print_advantages(adjacency, epsilon, type(sampler).__name__, perturbed(adjacency, epsilon, sampler))
+
+
+def all_but_one_secure():
+    """Advantage of the best test, 10⁶ draws of secure noise. one-asset has steps of one item (k) and of a pair (m, d)."""
+    for rule in ("one-asset", "one-per-group"):
+        for epsilon in EPSILONS:
+            print_advantages(Adjacency(rule, ALPHA), epsilon, "OpenDP", None)
+
+
+def print_advantages(adjacency, epsilon, noise, draw):
+    for row in measure_advantage(adjacency, epsilon, 1_000_000, draw=draw, workers=1):
+        print(
+            f"| {row.rule} | {row.moved} | {epsilon} | {noise} | {row.measured:.4f} | "
+            f"{row.low:.4f} – {row.high:.4f} | {row.exact:.4f} | {row.passed} |",
+            flush=True,
+        )
 
 
 def neighbours(source, group):
@@ -246,7 +257,15 @@ def bundles():
 
 
 if __name__ == "__main__":
-    parts = {"plain": plain, "lines": lines, "topology": edges, "averaging": averaging, "one": all_but_one, "bundles": bundles}
+    parts = {
+        "plain": plain,
+        "lines": lines,
+        "topology": edges,
+        "averaging": averaging,
+        "one": all_but_one,
+        "secure": all_but_one_secure,
+        "bundles": bundles,
+    }
     for name in sys.argv[1:] or parts:
         print(f"\n{name}: {parts[name].__doc__}", flush=True)
         parts[name]()

@@ -220,10 +220,11 @@ def test_noise_on_logarithms_is_audited_too(rule):
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["one-asset", "one-item", "one-per-group", "one-asset-relative"])
 def test_sums_are_audited_each_in_a_release_of_its_own(rule):
-    honest = audit_sums(adjacency(rule), ONE, 3000, sampler=DemoSampler(1))
+    # Secrets are fresh in every run: of 12 000 guesses the bounds spread by 0.05, and both limits lie five such steps away.
+    honest = audit_sums(adjacency(rule), ONE, 12_000, sampler=DemoSampler(1))
     assert honest.passed and honest.epsilon <= ONE
-    assert honest.lower_95 > 0.75
-    assert not audit_sums(adjacency(rule), ONE, 3000, sampler=TooSmall({0, 1, 2})).passed
+    assert honest.lower_95 > 0.6
+    assert not audit_sums(adjacency(rule), ONE, 12_000, sampler=TooSmall({0, 1, 2})).passed
 
 
 def test_sums_are_audited_with_the_secure_noise():

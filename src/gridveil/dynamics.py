@@ -16,7 +16,7 @@ from gridveil.errors import EventError, OptionError, UnstableStep
 from gridveil.events import NOT_SIMULATED, Event
 from gridveil.grid import Array
 from gridveil.large import LARGE, swing_responses
-from gridveil.models import Model, ReducedModel, port_position
+from gridveil.models import Model, ReducedModel, port_positions
 from gridveil.trajectory import Trajectory
 
 
@@ -101,7 +101,7 @@ def simulate(
         raise OptionError(f"Scheme {scheme!r} is unknown.", expected=", ".join(get_args(SchemeName)), outcome=NOT_SIMULATED)
     clock = Clock(horizon_s, dt_s)
     names = tuple(buses) if buses is not None else model.machines
-    sense = np.array([port_position(model, bus) for bus in names], dtype=np.int64)
+    sense = port_positions(model, names)
     drive = np.stack([step.loads(model) for step in event.steps], axis=1)
     shifts = [clock.sample(step.at_s) for step in event.steps]
     if is_large(model):

@@ -11,7 +11,7 @@ import numpy as np
 
 from gridveil.errors import EventError
 from gridveil.grid import Array
-from gridveil.models import Model, port_position
+from gridveil.models import Model, port_positions
 
 NOT_SIMULATED = "Nothing was simulated."
 GRAMMAR = (
@@ -43,10 +43,9 @@ class Step:
                 remedy="Write it as load:BUS=+0.2 in p.u. or MW. (An owner may publish loads: --publish-loads.)",
             )
         added = self.uniform * model.loads if self.uniform else np.zeros(len(model.ports))
-        for bus in dict.fromkeys(self.lost):
-            added[port_position(model, bus)] -= model.loads[port_position(model, bus)]
-        for bus, size in self.change.items():
-            added[port_position(model, bus)] += size
+        lost = port_positions(model, dict.fromkeys(self.lost))
+        added[lost] -= model.loads[lost]
+        added[port_positions(model, self.change)] += np.array(list(self.change.values()))
         return added
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -243,14 +243,15 @@ def _settling(load: Array, damping: float, gain: Array, rate: Array) -> float:
     return -float(np.sum(load)) / float(total) if total > 0 else -np.inf
 
 
-def port_position(model: Model, label: str) -> int:
-    """Find a port by its label."""
+def port_positions(model: Model, labels: Iterable[str]) -> IntArray:
+    """Find ports by their labels."""
+    position = {label: place for place, label in enumerate(model.ports)}
     try:
-        return model.ports.index(label)
-    except ValueError:
+        return np.array([position[label] for label in labels], dtype=np.int64)
+    except KeyError as error:
         shown = ", ".join(model.ports[:8]) + (", …" if len(model.ports) > 8 else "")
         raise EventError(
-            f"bus {label!r} is not a bus of this model",
+            f"bus {error.args[0]!r} is not a bus of this model",
             expected=f"one of {shown}",
             outcome="Nothing was simulated.",
             remedy="Name a bus that the model has.",

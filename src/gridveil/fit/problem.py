@@ -14,7 +14,7 @@ from gridveil.events import Event
 from gridveil.fit.unknown import KNOWN, NOT_FITTED, Unknown
 from gridveil.grid import Array
 from gridveil.groups import Bounds
-from gridveil.models import ReducedModel, port_position
+from gridveil.models import ReducedModel, port_positions
 from gridveil.provenance import Provenance
 from gridveil.trajectory import Trajectory
 
@@ -73,7 +73,7 @@ def problem(
     """Set the fit of (k_r, m, d) up, with K_ac held at its noisy value."""
     buses, records = as_records(observed, dt_s)
     drive = np.stack([step.loads(start) for one in observed for step in one.event.steps], axis=1)
-    family = start.family(drive, [port_position(start, bus) for bus in buses], bounds)
+    family = start.family(drive, port_positions(start, buses), bounds)
     return Problem(Objective(family, records, dt_s=dt_s, scheme=scheme), start.theta, *box(family), rho)
 
 

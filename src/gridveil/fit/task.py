@@ -16,7 +16,7 @@ from gridveil.fit.unknown import Unknowns
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.groups import Bounds
 from gridveil.kron import reduced_model
-from gridveil.models import port_position
+from gridveil.models import port_positions
 from gridveil.swing import DrivenSwingFamily
 
 
@@ -40,7 +40,7 @@ class Task:
         drive[order] = np.stack([step.loads(ports) for one in observed for step in one.event.steps], axis=1)
         unknown = Unknowns.of(observed, g, drive.sum(axis=0))
         drive[:, unknown.free] = 0.0  # nobody knows where
-        places = np.array([port_position(ports, bus) for bus in buses])
+        places = port_positions(ports, buses)
         outputs = np.arange(len(places))
         kept, left = places < g, places >= g
         coordinates = Coordinates(
