@@ -1,7 +1,7 @@
 """Attacks on IEEE-30 and IEEE-118, as in docs/attacks.md.
 
-python benchmarks/attacks.py [plain] [lines] [topology] [averaging] [one] [secure] [bundles]. Public cases and seeded demo draws,
-but for `secure`: OpenDP's noise, of which a million draws take minutes.
+python benchmarks/attacks.py [plain] [lines] [topology] [averaging] [one] [secure] [bundles]. Public cases and seeded demo draws;
+only `secure` draws from OpenDP, where a million draws take minutes.
 """
 
 import sys
