@@ -1,6 +1,6 @@
 """Attacks on IEEE-30 and IEEE-118, as in docs/attacks.md.
 
-python benchmarks/attacks.py [plain] [lines] [topology] [averaging] [one] [secure] [bundles]. Public cases and seeded demo draws;
+python benchmarks/attacks.py [plain] [lines] [topology] [averaging] [one] [secure] [bundles]. Public cases and seeded draws;
 only `secure` draws from OpenDP, where a million draws take minutes.
 """
 
