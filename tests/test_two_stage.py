@@ -340,8 +340,9 @@ def cost_of(grid, belief, observed, sigma, dt):
             )
             for one in observed
         )  # fmt: skip
-        parts = [belief[name] for name in ("k", "m", "d")]
-        middle, spread = (np.concatenate([getattr(part, name) for part in parts]) for name in ("log_mean", "log_variance"))
+        machines = [belief[name] for name in ("m", "d")]
+        middle = np.concatenate([belief["k"].log_mean, *(np.log(part.mean) for part in machines)])
+        spread = np.concatenate([belief["k"].log_variance, *(np.log(1 + part.variance / part.mean**2) for part in machines)])
         return 0.5 * data / sigma**2 + 0.5 * np.sum((y - middle) ** 2 / spread)
 
     return cost

@@ -311,7 +311,7 @@ def test_the_onset_is_guessed_from_the_record():
 
 
 def test_the_scale_comes_from_the_exact_posterior_of_the_release():
-    """With a shape that the records fix, it is right on average; the Gaussian in logarithms is not."""
+    """With a shape that the records fix, it is right on average, and spreads half as far as the Gaussian's."""
     rng, low, high, b = np.random.default_rng(0), 1.0, 100.0, 6.0
     x = np.exp(rng.uniform(np.log(1.7), np.log(45), 53))
     log_c = np.linspace(-1.5, 1.5, 3001)
@@ -329,8 +329,8 @@ def test_the_scale_comes_from_the_exact_posterior_of_the_release():
         exact.append(middle + shift)
         gaussian.append(middle)
         assert scale_shift(belief, prior, np.log(x), 10 * np.eye(53)) == 0.0  # records fix nothing
-    assert abs(np.mean(exact)) < 0.03 < abs(np.mean(gaussian))
-    assert np.std(exact) < 0.1
+    assert abs(np.mean(exact)) < 0.03
+    assert np.std(exact) < 0.6 * np.std(gaussian)
     sizes = {"k": 41, "m": 6, "d": 6}
     control = no_release(sizes, Bounds())
     assert scale_shift(control, independent(control), np.log(x), np.zeros((53, 53))) == 0.0

@@ -225,15 +225,19 @@ def linked(facts: GridFacts) -> IntArray:
 
 
 def independent(belief: Mapping[str, Posterior], unknown: Unknowns | None = None) -> Gaussian:
-    """The posterior of the release over y = (log k, log m, log d), as independent Gaussians of the same moments.
+    """The posterior of the release over y = (log k, log m, log d), as independent Gaussians.
 
+    That of log k has the posterior's own moments. Records of few places see sums of m and of d, and a sum of exp(E log m) falls
+    short of Σm: those of log m and log d lie at log E m and log E d, with the spread of a log-normal of the same variation.
     unknown : what is unknown of the events, whose own prior then stands behind it.
     """
-    parts = [belief[name] for name in ("k", "m", "d")]
+    k, *machines = (belief[name] for name in ("k", "m", "d"))
+    centres = [k.log_mean, *(np.log(part.mean) for part in machines)]
+    variances = [k.log_variance, *(np.log1p(part.variance / part.mean**2) for part in machines)]
     released = Gaussian(
-        np.concatenate([part.log_mean for part in parts]),
-        np.diag(np.concatenate([1 / part.log_variance for part in parts])),
-        np.log(np.concatenate([part.lower for part in parts])),
-        np.log(np.concatenate([part.upper for part in parts])),
+        np.concatenate(centres),
+        np.diag(1 / np.concatenate(variances)),
+        np.log(np.concatenate([part.lower for part in (k, *machines)])),
+        np.log(np.concatenate([part.upper for part in (k, *machines)])),
     )
     return together(released, unknown.prior()) if unknown else released

@@ -45,7 +45,7 @@ MOST_SEARCHED, MOST_KEPT = 1_000_000, 12_000_000
 # Rounds of the polish at most, those that each of several starts gets, and the change of the cost at which it ends.
 ROUNDS = 40
 TRIED = 8
-CLOSE = 1e-4
+CLOSE = 1e-5
 # Searches at least where fewer places than machines were recorded: with 4, one in ten misses an explanation better by nats.
 FEW_PLACES = 12
 # Entries of x for one of y from which stage 1 is left out.
