@@ -27,7 +27,8 @@ from gridveil.dynamics import simulate
 from gridveil.engine import SchemeName
 from gridveil.events import Event
 from gridveil.fit import Observation
-from gridveil.fit.two_stage import TwoStage, two_stage
+from gridveil.fit.outcome import TwoStage
+from gridveil.fit.two_stage import two_stage
 from gridveil.grid import Array, GridFacts
 from gridveil.kron import reduce, reduced_model
 from gridveil.models import FullModel, Model, ReducedModel
@@ -117,8 +118,7 @@ def measure(one: Draw) -> Found:
         return Found(judge(model, one.mismatch), time.perf_counter() - start)
     belief: Mapping[str, Posterior] = beliefs(noisy)
     if one.kind == "no release":
-        sizes = {"k": len(facts.edges), "m": len(facts.machines), "d": len(facts.machines)}
-        belief = no_release(sizes, experiment().profile.bounds)
+        belief = no_release(facts.sizes, experiment().profile.bounds)
     record, scheme = mismatched(one) if one.mismatch else (one.record(), "euler")
     sigma = one.noise or EXACT_SIGMA
     if one.mismatch and one.knows:

@@ -187,8 +187,7 @@ def measure(one: Draw) -> dict[str, Any]:
     else:
         belief: Mapping[str, Posterior] = beliefs(noisy)
         if "no release" in one.method:
-            sizes = {"k": len(facts.edges), "m": len(facts.machines), "d": len(facts.machines)}
-            belief = no_release(sizes, case.bounds)
+            belief = no_release(facts.sizes, case.bounds)
         found = two_stage(facts, [case.record], belief, case.bounds, dt_s=DT_S, scheme="exact", sigma=SIGMA)
         model, converged = found.model, found.converged
     seconds = time.perf_counter() - start

@@ -14,7 +14,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from gridveil.attack.trajectory import estimate, from_both, from_records, from_release, sample_from_records
+from gridveil.attack.likely_network import from_both, from_records, from_release, sample_from_records
+from gridveil.attack.trajectory import estimate
 from gridveil.cases import declared_public, open_grid
 from gridveil.dynamics import simulate
 from gridveil.engine import SchemeName
@@ -209,9 +210,8 @@ def truth_facts():
 def drawn_table(random: np.random.Generator) -> PublicTable:
     """A table drawn from the public bounds, log-uniform."""
     facts = truth_facts()
-    sizes = {"k": len(facts.edges), "m": len(facts.machines), "d": len(facts.machines)}
-    ends = {name: np.log([getattr(BOUNDS, name).lower, getattr(BOUNDS, name).upper]) for name in sizes}
-    values = {name: np.exp(random.uniform(ends[name][0], ends[name][1], size)) for name, size in sizes.items()}
+    ends = {name: np.log([getattr(BOUNDS, name).lower, getattr(BOUNDS, name).upper]) for name in facts.sizes}
+    values = {name: np.exp(random.uniform(ends[name][0], ends[name][1], size)) for name, size in facts.sizes.items()}
     return PublicTable(facts, **values)
 
 

@@ -12,10 +12,11 @@ from scipy.stats import beta, binom, binomtest
 from typer.testing import CliRunner
 
 from gridveil.audit import ALPHA, Drawn, audit_adjacency, audit_low_bits, audit_sums, perturbed, values_to_draw
-from gridveil.audit.canaries import GROUPS, MOVED_TOGETHER, Block, patterns
+from gridveil.audit.canaries import MOVED_TOGETHER, Block, patterns
 from gridveil.audit.findings import Counts, best_threshold, epsilon_lower, finding, success_lower
 from gridveil.cli import assurance
 from gridveil.errors import OptionError
+from gridveil.groups import GROUPS
 from gridveil.privacy.adjacency import ABSOLUTE, RELATIVE, Adjacency
 from gridveil.privacy.ledger import Ledger
 from gridveil.vault.sampler import DemoSampler, SecureSampler

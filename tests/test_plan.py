@@ -16,7 +16,9 @@ from gridveil.events import Event
 from gridveil.groups import Bounds, Range
 from gridveil.kron import networkless_model, reduce
 from gridveil.metrics import compare, measure
-from gridveil.plan import LEAST, MOST, Choice, Target, _Search, neat, odds_in_words, plan
+from gridveil.plan import odds_in_words, plan
+from gridveil.plan.search import LEAST, MOST, Choice, Search, neat
+from gridveil.plan.targets import Target
 from gridveil.posterior import Posterior, middle, posterior_mean
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.trials import Trials, _means, unit_laplace
@@ -193,7 +195,7 @@ def test_tighter_targets_wider_bounds_of_alpha_and_stricter_rules_cost_more():
 )
 @pytest.mark.parametrize("start", [float(MOST), 1.0])
 def test_the_least_epsilon_is_found_from_above(miss, least, start):
-    found = _Search._least(None, miss, start, within=1.05)
+    found = Search._least(None, miss, start, within=1.05)
     if least is None:
         assert found is None
     else:
@@ -230,9 +232,9 @@ def test_an_epsilon_that_fails_its_check_is_raised_to_one_that_does_not(needed, 
         asked.append(epsilon)
         return replace(choice, epsilon=epsilon) if epsilon >= needed else None
 
-    monkeypatch.setattr(_Search, "_check", check)
+    monkeypatch.setattr(Search, "_check", check)
     start = Choice(Adjacency(), "items", ITEMS, None)
-    found = _Search._checked(_Search(None, None, (), 0.9), start, 1.5).epsilon
+    found = Search._checked(Search(None, None, (), 0.9), start, 1.5).epsilon
     assert len(asked) < 16
     assert found is None if needed > 100 else needed <= float(found) <= 1.1 * needed
 

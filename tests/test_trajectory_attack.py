@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from gridveil import open_grid, reduce, simulate
-from gridveil.attack.trajectory import FREE_SCALE, estimate, from_records, regress, sample_from_records
+from gridveil.attack.likely_network import from_records, sample_from_records
+from gridveil.attack.regression import regress
+from gridveil.attack.trajectory import FREE_SCALE, estimate
 from gridveil.cases import declared_public
 from gridveil.errors import OptionError
 from gridveil.events import Event

@@ -11,7 +11,7 @@ from gridveil import faults
 from gridveil.allocation import ITEMS, Allocation, machine_shares
 from gridveil.bundle import check_fits
 from gridveil.dynamics import check_euler
-from gridveil.errors import OptionError
+from gridveil.errors import NOTHING_SPENT, OptionError
 from gridveil.fit import FitSettings, Observation, check_events, fit, problem
 from gridveil.fit.methods import Progress
 from gridveil.grid import GridFacts, IntArray
@@ -20,7 +20,7 @@ from gridveil.kron import networkless_model, reduce, reduced_model
 from gridveil.load_ports import merge_loads
 from gridveil.noisy import PublicTable
 from gridveil.posterior import Start, middle, posterior_mean
-from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
+from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger import Ledger
 from gridveil.release import Release, loaded_buses
 from gridveil.vault.mechanism import perturb

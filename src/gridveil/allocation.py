@@ -9,10 +9,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from gridveil.errors import OptionError
+from gridveil.errors import NOTHING_SPENT, OptionError
 from gridveil.grid import Array, GridFacts
 from gridveil.groups import Asset
-from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency
+from gridveil.privacy.adjacency import ASSETS, Adjacency
 
 Drawn = Literal["items", "sum", "nothing"]
 Sharing = Literal["equal", "rating"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+NOTHING_SPENT = "Nothing was drawn and nothing was spent."
+
 
 class GridveilError(Exception):
     """A mistake that its maker can mend.

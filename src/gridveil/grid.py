@@ -101,6 +101,11 @@ class GridFacts:
         """Positions of the buses without a machine: β."""
         return np.setdiff1d(np.arange(len(self.buses)), self.machines)
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many values each private group has."""
+        return {"k": len(self.edges), "m": len(self.machines), "d": len(self.machines)}
+
     def edge_name(self, position: int) -> str:
         """Name an edge by its two buses."""
         i, j = self.edges[position]

@@ -9,6 +9,8 @@ from typing import Literal
 
 from gridveil.errors import OptionError
 
+# The private groups: line weights, inertia and damping. k_r is what the first becomes by Kron reduction.
+GROUPS = ("k", "m", "d")
 UNITS: Mapping[str, str] = {
     "k": "p.u. power / rad",
     "k_r": "p.u. power / rad",

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from gridveil.elimination import eliminate
-from gridveil.errors import OptionError
+from gridveil.errors import NOTHING_SPENT, OptionError
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.release import Release, loaded_buses
 
@@ -56,7 +56,7 @@ def zone_ports(facts: GridFacts, count: int) -> tuple[IntArray, ...]:
         raise OptionError(
             f"The loads cannot be put into {count} zones.",
             expected=f"a whole number from 1 to {columns.shape[1]}, the number of loaded buses without a machine",
-            outcome="Nothing was drawn and nothing was spent.",
+            outcome=NOTHING_SPENT,
         )
     if count == columns.shape[1]:
         return tuple(np.array([bus]) for bus in range(count))

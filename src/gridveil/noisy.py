@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gridveil.allocation import ITEMS, Allocation, Drawn
 from gridveil.grid import Array, GridFacts, frozen
-from gridveil.groups import Bounds, Range
+from gridveil.groups import GROUPS, Bounds, Range
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.ledger.chain import Head
 
@@ -48,7 +48,7 @@ class NoisyGrid:
         return self.guarantee.demo
 
     def __post_init__(self) -> None:
-        for name in ("k", "m", "d"):
+        for name in GROUPS:
             object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def range(self, name: str) -> Range:
@@ -58,7 +58,7 @@ class NoisyGrid:
     def clipped(self) -> dict[str, int]:
         """Count the drawn values of each group that lie on a public bound."""
         counts: dict[str, int] = {}
-        for name in ("k", "m", "d"):
+        for name in GROUPS:
             public, values = self.range(name), getattr(self, name)
             counts[name] = int(((values == public.lower) | (values == public.upper)).sum())
         return counts
@@ -74,7 +74,7 @@ class PublicTable:
     d: Array
 
     def __post_init__(self) -> None:
-        for name in ("k", "m", "d"):
+        for name in GROUPS:
             object.__setattr__(self, name, frozen(getattr(self, name)))
 
 

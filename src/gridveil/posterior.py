@@ -22,10 +22,9 @@ import numpy as np
 from gridveil.allocation import machine_shares
 from gridveil.errors import OptionError
 from gridveil.grid import Array, IntArray, frozen
-from gridveil.groups import Bounds, Range
+from gridveil.groups import GROUPS, Bounds, Range
 from gridveil.noisy import NoisyGrid, PublicTable
 
-GROUPS = ("k", "m", "d")
 Start = Literal["posterior", "clipped"]
 # Beyond so many scales from y the density is below 1e-19 of its peak.
 REACH = 45.0

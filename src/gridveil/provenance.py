@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from gridveil.errors import OptionError
+from gridveil.errors import NOTHING_SPENT, OptionError
 
 Origin = Literal["measured", "simulated"]
 
@@ -62,6 +62,6 @@ def _undeclared(problem: str, expected: str) -> OptionError:
     return OptionError(
         f"A trajectory cannot be used: {problem}.",
         expected=expected,
-        outcome="Nothing was drawn and nothing was spent.",
+        outcome=NOTHING_SPENT,
         remedy="Declare where it comes from, or release without it.",
     )

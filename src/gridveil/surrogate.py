@@ -29,9 +29,7 @@ MOST_MACHINES = 20
 
 def at_middle(facts: GridFacts, bounds: Bounds) -> PublicTable:
     """The surrogate that needs no other case: declared facts, and every parameter at the geometric middle of its bounds."""
-    g = len(facts.machines)
-    sizes = {"k": len(facts.edges), "m": g, "d": g}
-    return PublicTable(facts, **{name: np.full(size, middle(getattr(bounds, name))) for name, size in sizes.items()})
+    return PublicTable(facts, **{name: np.full(size, middle(getattr(bounds, name))) for name, size in facts.sizes.items()})
 
 
 def without_network(facts: GridFacts) -> GridFacts:

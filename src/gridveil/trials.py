@@ -20,7 +20,7 @@ from gridveil.engine.propagate import step_responses
 from gridveil.errors import OptionError
 from gridveil.events import NOT_SIMULATED, Event
 from gridveil.grid import Array, complete_edges
-from gridveil.groups import Bounds
+from gridveil.groups import GROUPS, Bounds
 from gridveil.kron import edge_weights
 from gridveil.metrics import HELD, HORIZON_S, Metrics, errors, mode_errors, read_arrays
 from gridveil.models import FullModel
@@ -86,7 +86,7 @@ class Trials:
         facts, random = self.surrogate.facts, np.random.default_rng(seed)
         self._noise: dict[str, Array] = {}
         if len(facts.machines) <= MOST_MACHINES:  # of more machines, sums alone are tried
-            self._noise |= {name: unit_laplace(random, draws, len(getattr(surrogate, name))) for name in ("k", "m", "d")}
+            self._noise |= {name: unit_laplace(random, draws, len(getattr(surrogate, name))) for name in GROUPS}
         self._noise |= {f"sum of {name}": unit_laplace(random, draws, 1) for name in ("m", "d")}
         self._kept: dict[float, tuple[Array, Array]] = {}  # networks by the scale of the noise on k: splits often share it
         full = FullModel(facts, surrogate.k, surrogate.m, surrogate.d)

@@ -1,41 +1,30 @@
 """Estimate a reduced model from public trajectories alone, without any release: what no ε can protect.
 
-Each row of the swing equation is linear in its own parameters. Integrated from rest to t, row i reads
-
-    m_i ω_i + Σ_j k_ij ∫(δ_i − δ_j) + d_i ∫ω_i + Σ_s u_is (t − t_s)₊ = ∫p_i,
-
-where δ and p follow from ω and the public ω_b, T and G: a linear regression. It starts the maximum-likelihood estimate, which
-is Gauss-Newton on the simulated output error. If all of k, m, d and u grow by one factor, ω stays as it is but for ∫p on the
-right: the total load Σℓ fixes that factor; without it only the governors do, whose gain is small.
+A linear regression (regression.py) starts the maximum-likelihood estimate, which is Gauss-Newton on the simulated output error.
+If all of k, m, d and u grow by one factor, ω stays as it is but for what the governors give: the total load Σℓ fixes that
+factor; without it only the governors do, whose gain is small.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicSpline
-from scipy.signal import lfilter
 
+from gridveil.attack.regression import regress, with_totals
 from gridveil.engine.objective import one_blas_thread
 from gridveil.engine.records import Records
 from gridveil.engine.schemes import SchemeName
 from gridveil.errors import OptionError
 from gridveil.events import Event, Step
-from gridveil.fit.least_squares import Gaussian, minimise
 from gridveil.fit.problem import Observation, as_records
 from gridveil.fit.sensitivity import Predictor, Sampling
-from gridveil.fit.task import Task
-from gridveil.fit.two_stage import TwoStage, check_size, two_stage
+from gridveil.fit.two_stage import check_size
 from gridveil.grid import Array, GridFacts, complete_edges
 from gridveil.groups import Bounds
-from gridveil.kron import reduce, reduced_model
-from gridveil.models import ReducedModel
-from gridveil.noisy import NoisyGrid
-from gridveil.posterior import FLOOR, beliefs, no_release, posterior_mean
+from gridveil.kron import reduced_model
 from gridveil.swing import DrivenSwingFamily
 
 FREE_SCALE = "a common factor of k, m, d, u; only G ω fixes it"
@@ -44,10 +33,6 @@ NOT_ATTACKED = "Nothing was estimated."
 ROUNDS, CLOSE = 60, 1e-9
 # Inertia that no machine is below [p.u. power s / p.u. frequency]: without any, the equations would break down.
 LEAST_INERTIA = 1e-6
-# Noise that a search in a network assumes at first [p.u.], before its own.
-LEVELS = (1e-2, 1e-3, 3e-4)
-# Rows of the regression, a machine; more would not make a better start.
-ROWS = 3000
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +75,7 @@ class Estimate:
     converged: bool
 
 
+@one_blas_thread()
 def estimate(
     facts: GridFacts,
     observed: Sequence[Observation],
@@ -105,13 +91,6 @@ def estimate(
     loads. Neither the topology nor a release is used. sigma only scales the standard deviations.
     """
     check_size(facts)
-    with one_blas_thread():
-        return _estimate(facts, observed, dt_s, scheme, sigma, total_known)
-
-
-def _estimate(
-    facts: GridFacts, observed: Sequence[Observation], dt_s: float, scheme: SchemeName, sigma: float, total_known: bool
-) -> Estimate:
     seen = [_at_machines(facts, one, total_known) for one in observed]
     totals = _totals(facts, seen)
     if np.abs(totals).max() < 1e-12:
@@ -147,131 +126,6 @@ def _estimate(
     )
 
 
-def regress(
-    facts: GridFacts, observed: Sequence[Observation], totals: Array | None, *, dt_s: float, scheme: SchemeName
-) -> Array:
-    """Solve the integrated swing equations for θ = (k_r, m, d, u) by least squares, with Σu of each step equal to totals (s,).
-
-    With totals None the first step's total is taken as 1 p.u. and governors are left out: only ratios are found.
-    Integrals are left sums for `euler`, which makes the regression exact for its data, and those of cubic splines else, which
-    also fill gaps.
-    """
-    g, edges = len(facts.machines), complete_edges(len(facts.machines))
-    e, s = len(edges), sum(len(one.event.steps) for one in observed)
-    rows, right = [], []
-    column = 0
-    for one in observed:
-        time, omega = one.trajectory.time_s, one.trajectory.omega
-        first = int(np.argmin(np.abs(time - one.event.steps[0].at_s)))
-        time, omega = time[first:], omega[first:]
-        h = float(time[1] - time[0])
-        if scheme == "euler" and abs(h - dt_s) < 1e-9 * dt_s and np.isfinite(omega).all():
-            angle, power = _left_sums(omega, h), _left_sums(_euler_governors(facts, omega, h), h)
-            swing = facts.omega_b * _left_sums(angle, h)
-        else:
-            omega, angle, swing = _integrals(time, omega, [step.at_s for step in one.event.steps])
-            power, swing = _governors(facts, omega, angle, h), facts.omega_b * swing
-        ramps = np.stack([np.maximum(time - step.at_s, 0.0) for step in one.event.steps], axis=1)
-        taken = slice(1, None, max(1, len(time) // ROWS))
-        for i in range(g):
-            A = np.zeros((len(time), e + 2 * g + s * g))
-            for place in np.flatnonzero((edges == i).any(axis=1)):
-                j = edges[place].sum() - i
-                A[:, place] = swing[:, i] - swing[:, j]
-            A[:, e + i], A[:, e + g + i] = omega[:, i], angle[:, i]
-            for number in range(len(one.event.steps)):
-                A[:, e + 2 * g + (column + number) * g + i] = ramps[:, number]
-            rows.append(A[taken])
-            right.append((power[:, i] if totals is not None else np.zeros(len(time)))[taken])
-        column += len(one.event.steps)
-    A, b = np.concatenate(rows), np.concatenate(right)
-    offset, basis = _with_totals(e + 2 * g, g, np.ones(1) if totals is None else totals, s)
-    columns = A @ basis
-    size = np.linalg.norm(columns, axis=0)
-    size[size == 0] = 1.0
-    found = np.linalg.lstsq(columns / size, b - A @ offset, rcond=None)[0] / size
-    return offset + basis @ found
-
-
-def from_records(
-    facts: GridFacts, observed: Sequence[Observation], bounds: Bounds, *, dt_s: float, scheme: SchemeName, sigma: float
-) -> TwoStage:
-    """The most probable network given records, public bounds and public topology, without a release; any locations."""
-    return two_stage(facts, observed, no_release(_sizes(facts), bounds), bounds, dt_s=dt_s, scheme=scheme, sigma=sigma)
-
-
-def from_release(noisy: NoisyGrid) -> ReducedModel:
-    """The reduced model of the posterior means: what a release alone gives."""
-    return reduce(posterior_mean(noisy))
-
-
-def from_both(noisy: NoisyGrid, observed: Sequence[Observation], *, dt_s: float, scheme: SchemeName, sigma: float) -> TwoStage:
-    """The most probable network given a release and records together."""
-    return two_stage(noisy.facts, observed, beliefs(noisy), noisy.bounds, dt_s=dt_s, scheme=scheme, sigma=sigma)
-
-
-def sample_from_records(
-    facts: GridFacts,
-    observed: Sequence[Observation],
-    bounds: Bounds,
-    *,
-    dt_s: float,
-    scheme: SchemeName,
-    sigma: float,
-    draws: int,
-    seed: int = 0,
-) -> Array:
-    """Draw (log k, log m, log d) from what records and public bounds leave open: (draws that fit, e + 2g).
-
-    By randomised maximum likelihood: each draw fits records with fresh noise from a table drawn from the bounds (log-uniform),
-    which it stays near. Exact if ω were linear; it follows bends that a Cramér-Rao bound does not see, and is wider than that.
-    Draws whose misfit is larger than the best one's by more than twice the parameters are left out: searches that got stuck.
-    """
-    check_size(facts)
-    random = np.random.default_rng(seed)
-    ends = [(getattr(bounds, name), size) for name, size in _sizes(facts).items()]
-    lower = np.concatenate([np.full(size, np.log(max(one.lower, FLOOR * one.upper))) for one, size in ends])
-    upper = np.concatenate([np.full(size, np.log(one.upper)) for one, size in ends])
-    precision = np.diag(12 / (upper - lower) ** 2)
-    found, misfits = [], []
-    with one_blas_thread():
-        task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
-        sampling = task.predictor.sampling()
-        for _ in range(draws):
-            noise = sigma * random.normal(size=len(sampling.observed))
-            start = y = lower + (upper - lower) * random.random(len(lower))
-            for level in (*(one for one in LEVELS if one > sigma), sigma):
-                last = level == sigma
-                y = minimise(
-                    _NetworkError(task, replace(sampling, observed=sampling.observed + noise), level),
-                    Gaussian(start, precision, lower, upper),
-                    y,
-                    cap=1.0,
-                    iterations=80 if last else 25,
-                    tolerance=1e-3 if last else 0.1,
-                ).x
-            misfit = _NetworkError(task, sampling, sigma).at(y)
-            found.append(y)
-            misfits.append(misfit @ misfit)
-    return np.array(found)[np.array(misfits) <= min(misfits) + 2 * len(lower)]
-
-
-@dataclass(frozen=True, eq=False)
-class _NetworkError:
-    """(ω − ω̂)/σ as a function of y = (log k, log m, log d)."""
-
-    task: Task
-    sampling: Sampling
-    sigma: float
-
-    def at(self, x: Array) -> Array:
-        return self.task.compare(self.task.coordinates.of_network_and_machines(x), self.sampling) / self.sigma
-
-    def slopes(self, x: Array) -> Array:
-        reduced, chain = self.task.coordinates.slopes(x)
-        return self.task.slopes(reduced, self.sampling) @ (self.task.coordinates.model_slopes(reduced) @ chain) / self.sigma
-
-
 class _OutputError:
     """ω(x) − ω̂ as a function of x = (k_r, m, d, v) with u = N v + Σℓ/g, and of 1/Σℓ where that is unknown.
 
@@ -299,7 +153,7 @@ class _OutputError:
         self.sampling = Sampling.of(self.records)
         self.rest = g * (g - 1) // 2 + 2 * g
         known = totals if total_known else np.ones(1)
-        self.offset, self.basis = _with_totals(self.rest, g, known, self.inputs)
+        self.offset, self.basis = with_totals(self.rest, g, known, self.inputs)
 
     @property
     def lower(self) -> Array:
@@ -434,74 +288,7 @@ def _totals(facts: GridFacts, observed: Sequence[Observation]) -> Array:
     return np.array([step.loads(ports).sum() for one in observed for step in one.event.steps])
 
 
-def _with_totals(rest: int, g: int, totals: Array, inputs: int) -> tuple[Array, Array]:
-    """θ = offset + basis x, where the sums of u of the first steps are as given and the others are free."""
-    sums_to_0 = np.linalg.qr(np.concatenate([np.ones((g, 1)), np.eye(g)[:, 1:]], axis=1))[0][:, 1:]
-    offset = np.zeros(rest + inputs * g)
-    blocks = [np.eye(rest)]
-    for number in range(inputs):
-        given = number < len(totals)
-        blocks.append(sums_to_0 if given else np.eye(g))
-        if given:
-            offset[rest + number * g : rest + (number + 1) * g] = totals[number] / g
-    basis = np.zeros((len(offset), sum(block.shape[1] for block in blocks)))
-    row = column = 0
-    for block in blocks:
-        basis[row : row + len(block), column : column + block.shape[1]] = block
-        row, column = row + len(block), column + block.shape[1]
-    return offset, basis
-
-
-def _sizes(facts: GridFacts) -> dict[str, int]:
-    return {"k": len(facts.edges), "m": len(facts.machines), "d": len(facts.machines)}
-
-
 def _parts(facts: GridFacts, inputs: int) -> dict[str, slice]:
     g = len(facts.machines)
     ends = np.cumsum([0, g * (g - 1) // 2, g, g, inputs * g])
     return {name: slice(int(a), int(b)) for name, a, b in zip(("k_r", "m", "d", "u"), ends[:-1], ends[1:], strict=True)}
-
-
-def _left_sums(values: Array, h: float) -> Array:
-    """∫ from the first sample to each, as Euler's scheme has it."""
-    return h * np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values[:-1], axis=0)])
-
-
-def _euler_governors(facts: GridFacts, omega: Array, h: float) -> Array:
-    """P of ṗ = −T (p + G ω) from rest, by Euler's scheme."""
-    power = np.zeros_like(omega)
-    for i, (rate, gain) in enumerate(zip(facts.governor_rate, facts.droop_gain, strict=True)):
-        power[1:, i] = lfilter([-h * rate * gain], [1.0, h * rate - 1.0], omega[:-1, i])
-    return power
-
-
-def _integrals(time: Array, omega: Array, steps: Sequence[float]) -> tuple[Array, Array, Array]:
-    """ω without gaps, ∫ω and ∫∫ω from the first sample on, by cubic splines between the steps, where ω bends."""
-    filled, once, twice = (np.zeros_like(omega) for _ in range(3))
-    kinks = [0, *(int(np.searchsorted(time, at - 1e-9)) for at in steps[1:]), len(time) - 1]
-    for start, stop in pairwise(dict.fromkeys(kinks)):
-        part = slice(start, stop + 1)
-        for column in range(omega.shape[1]):
-            seen = np.flatnonzero(np.isfinite(omega[part, column]))
-            spline = CubicSpline(time[part][seen], omega[part][seen, column])
-            first, second = spline.antiderivative(), spline.antiderivative(2)
-            t = time[part]
-            area, moment, begin = once[start, column], twice[start, column], time[start]
-            filled[part, column] = spline(t)
-            once[part, column] = area + first(t) - first(begin)
-            twice[part, column] = moment + (area - first(begin)) * (t - begin) + second(t) - second(begin)
-    return filled, once, twice
-
-
-def _governors(facts: GridFacts, omega: Array, angle: Array, h: float) -> Array:
-    """∫p of ṗ = −T (p + G ω) from rest, which is −p/T − G ∫ω; p is exact for ω that is linear between samples."""
-    out = np.zeros_like(omega)
-    for i, (rate, gain) in enumerate(zip(facts.governor_rate, facts.droop_gain, strict=True)):
-        if rate == 0:
-            continue
-        decay = np.exp(-rate * h)
-        ramp = (1 - decay) / (rate * h)
-        held = (1 - ramp) * omega[1:, i] + (ramp - decay) * omega[:-1, i]
-        power: Array = np.asarray(lfilter([-gain], [1.0, -decay], held))
-        out[1:, i] = -power / rate - gain * angle[1:, i]
-    return out

@@ -12,10 +12,10 @@ from fractions import Fraction
 import numpy as np
 
 from gridveil.attack.all_but_one import bound, exact_advantage
-from gridveil.audit.canaries import GROUPS
 from gridveil.audit.draws import Draw, perturbed
 from gridveil.audit.findings import success_lower
 from gridveil.audit.run import LARGEST_BLOCK, play
+from gridveil.groups import GROUPS
 from gridveil.privacy.adjacency import Adjacency
 
 CONFIDENCE = 0.999

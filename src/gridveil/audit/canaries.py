@@ -16,9 +16,9 @@ import numpy as np
 
 from gridveil.audit.findings import Counts, best_threshold
 from gridveil.grid import Array
+from gridveil.groups import GROUPS
 from gridveil.privacy.adjacency import Rule
 
-GROUPS = ("k", "m", "d")
 Coordinate = tuple[int, str]  # (release, group)
 
 # What may change together. Stated here again, and not taken from `Adjacency.loss`: that is what the audit must not trust.

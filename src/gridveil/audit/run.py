@@ -11,10 +11,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from gridveil.audit.canaries import GROUPS, MOVED_TOGETHER, Block, Coordinate
+from gridveil.audit.canaries import MOVED_TOGETHER, Block, Coordinate
 from gridveil.audit.draws import Draw, Drawn, chain, perturbed
 from gridveil.audit.findings import Counts, Finding, epsilon_lower, finding
 from gridveil.grid import Array
+from gridveil.groups import GROUPS
 from gridveil.privacy.adjacency import Adjacency, Rule
 from gridveil.vault.source import SourceGrid
 

@@ -10,10 +10,10 @@ from fractions import Fraction
 import numpy as np
 
 from gridveil.allocation import aggregates
-from gridveil.audit.canaries import GROUPS, Pattern, patterns
+from gridveil.audit.canaries import Pattern, patterns
 from gridveil.audit.draws import chain
 from gridveil.audit.findings import Counts, Finding, best_threshold, finding
-from gridveil.groups import Bounds, Range
+from gridveil.groups import GROUPS, Bounds, Range
 from gridveil.noisy import NoisyGrid
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.vault.mechanism import perturb

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text
+from gridveil.cli.output import counted, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from gridveil.audit import Finding
@@ -39,7 +37,7 @@ def audit(
     chosen = [Adjacency(rule, ALPHA) for rule in dict.fromkeys(adjacency or ABSOLUTE)]  # pyright: ignore[reportArgumentType]
     low_bit_draws, releases = canaries // 5, max(1000, canaries // 100)  # of sums: each has a release of its own
     total = sum(values_to_draw(one.rule, canaries) + 3 * releases for one in chosen) + low_bit_draws
-    with _bar(total, quiet=json) as progress:
+    with counted("guessing canaries", total, quiet=json) as progress:
         found: list[Finding] = []
         for one in chosen:
             found += audit_adjacency(one, claimed, canaries, progress=progress)
@@ -95,18 +93,3 @@ def _finding_json(row: Finding) -> dict[str, Any]:
         "lower_9999": row.lower_9999,
         "passed": row.passed,
     }
-
-
-@contextmanager
-def _bar(total: int, quiet: bool) -> Iterator[Callable[[int], None] | None]:
-    """Show a bar over the values that an audit draws."""
-    if quiet:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("guessing canaries"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("audit", total=total)
-        yield lambda values: bar.advance(task, values)

@@ -12,6 +12,7 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.output import print_json, print_notice, print_table, print_text, writing
+from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.errors import OptionError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 ADVANTAGE_DRAWS = 20_000
 
 
+@reads_grid
 def attack(
     bundle: options.Bundle,
     source: Annotated[
@@ -30,22 +32,9 @@ def attack(
         Path, typer.Option(help="folder for the report: tables, JSON, figures. CONFIDENTIAL; never inside a bundle")
     ] = Path("attack-confidential"),
     seed: Annotated[int, typer.Option(help="seed of the demo draws behind the figures over epsilon", min=0)] = 1,
-    dynamics: options.DynamicsFile = None,
-    inertia: options.Inertia = None,
-    damping: options.Damping = None,
-    governor_rate: options.GovernorRate = None,
-    droop_gain: options.DroopGain = None,
-    load_damping: options.LoadDamping = None,
-    frequency_hz: options.Frequency = None,
-    omega_b: options.OmegaB = None,
-    operating_point: options.OperatingPoint = None,
-    base: options.Base = None,
-    negative_x: options.NegativeX = None,
-    zero_x: options.ZeroX = None,
-    island: options.Island = None,
-    taps: options.Taps = None,
-    without_dynamics: options.WithoutDynamics = None,
-    publish_loads: options.PublishLoads = None,
+    *,
+    reading: GridReading,
+    publish_loads: PublishLoads = None,
     json: options.Json = False,
 ) -> None:
     """Try attacks on your own release, beside the plain Kron reduction of the grid and a blind guess. For the owner.
@@ -54,7 +43,6 @@ def attack(
     come from releases without a fit. It spends no epsilon, and what it shows is covered by none: do not publish it, and do not
     choose among releases by it.
     """
-    given = locals()
     from gridveil.archive import check_free
     from gridveil.audit.advantage import values_for_advantage
     from gridveil.bundle import load
@@ -64,7 +52,7 @@ def attack(
     _check_outside_bundles(out)
     check_free(out)
     release = load(bundle)
-    grid = options.open_named_grid(source, dynamics, given)
+    grid = reading.open(source, publish_loads=publish_loads)
     check_matches(grid, release)
     if not json:
         print_notice(CONFIDENTIAL)

@@ -19,6 +19,7 @@ from gridveil.cli.output import (
     stage_progress,
     writing,
 )
+from gridveil.cli.reading import GridReading, reads_grid
 from gridveil.cli.trajectories import print_trajectory, read_all, trajectory_json
 from gridveil.errors import OptionError
 from gridveil.stages import RELEASE
@@ -82,23 +83,11 @@ def demo(
     )
 
 
+@reads_grid
 def inspect(
     grid: options.Grid,
-    dynamics: options.DynamicsFile = None,
-    inertia: options.Inertia = None,
-    damping: options.Damping = None,
-    governor_rate: options.GovernorRate = None,
-    droop_gain: options.DroopGain = None,
-    load_damping: options.LoadDamping = None,
-    frequency_hz: options.Frequency = None,
-    omega_b: options.OmegaB = None,
-    operating_point: options.OperatingPoint = None,
-    base: options.Base = None,
-    negative_x: options.NegativeX = None,
-    zero_x: options.ZeroX = None,
-    island: options.Island = None,
-    taps: options.Taps = None,
-    without_dynamics: options.WithoutDynamics = None,
+    *,
+    reading: GridReading,
     trajectory: options.Trajectories = None,
     plot: Annotated[
         Path | None, typer.Option(help="draw the trajectories there (.png, .pdf or .svg), the event marked", show_default=False)
@@ -109,12 +98,11 @@ def inspect(
 
     With a measured trajectory, show what was read of it too.
     """
-    given = dict(locals())
     declared = options.read_declarations(trajectory or None)
     if plot:
         _check_plot(plot, bool(declared))
     with stage_progress(RELEASE[:2], quiet=json):
-        facts = options.open_named_grid(grid, dynamics, given).facts
+        facts = reading.open(grid).facts
     measured = read_all(declared, facts)
     if plot:
         from gridveil.plot import plot_measured
@@ -190,5 +178,4 @@ def _private_groups(facts: GridFacts) -> list[tuple[str, int, str, str]]:
     from gridveil.groups import UNITS
     from gridveil.privacy.adjacency import ASSETS
 
-    sizes = {"k": len(facts.edges), "m": len(facts.machines), "d": len(facts.machines)}
-    return [(name, size, UNITS[name], ASSETS[name]) for name, size in sizes.items()]
+    return [(name, size, UNITS[name], ASSETS[name]) for name, size in facts.sizes.items()]

@@ -14,6 +14,7 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.output import check_figure, print_json, print_notice, print_table, print_text, writing
+from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import read_all
 from gridveil.errors import GridveilError, OptionError
 from gridveil.privacy.adjacency import NOTHING_SPENT
@@ -32,6 +33,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
+@reads_grid
 def leakage(
     grid: options.Grid,
     trajectory: options.Trajectories = None,
@@ -71,28 +73,15 @@ def leakage(
     plot: Annotated[
         Path | None, typer.Option(help="draw each item's relative error there (.png, .pdf or .svg)", show_default=False)
     ] = None,
-    publish_loads: options.PublishLoads = None,
-    dynamics: options.DynamicsFile = None,
-    inertia: options.Inertia = None,
-    damping: options.Damping = None,
-    governor_rate: options.GovernorRate = None,
-    droop_gain: options.DroopGain = None,
-    load_damping: options.LoadDamping = None,
-    frequency_hz: options.Frequency = None,
-    omega_b: options.OmegaB = None,
-    operating_point: options.OperatingPoint = None,
-    base: options.Base = None,
-    negative_x: options.NegativeX = None,
-    zero_x: options.ZeroX = None,
-    island: options.Island = None,
-    taps: options.Taps = None,
-    without_dynamics: options.WithoutDynamics = None,
+    publish_loads: PublishLoads = None,
+    *,
+    reading: GridReading,
     json: options.Json = False,
 ) -> None:
     """Show what a public trajectory gives away by itself, before any epsilon is spent. Uses public facts of GRID only."""
-    ignored = ("sigma", "delta", "keep", "rate", "round_to", "plot", "json", "surrogate", "out")
+    ignored = ("sigma", "delta", "keep", "rate", "round_to", "plot", "json", "surrogate", "out", "reading")
     given = {name: value for name, value in locals().items() if name not in ignored}
-    given["trajectory"] = trajectory or None
+    given |= vars(reading) | {"trajectory": trajectory or None}
     settings = options.release_settings(None, {**given, "epsilon": "1"})  # no epsilon is spent here, and none is used
     if not settings.trajectories:
         raise OptionError("There is no trajectory to look at.", expected="--trajectory FILE.toml", outcome=NOTHING_DONE)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gridveil.cli import options
+from gridveil.cli import options, reading
 from gridveil.cli.output import print_json, print_notice, print_table, print_text, writing
 from gridveil.errors import OptionError
 
@@ -24,9 +24,9 @@ Lineage = Annotated[str, typer.Argument(help="name of a grid and all its version
 def register(
     lineage: Lineage,
     grid: Annotated[str | None, typer.Argument(help="the grid, so that it is known again", show_default=False)] = None,
-    dynamics: options.DynamicsFile = None,
-    inertia: options.Inertia = None,
-    damping: options.Damping = None,
+    dynamics: reading.DynamicsFile = None,
+    inertia: reading.Inertia = None,
+    damping: reading.Damping = None,
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
@@ -36,7 +36,7 @@ def register(
     if grid is not None:
         from gridveil.vault.mechanism import version_of
 
-        version = version_of(options.open_named_grid(grid, dynamics, {"inertia": inertia, "damping": damping}), book)
+        version = version_of(reading.open_named_grid(grid, dynamics, {"inertia": inertia, "damping": damping}), book)
     book.register(lineage, version)
     if json:
         print_json({"registered": lineage})
@@ -58,8 +58,7 @@ def budget(
     """Give a lineage its budget, or raise it. Adjacency and α are fixed by the first one, for ever."""
     from gridveil.privacy.epsilon import exact
 
-    given = {"k": alpha_k, "m": alpha_m, "d": alpha_d}
-    alpha = {name: exact(value, name=f"alpha of {name}") for name, value in given.items() if value is not None}
+    alpha = options.given_alpha({"alpha_k": alpha_k, "alpha_m": alpha_m, "alpha_d": alpha_d})
     book = _open(ledger)
     _check_known(lineage, book)
     chosen = options.adjacency_over(book.accounts()[lineage].adjacency, adjacency, alpha)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gridveil.errors import InputError, OptionError
+from gridveil.cli.reading import DYNAMICS, open_named_grid
+from gridveil.errors import NOTHING_SPENT, InputError, OptionError
 
 if TYPE_CHECKING:
     from gridveil.allocation import Allocation
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.ledger import Account
     from gridveil.profiles import Profile
-    from gridveil.vault.source import SourceGrid
 
 Grid = Annotated[str, typer.Argument(help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False)]
 OptionalGrid = Annotated[
@@ -56,6 +56,15 @@ AlphaD = Annotated[
     str | None,
     typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1, relative 1/10", show_default=False),
 ]
+BoundsK = Annotated[
+    str | None, typer.Option(help="public bounds lower:upper of k [p.u. power / rad]; default 1:100", show_default=False)
+]
+BoundsM = Annotated[
+    str | None, typer.Option(help="public bounds of m [p.u. power s / p.u. frequency]; default 1:40", show_default=False)
+]
+BoundsD = Annotated[
+    str | None, typer.Option(help="public bounds of d [p.u. power / p.u. frequency]; default 1:40", show_default=False)
+]
 
 Trajectories = Annotated[
     list[Path] | None,
@@ -65,67 +74,6 @@ Trajectories = Annotated[
         show_default=False,
     ),
 ]
-
-MACHINES = "Dynamics of the machines (files only)"
-
-
-def _option(help_: str, panel: str | None = None) -> Any:
-    return typer.Option(help=help_, show_default=False, rich_help_panel=panel)
-
-
-DynamicsFile = Annotated[
-    Path | None, _option("TOML with dynamics and policies, or a PSS/E DYR; default: the one beside the grid file", MACHINES)
-]
-Inertia = Annotated[float | None, _option("M = 2H of each machine, system base [p.u. power s / p.u. frequency]", MACHINES)]
-Damping = Annotated[float | None, _option("D of each machine [p.u. power / p.u. frequency]", MACHINES)]
-GovernorRate = Annotated[float | None, _option("T, inverse governor time constant [1/s]", MACHINES)]
-DroopGain = Annotated[float | None, _option("G = 1/R [p.u. power / p.u. frequency]", MACHINES)]
-LoadDamping = Annotated[
-    float | None, _option("public damping of loads [p.u. power / p.u. frequency, a p.u. of load]", MACHINES)
-]
-Frequency = Annotated[float | None, _option("nominal frequency [Hz]; default 60", MACHINES)]
-OmegaB = Annotated[float | None, _option("omega_b [rad/s]; default 2 pi f", MACHINES)]
-OperatingPoint = Annotated[str | None, _option("newton (default), file or flat: voltages and angles inside k", MACHINES)]
-Base = Annotated[
-    str | None, _option("system (default) or rated: the base that inertia, damping and droop gain are p.u. of", MACHINES)
-]
-
-AWKWARD = "What to do with awkward data (files only)"
-NegativeX = Annotated[str | None, _option("branches with x < 0: refuse (default), abs or merge", AWKWARD)]
-ZeroX = Annotated[str | None, _option("branches with |x| < 1e-6 p.u.: refuse (default) or merge", AWKWARD)]
-Island = Annotated[str | None, _option("of several islands: largest, or a bus in the one to keep; default: refuse", AWKWARD)]
-Taps = Annotated[str | None, _option("tap ratios in k: include (default) or ignore", AWKWARD)]
-WithoutDynamics = Annotated[str | None, _option("machines without inertia: refuse (default) or drop", AWKWARD)]
-PublishLoads = Annotated[
-    bool | None,
-    typer.Option("--publish-loads/--withhold-loads", help="whether the bundle carries the nominal loads", show_default=False),
-]
-
-DYNAMICS = (
-    "inertia",
-    "damping",
-    "governor_rate",
-    "droop_gain",
-    "load_damping",
-    "omega_b",
-    "frequency_hz",
-    "operating_point",
-    "publish_loads",
-    "base",
-    "negative_x",
-    "zero_x",
-    "island",
-    "taps",
-    "without_dynamics",
-)
-
-
-def open_named_grid(grid: str, dynamics_file: Path | None, options: Mapping[str, Any]) -> SourceGrid:
-    """Open a grid with the dynamics that options give."""
-    from gridveil.cases import open_grid
-
-    return open_grid(grid, dynamics_file=dynamics_file, options={name: options.get(name) for name in DYNAMICS})
-
 
 # Options about the machines and the file of a private grid, which no surrogate may be opened with.
 OWN = ("inertia", "damping", "base", "island")
@@ -146,7 +94,7 @@ def open_surrogate(name: str, settings: ReleaseSettings, own: GridFacts) -> Publ
     if facts_alike(own, other.facts):
         raise OptionError(
             "The surrogate is a version of the grid itself: what is found at it would depend on private values.",
-            outcome="Nothing was drawn and nothing was spent.",
+            outcome=NOTHING_SPENT,
             remedy="Name a public case, or leave --surrogate out.",
         )
     return declared_public(other)
@@ -194,7 +142,7 @@ class ReleaseSettings:
         if self.surrogate is not None and (self.shares is not None or mechanism == "items"):
             raise OptionError(
                 "A surrogate chooses how ε is shared, and here there is nothing to choose.",
-                outcome="Nothing was drawn and nothing was spent.",
+                outcome=NOTHING_SPENT,
                 remedy="Leave --surrogate out, or --split and --mechanism items.",
             )
         if mechanism == "items":
@@ -238,13 +186,13 @@ def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSe
             raise OptionError(
                 f"{meaning} is missing.", remedy=f"Give {meaning} on the command line or {name} = … in release.toml."
             )
-    profile = _profile(merged.get("profile", "default"))
+    profile = profile_named(merged.get("profile", "default"))
     split = merged.get("split")
     settings = ReleaseSettings(
         grid=str(merged["grid"]),
         epsilon=exact(merged["epsilon"]),
         rule=merged.get("adjacency"),
-        alpha={name: exact(merged[f"alpha_{name}"], name=f"alpha of {name}") for name in "kmd" if f"alpha_{name}" in merged},
+        alpha=given_alpha(merged),
         shares=_split(split) if split is not None else None,
         profile=profile,
         profile_given="profile" in merged,
@@ -273,7 +221,7 @@ def check_one_of(option: str, value: Any, known: tuple[str, ...]) -> None:
     if value not in known:
         raise OptionError(
             f"--{option} {value} is unknown.",
-            outcome="Nothing was drawn and nothing was spent.",
+            outcome=NOTHING_SPENT,
             remedy=f"Choose one of {', '.join(known)}.",
         )
 
@@ -283,7 +231,7 @@ def _merge_loads(value: Any) -> str | None:
         raise OptionError(
             f"--merge-loads {value} cannot be read.",
             expected="equal, or a number of zones",
-            outcome="Nothing was drawn and nothing was spent.",
+            outcome=NOTHING_SPENT,
         )
     return None if value is None else str(value)
 
@@ -310,12 +258,8 @@ def _count(value: Any) -> int:
     return value
 
 
-def profile_named(name: str) -> Profile:
+def profile_named(name: Any) -> Profile:
     """Look a profile up."""
-    return _profile(name)
-
-
-def _profile(name: Any) -> Profile:
     from gridveil.profiles import PROFILES
 
     if name not in PROFILES:
@@ -323,9 +267,17 @@ def _profile(name: Any) -> Profile:
     return PROFILES[name]
 
 
+def given_alpha(given: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Distances protected that options give, exact, by group; a group that none was given of is left out."""
+    from gridveil.privacy.epsilon import exact
+
+    values = {name: given.get(f"alpha_{name}") for name in "kmd"}
+    return {name: exact(value, name=f"alpha of {name}") for name, value in values.items() if value is not None}
+
+
 def given_bounds(given: Mapping[str, Any]) -> Bounds:
     """Public bounds that options give, over the usual ones."""
-    return _bounds(given, _profile("default"))
+    return _bounds(given, profile_named("default"))
 
 
 def _bounds(merged: Mapping[str, Any], profile: Profile) -> Bounds:

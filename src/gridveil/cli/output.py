@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -115,6 +115,21 @@ def fit_progress(quiet: bool) -> Iterator[Progress | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("fit", total=None, J=float("nan"))
         yield lambda iteration, limit, J: bar.update(task, completed=iteration, total=limit, J=J)
+
+
+@contextmanager
+def counted(words: str, total: int, quiet: bool) -> Iterator[Callable[..., None] | None]:
+    """Show a bar over work of a known size. What it yields takes how much more was done, 1 unless told."""
+    if quiet:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(words), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(words, total=total)
+        yield lambda done=1: bar.advance(task, done)
 
 
 @contextmanager

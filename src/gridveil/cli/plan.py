@@ -12,10 +12,13 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.output import check_figure, print_json, print_table, print_text, writing
+from gridveil.cli.reading import GridReading, reads_grid
 from gridveil.errors import OptionError
 
 if TYPE_CHECKING:
-    from gridveil.plan import Choice, Plan, Target
+    from gridveil.plan import Plan
+    from gridveil.plan.search import Choice
+    from gridveil.plan.targets import Target
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.vault.source import SourceGrid
 
@@ -31,6 +34,7 @@ MET_WITHOUT = (
 LARGE = 10
 
 
+@reads_grid
 def plan(
     surrogate: Annotated[
         str,
@@ -66,34 +70,15 @@ def plan(
     alpha_k: options.AlphaK = None,
     alpha_m: options.AlphaM = None,
     alpha_d: options.AlphaD = None,
-    bounds_k: Annotated[
-        str | None, typer.Option(help="public bounds lower:upper of k [p.u. power / rad]; default 1:100", show_default=False)
-    ] = None,
-    bounds_m: Annotated[
-        str | None, typer.Option(help="public bounds of m [p.u. power s / p.u. frequency]; default 1:40", show_default=False)
-    ] = None,
-    bounds_d: Annotated[
-        str | None, typer.Option(help="public bounds of d [p.u. power / p.u. frequency]; default 1:40", show_default=False)
-    ] = None,
+    bounds_k: options.BoundsK = None,
+    bounds_m: options.BoundsM = None,
+    bounds_d: options.BoundsD = None,
     draws: Annotated[int, typer.Option(help="seeded draws of each trial")] = 200,
     plot: Annotated[
         Path | None, typer.Option(help="draw error against epsilon there (.png, .pdf or .svg)", show_default=False)
     ] = None,
-    dynamics: options.DynamicsFile = None,
-    inertia: options.Inertia = None,
-    damping: options.Damping = None,
-    governor_rate: options.GovernorRate = None,
-    droop_gain: options.DroopGain = None,
-    load_damping: options.LoadDamping = None,
-    frequency_hz: options.Frequency = None,
-    omega_b: options.OmegaB = None,
-    operating_point: options.OperatingPoint = None,
-    base: options.Base = None,
-    negative_x: options.NegativeX = None,
-    zero_x: options.ZeroX = None,
-    island: options.Island = None,
-    taps: options.Taps = None,
-    without_dynamics: options.WithoutDynamics = None,
+    *,
+    reading: GridReading,
     json: options.Json = False,
 ) -> None:
     """Propose epsilon, mechanism and split that meet targets in mHz or %, found on a public surrogate alone.
@@ -104,8 +89,8 @@ def plan(
     from gridveil.allocation import MECHANISMS
     from gridveil.cases import declared_public
     from gridveil.events import Event
-    from gridveil.plan import FIGURES, Target
     from gridveil.plan import plan as search
+    from gridveil.plan.targets import FIGURES, Target
 
     targets = [Target.parse(figure, given[f"{figure}_error"]) for figure in FIGURES if f"{figure}_error" in given]
     adjacencies = _adjacencies(adjacency, given)
@@ -115,7 +100,7 @@ def plan(
         options.check_one_of("mechanism", mechanism, MECHANISMS)
     if plot:
         check_figure(plot)
-    source = options.open_named_grid(surrogate, dynamics, given)
+    source = reading.open(surrogate)
     _check_not_private(surrogate, source)
     with _bar(quiet=json) as progress:
         found = search(
@@ -147,9 +132,8 @@ def plan(
 def _adjacencies(rule: str | None, given: dict[str, Any]) -> list[Adjacency]:
     """The rule that was asked for, or the three absolute ones, the default first."""
     from gridveil.privacy.adjacency import ABSOLUTE, Adjacency
-    from gridveil.privacy.epsilon import exact
 
-    alpha = {name: exact(given[f"alpha_{name}"], name=f"alpha of {name}") for name in "kmd" if f"alpha_{name}" in given}
+    alpha = options.given_alpha(given)
     usual = [Adjacency(one) for one in ([rule] if rule else ABSOLUTE)]  # pyright: ignore[reportArgumentType]
     return [Adjacency(one.rule, {**one.alpha, **alpha}) for one in usual]
 

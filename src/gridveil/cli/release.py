@@ -22,9 +22,9 @@ from gridveil.cli.output import (
     print_text,
     stage_progress,
 )
+from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import event_json, events_in_words, print_trajectory, read_all, trajectory_json
-from gridveil.errors import Interrupted, OptionError
-from gridveil.privacy.adjacency import NOTHING_SPENT
+from gridveil.errors import NOTHING_SPENT, Interrupted, OptionError
 from gridveil.privacy.epsilon import float_at_least, float_at_most
 from gridveil.stages import RELEASE, stage
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gridveil.vault.source import SourceGrid
 
 
+@reads_grid
 def release(
     grid: options.OptionalGrid = None,
     epsilon: Annotated[str | None, typer.Option(help="privacy loss, exact: 1/2 or 0.5", show_default=False)] = None,
@@ -71,19 +72,13 @@ def release(
             show_default=False,
         ),
     ] = None,
-    bounds_k: Annotated[
-        str | None, typer.Option(help="public bounds lower:upper of k [p.u. power / rad]; default 1:100", show_default=False)
-    ] = None,
+    bounds_k: options.BoundsK = None,
     bounds_k_r: Annotated[
         str | None,
         typer.Option(help="public bounds of the reduced weights [p.u. power / rad]; default 0:200", show_default=False),
     ] = None,
-    bounds_m: Annotated[
-        str | None, typer.Option(help="public bounds of m [p.u. power s / p.u. frequency]; default 1:40", show_default=False)
-    ] = None,
-    bounds_d: Annotated[
-        str | None, typer.Option(help="public bounds of d [p.u. power / p.u. frequency]; default 1:40", show_default=False)
-    ] = None,
+    bounds_m: options.BoundsM = None,
+    bounds_d: options.BoundsD = None,
     profile: Annotated[str | None, typer.Option(help="default or paper", show_default=False)] = None,
     out: Annotated[
         Path | None,
@@ -114,22 +109,9 @@ def release(
     config: Annotated[
         Path | None, typer.Option(help="a release.toml that holds any of these options", show_default=False)
     ] = None,
-    publish_loads: options.PublishLoads = None,
-    dynamics: options.DynamicsFile = None,
-    inertia: options.Inertia = None,
-    damping: options.Damping = None,
-    governor_rate: options.GovernorRate = None,
-    droop_gain: options.DroopGain = None,
-    load_damping: options.LoadDamping = None,
-    frequency_hz: options.Frequency = None,
-    omega_b: options.OmegaB = None,
-    operating_point: options.OperatingPoint = None,
-    base: options.Base = None,
-    negative_x: options.NegativeX = None,
-    zero_x: options.ZeroX = None,
-    island: options.Island = None,
-    taps: options.Taps = None,
-    without_dynamics: options.WithoutDynamics = None,
+    publish_loads: PublishLoads = None,
+    *,
+    reading: GridReading,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask before going on")] = False,
     json: options.Json = False,
 ) -> None:
@@ -138,8 +120,8 @@ def release(
     With a public trajectory the model is fitted to it as well (step 3), and the guarantee is conditional on that trajectory.
     """
     trajectory = trajectory or None
-    given = {name: value for name, value in locals().items() if name not in ("config", "json", "yes")}
-    settings = options.release_settings(config, given)
+    given = {name: value for name, value in locals().items() if name not in ("config", "json", "yes", "reading")}
+    settings = options.release_settings(config, given | vars(reading))
     from gridveil import faults
     from gridveil.algorithm import check_allocation, check_observed, publish
     from gridveil.archive import check_free
@@ -271,7 +253,7 @@ def _interrupts_told(book: Ledger, lineage: str) -> Iterator[None]:
             "Interrupted",
             outcome=f"ε = {charged} was charged to the lineage {lineage} and stays spent; there is no bundle."
             if charged
-            else "Nothing was drawn and nothing was spent.",
+            else NOTHING_SPENT,
             remedy="See gridveil ledger show; another release may need gridveil ledger budget." if charged else "",
         ) from None
 
@@ -365,12 +347,11 @@ def _warnings(epsilon: Fraction, clipped: Mapping[str, int], facts: GridFacts, a
     found = []
     if epsilon > 10:
         found.append(f"ε = {epsilon} hides next to nothing: odds between neighbours may change by e^ε.")
-    sizes = {"k": len(facts.edges), "m": len(facts.machines), "d": len(facts.machines)}
     for name, count in clipped.items():
-        if count > (0 if allocation.draws[name] == "sum" else sizes[name] / 4):
+        if count > (0 if allocation.draws[name] == "sum" else facts.sizes[name] / 4):
             what = f"The noisy sum of {name} lies on its public bounds"
             if allocation.draws[name] == "items":
-                what = f"{count} of {sizes[name]} entries of {name} lie on their public bounds"
+                what = f"{count} of {facts.sizes[name]} entries of {name} lie on their public bounds"
             found.append(
                 f"{what}: if these do not fit the grid, the model is poor. Choose --bounds-{name} from public knowledge."
             )

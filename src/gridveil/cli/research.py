@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text
+from gridveil.cli.output import counted, print_json, print_table, print_text
 
 
 def paper(
@@ -27,7 +25,7 @@ def paper(
     """Reproduce the paper on IEEE-30: every figure, table and claim. A demo: seeds and truth are known."""
     from gridveil.paper import iterations, reproduce
 
-    with _bar(iterations(runs), quiet=json) as progress:
+    with counted("running Algorithm 1", iterations(runs), quiet=json) as progress:
         found = reproduce(runs, out, only or (), progress)
     if json:
         print_json({"demo": True, **asdict(found)})
@@ -52,18 +50,3 @@ def paper(
     for claim in found.claims:
         print_text(f"{claim.verdict:>13}  {claim.words}: {claim.figure}")
     print_text(f"\nFigures, data and the page reproduction.md: {out}")
-
-
-@contextmanager
-def _bar(total: int, quiet: bool) -> Iterator[Callable[[], None] | None]:
-    """Show a bar over the gradient steps of all blocks."""
-    if quiet:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("running Algorithm 1"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("runs", total=total)
-        yield lambda: bar.advance(task)

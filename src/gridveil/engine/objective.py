@@ -5,9 +5,9 @@ Models are linear and start at rest, so an event with several steps is a sum of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from functools import cache
 from os import cpu_count, register_at_fork
 from typing import Any
@@ -144,9 +144,11 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Small products are slower on several BLAS threads; the cores are used over the batch instead."""
-    return _controller().limit(limits=1, user_api="blas")
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Small products are slower on several BLAS threads; the cores are used over the batch instead. Also a decorator."""
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
 
 
 def _cores() -> int:

@@ -12,9 +12,10 @@ from gridveil.dynamics import check_euler
 from gridveil.engine import SchemeName
 from gridveil.errors import OptionError
 from gridveil.fit.methods import Progress, projected_gradient, quasi_newton
+from gridveil.fit.outcome import Identifiability
 from gridveil.fit.problem import NOT_FITTED, Observation, Problem, problem
 from gridveil.fit.task import Task
-from gridveil.fit.two_stage import Identifiability, is_too_large, two_stage
+from gridveil.fit.two_stage import is_too_large, two_stage
 from gridveil.fit.unknown import EstimatedEvent, Unknown, check_known
 from gridveil.grid import Array, GridFacts
 from gridveil.groups import Bounds

@@ -17,6 +17,7 @@ from gridveil.fit.least_squares import Gaussian
 from gridveil.fit.network import Network, Reduction
 from gridveil.fit.unknown import Unknowns, together
 from gridveil.grid import Array, GridFacts, IntArray
+from gridveil.groups import GROUPS
 from gridveil.posterior import Posterior
 
 # Draws of the noisy release's posterior that are pushed through Kron for stage 1's prior.
@@ -196,7 +197,7 @@ def push(coordinates: Coordinates, belief: Mapping[str, Posterior], random: np.r
 
     Covariances of few draws are shrunk towards their diagonal by (entries of x) / (entries + draws).
     """
-    k, m, d = (belief[name].sample(random, PUSHED) for name in ("k", "m", "d"))
+    k, m, d = (belief[name].sample(random, PUSHED) for name in GROUPS)
     x = coordinates.of_values(coordinates.network(k), m, d)
     covariance = np.cov(x, rowvar=False)
     shrink = coordinates.size / (coordinates.size + PUSHED)
@@ -231,7 +232,7 @@ def independent(belief: Mapping[str, Posterior], unknown: Unknowns | None = None
     short of Σm: those of log m and log d lie at log E m and log E d, with the spread of a log-normal of the same variation.
     unknown : what is unknown of the events, whose own prior then stands behind it.
     """
-    k, *machines = (belief[name] for name in ("k", "m", "d"))
+    k, *machines = (belief[name] for name in GROUPS)
     centres = [k.log_mean, *(np.log(part.mean) for part in machines)]
     variances = [k.log_variance, *(np.log1p(part.variance / part.mean**2) for part in machines)]
     released = Gaussian(

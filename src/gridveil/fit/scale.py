@@ -13,7 +13,8 @@ import numpy as np
 
 from gridveil.fit.least_squares import Gaussian
 from gridveil.grid import Array
-from gridveil.posterior import GROUPS, Posterior
+from gridveil.groups import GROUPS
+from gridveil.posterior import Posterior
 
 # Factors c that are looked at, as logarithms.
 REACH, POINTS = 2.0, 801

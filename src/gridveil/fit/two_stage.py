@@ -8,8 +8,8 @@ Where an event's place, size or time is unknown, u is tied to no network, and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
@@ -22,16 +22,17 @@ from gridveil.errors import OptionError
 from gridveil.fit.coordinates import independent, linked, push
 from gridveil.fit.least_squares import Gaussian, Minimum, minimise
 from gridveil.fit.methods import Progress
+from gridveil.fit.outcome import TwoStage, covariance, outcome
 from gridveil.fit.problem import NOT_FITTED, Observation
 from gridveil.fit.scale import scale_shift
 from gridveil.fit.sensitivity import Sampling
 from gridveil.fit.task import DirectResiduals, NetworkResiduals, ReducedResiduals, Task, triangle
-from gridveil.fit.unknown import EstimatedEvent, onset_s
+from gridveil.fit.unknown import onset_s
 from gridveil.grid import Array, GridFacts
-from gridveil.groups import Bounds
+from gridveil.groups import GROUPS, Bounds
 from gridveil.kron import reduced_model
 from gridveil.models import ReducedModel
-from gridveil.posterior import GROUPS, Posterior
+from gridveil.posterior import Posterior
 
 # The noise that stage 1 assumes at first [p.u.], and the weight of stage 1's information in stage 2 at first.
 FIRST_SIGMA = 1e-3
@@ -61,55 +62,7 @@ ROUNDS_OF_UNKNOWN = 120
 SCALED = 2
 
 
-@dataclass(frozen=True, eq=False)
-class Identifiability:
-    """Which directions of y = (log k, log m, log d, and z where an event is unknown) the records fix, and which the release.
-
-    information : (n,) eigenvalues of the records' Fisher information in units of the prior's precision, largest first: a
-    direction with a value above 1 is fixed more by data than by the prior. directions : (n, n) in columns, in y.
-    rank : directions that the records see at all (to rounding).
-    """
-
-    information: Array
-    directions: Array
-    rank: int
-
-    @property
-    def by_data(self) -> int:
-        """Directions that the records fix."""
-        return int((self.information > 1).sum())
-
-    @property
-    def by_prior(self) -> int:
-        """Directions that the release, or its bounds, fix."""
-        return len(self.information) - self.by_data
-
-
-@dataclass(frozen=True, eq=False)
-class TwoStage:
-    """What the two-stage fit found.
-
-    model : L_red(k) and K_ac(k) of one network; k : (e,), m, d : (g,) that network [units of the groups].
-    cost : ½ Σ (ω − ω̂)²/σ² + ½ |y − prior|² at the end; costs_of_starts : of each start after stage 2, the least was taken.
-    history : Σ_events ∫ |ω − ω̂|² dt after stage 2 and after each round of the polish [p.u.² s].
-    covariance : (e_r + 2g,)² posterior covariance of (k_r, m, d) of the model.
-    events : what was found of events that were not wholly known; mismatch : J of other k, m, d after these events [p.u.² s].
-    """
-
-    model: ReducedModel
-    k: Array
-    m: Array
-    d: Array
-    cost: float
-    costs_of_starts: tuple[float, ...]
-    history: Array
-    converged: bool
-    identifiability: Identifiability
-    covariance: Array
-    events: tuple[EstimatedEvent, ...]
-    mismatch: Callable[[Array, Array, Array], float]
-
-
+@one_blas_thread()
 def two_stage(
     facts: GridFacts,
     observed: Sequence[Observation],
@@ -134,45 +87,12 @@ def two_stage(
     Uses the release, public records, public bounds and topology: post-processing.
     """
     check_size(facts)
-    with one_blas_thread():
-        return _two_stage(facts, observed, belief, bounds, dt_s, scheme, sigma, starts, seed, progress)
-
-
-def is_too_large(facts: GridFacts) -> bool:
-    """Whether a grid is beyond the two-stage fit: too many machines, or reduced weights."""
-    g = len(facts.machines)
-    return g > MOST_MACHINES or (g * (g - 1) // 2 > MOST_WEIGHTS and len(linked(facts)) > MOST_WEIGHTS)
-
-
-def check_size(facts: GridFacts) -> None:
-    """Refuse a grid whose fit would take hours and gigabytes."""
-    if is_too_large(facts):
-        raise OptionError(
-            f"The two-stage fit is not for {len(facts.machines)} machines.",
-            expected=f"at most {MOST_MACHINES}, and {MOST_WEIGHTS} reduced weights that are not zero",
-            outcome=NOT_FITTED,
-            remedy="Fit with the method l-bfgs-b.",
-        )
-
-
-def _two_stage(
-    facts: GridFacts,
-    observed: Sequence[Observation],
-    belief: Mapping[str, Posterior],
-    bounds: Bounds,
-    dt_s: float,
-    scheme: SchemeName,
-    sigma: float,
-    starts: int,
-    seed: int,
-    progress: Progress | None,
-) -> TwoStage:
     random = np.random.default_rng(seed)
+    middle = reduced_model(facts, *(np.exp(belief[name].log_mean) for name in GROUPS))
     if scheme == "euler":
-        check_euler(reduced_model(facts, *(np.exp(belief[name].log_mean) for name in ("k", "m", "d"))), dt_s)
+        check_euler(middle, dt_s)
     task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
     thin = _sampling(task, SEARCHED)
-    middle = reduced_model(facts, *(np.exp(belief[name].log_mean) for name in GROUPS))
     prior, parts = independent(belief, task.coordinates.unknowns), windows(task, middle)
     few, unknown = task.coordinates.locations < len(facts.machines), bool(task.coordinates.unknowns.size)
     direct = task.coordinates.size > MANY * len(prior.mean) and not unknown
@@ -197,11 +117,28 @@ def _two_stage(
     last, history = _polish(task, prior, best.x, everything, sigma, progress, rounds)
     for _ in range(SCALED if len(task.coordinates.unknowns.sized) else 0):
         alike = np.zeros(len(prior.mean))
-        alike[: drawn.shape[1]] = scale_shift(belief, prior, last.x, _covariance(prior, last))
+        alike[: drawn.shape[1]] = scale_shift(belief, prior, last.x, covariance(prior, last))
         prior = replace(prior, mean=prior.mean + alike)
         last, more = _polish(task, prior, last.x, everything, sigma, progress, rounds)
         history = np.concatenate([history, more[1:]])
-    return _result(task, observed, prior, last, tuple(one.cost for one in found), history)
+    return outcome(task, observed, prior, last, tuple(one.cost for one in found), history)
+
+
+def is_too_large(facts: GridFacts) -> bool:
+    """Whether a grid is beyond the two-stage fit: too many machines, or reduced weights."""
+    g = len(facts.machines)
+    return g > MOST_MACHINES or (g * (g - 1) // 2 > MOST_WEIGHTS and len(linked(facts)) > MOST_WEIGHTS)
+
+
+def check_size(facts: GridFacts) -> None:
+    """Refuse a grid whose fit would take hours and gigabytes."""
+    if is_too_large(facts):
+        raise OptionError(
+            f"The two-stage fit is not for {len(facts.machines)} machines.",
+            expected=f"at most {MOST_MACHINES}, and {MOST_WEIGHTS} reduced weights that are not zero",
+            outcome=NOT_FITTED,
+            remedy="Fit with the method l-bfgs-b.",
+        )
 
 
 def _sampling(task: Task, samples: int, numbers: int = MOST_SEARCHED, until: int | None = None) -> Sampling:
@@ -398,77 +335,3 @@ def _levels(first: float, last: float) -> list[float]:
     if (first - last) * -sign <= 0:
         return [last]
     return [*(first * 10.0 ** (sign * number) for number in range(count)), last]
-
-
-def _covariance(prior: Gaussian, found: Minimum) -> Array:
-    """Posterior covariance of y."""
-    return np.linalg.inv(found.slopes.T @ found.slopes + prior.precision).astype(np.float64, copy=False)
-
-
-def _result(
-    task: Task, observed: Sequence[Observation], prior: Gaussian, found: Minimum, costs: tuple[float, ...], history: Array
-) -> TwoStage:
-    facts = task.coordinates.facts
-    e, g = len(facts.edges), len(facts.machines)
-    values = np.exp(found.x[: e + 2 * g])
-    k, m, d = values[:e], values[e : e + g], values[e + g :]
-    scale = 1 / np.sqrt(prior.precision.diagonal())
-    _, singular, rows = np.linalg.svd(found.slopes * scale, full_matrices=False)
-    information = np.zeros(len(found.x))
-    information[: len(singular)] = singular**2
-    # Posterior covariance of y in the eigenvectors of the data's information: 1 / (1 + λ) of the prior's.
-    directions = np.linalg.qr(rows.T, mode="complete")[0] if len(rows) < len(found.x) else rows.T
-    shape = scale[:, None] * directions
-    x, chain = task.coordinates.slopes(found.x)
-    out = np.zeros((g * (g - 1) // 2 + 2 * g, len(found.x)))
-    positive = task.coordinates.parts["d"].stop
-    out[task.coordinates.moving[:positive]] = np.exp(x[:positive])[:, None] * chain[:positive]
-    spread = shape / np.sqrt(1 + information)
-    released = out @ spread
-
-    def mismatch(k: Array, m: Array, d: Array) -> float:
-        sampling, z = task.predictor.sampling(), found.x[e + 2 * g :]
-        with np.errstate(all="ignore"):
-            other = task.coordinates.of_network_and_machines(np.concatenate([np.log(k), np.log(m), np.log(d), z]))
-            return float(sampling.weights @ task.compare(other, sampling) ** 2)
-
-    return TwoStage(
-        model=reduced_model(facts, k, m, d),
-        k=k,
-        m=m,
-        d=d,
-        cost=found.cost,
-        costs_of_starts=costs,
-        history=history,
-        converged=found.converged,
-        identifiability=Identifiability(information, shape, int((singular > 1e-12 * singular[0]).sum())),
-        covariance=released @ released.T,
-        events=_events(task, observed, x, chain @ spread),
-        mismatch=mismatch,
-    )
-
-
-def _events(task: Task, observed: Sequence[Observation], x: Array, spread: Array) -> tuple[EstimatedEvent, ...]:
-    """Say what was found of the events. spread : (size of x, ·), whose product with itself is the covariance of x."""
-    coordinates, g = task.coordinates, len(task.coordinates.facts.machines)
-    values, moved = coordinates.values(x), coordinates.model_slopes(x) @ spread
-    delays = coordinates.delays(x)
-    late_sd = dict(zip(delays, np.linalg.norm(spread[coordinates.parts["t"]], axis=1).tolist(), strict=True))
-    first, step, found = coordinates.parts["d"].stop, 0, []
-    for record, one in enumerate(observed):
-        u = slice(first + step * g, first + (step + 1) * g)
-        free = one.unknown.split
-        if one.unknown.anything:
-            found.append(
-                EstimatedEvent(
-                    record,
-                    total=float(values[u].sum()) if free else None,
-                    total_sd=float(np.linalg.norm(moved[u].sum(axis=0))) if free else None,
-                    split=values[u] if free else None,
-                    split_sd=np.linalg.norm(moved[u], axis=1) if free else None,
-                    time_s=one.event.steps[0].at_s + delays.get(record, 0.0),
-                    time_sd=late_sd.get(record, 0.0),
-                )
-            )
-        step += len(one.event.steps)
-    return tuple(found)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ import numpy as np
 
 from gridveil.errors import InputError
 from gridveil.grid import Array
+from gridveil.io.csv_rows import csv_rows
 from gridveil.io.dynamics import read_toml
 from gridveil.io.network import (
     CONTROLLED,
@@ -180,50 +179,24 @@ class _Csv:
 
 def _read(path: Path, *, required: Sequence[str], optional: Sequence[str]) -> _Csv:
     """Read a table whose columns may stand in any order; an unknown one is refused, for it may be a typing error."""
-    name, data = path.name, read_bytes(path, EXPECTED, LIMIT)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = None
-    if text is None:  # raised out here: the decoder's error carries the file's bytes
-        raise InputError("the file is not in UTF-8", file=name, expected=EXPECTED, remedy="Save it as CSV in UTF-8.")
-    if not text.endswith(("\n", "\r")):
-        raise InputError(
-            "the last line does not end: the file may be cut off",
-            file=name,
-            line=text.count("\n") + 1,
-            expected="a line end after the last row",
-            remedy="Copy the whole file again, or end the line.",
-        )
+    name = path.name
     header: list[str] = []
     lines: list[int] = []
     rows: list[list[str]] = []
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    broken = False
-    try:
-        for row in reader:
-            cells = [cell.strip() for cell in row]
-            if not any(cells):
-                continue
-            if not header:
-                header = cells
-                _check_header(name, reader.line_num, header, required, optional)
-                continue
-            rows.append(cells)
-            lines.append(reader.line_num)
-            if len(cells) != len(header):  # at once: a file that is no table must not fill the memory
-                raise Rows(name, "", lines).error(
-                    len(rows) - 1,
-                    f"the row has {len(cells)} columns",
-                    expected=f"{len(header)}, as in the header",
-                    remedy="Check whether the row was cut off.",
-                )
-    except csv.Error:
-        broken = True
-    if broken:
-        raise InputError(
-            "the row cannot be split into columns: its quotes do not fit", file=name, line=reader.line_num, expected=EXPECTED
-        )
+    for line, cells in csv_rows(read_bytes(path, EXPECTED, LIMIT), name, EXPECTED):
+        if not header:
+            header = cells
+            _check_header(name, line, header, required, optional)
+            continue
+        rows.append(cells)
+        lines.append(line)
+        if len(cells) != len(header):  # at once: a file that is no table must not fill the memory
+            raise Rows(name, "", lines).error(
+                len(rows) - 1,
+                f"the row has {len(cells)} columns",
+                expected=f"{len(header)}, as in the header",
+                remedy="Check whether the row was cut off.",
+            )
     if not rows:
         raise InputError("the table is empty", file=name, expected="a header, and a row for each")
     return _Csv(Rows(name, "", lines), tuple(header), rows)

@@ -11,6 +11,7 @@ import numpy as np
 
 from gridveil.errors import InputError
 from gridveil.grid import Array
+from gridveil.io.network import read_bytes
 
 # Python's float() also takes 1_000 and digits of other scripts; MATLAB does not.
 NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|nan)", re.ASCII | re.IGNORECASE)
@@ -50,19 +51,9 @@ class Table:
 
 def read_text(path: Path) -> str:
     """Read a text file, or say why it is none."""
-    name = path.name
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError("there is no such file", file=str(path), remedy="Check the path.") from None
-    except OSError as error:
-        raise InputError(
-            f"cannot be read ({error.strerror})", file=str(path), remedy="Check the path and its permissions."
-        ) from None
-    if not data.strip():
-        raise InputError("the file is empty", file=name, expected="a MATPOWER case", remedy="Check that it was copied whole.")
+    data = read_bytes(path, "a MATPOWER case")
     if b"\0" in data:
-        raise InputError("this is a binary file", file=name, expected="a MATPOWER case in text form (.m)")
+        raise InputError("this is a binary file", file=path.name, expected="a MATPOWER case in text form (.m)")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -14,6 +12,7 @@ import numpy as np
 
 from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
+from gridveil.io.csv_rows import csv_rows
 from gridveil.io.network import read_bytes
 from gridveil.io.tables import NUMBER
 
@@ -176,33 +175,8 @@ def _place(file: str, line: int, header: Sequence[str], column: str) -> int:
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Lines and cells of each row that is not empty, the header first."""
-    name = path.name
     try:
         data = read_bytes(path, EXPECTED, LIMIT)
     except InputError as error:
         raise InputError(error.problem, outcome=NOT_USED, remedy=error.remedy) from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = None
-    if text is None:  # raised out here: the decoder's error carries the file's bytes
-        raise refusal("the file is not in UTF-8", file=name, expected=EXPECTED, remedy="Save it as CSV in UTF-8.")
-    if not text.endswith(("\n", "\r")):  # a number that was cut off is a number still
-        raise refusal(
-            "the last line does not end: the file may be cut off",
-            file=name,
-            line=text.count("\n") + 1,
-            expected="a line end after the last row",
-            remedy="Copy the whole file again, or end the line.",
-        )
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    broken = False
-    try:
-        for row in reader:
-            cells = [cell.strip() for cell in row]
-            if any(cells):
-                yield reader.line_num, cells
-    except csv.Error:
-        broken = True
-    if broken:
-        raise refusal("the row cannot be split into columns", file=name, line=reader.line_num, expected=EXPECTED)
+    return csv_rows(data, path.name, EXPECTED, refusal)

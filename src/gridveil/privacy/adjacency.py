@@ -22,14 +22,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from gridveil.errors import BudgetExceeded, OptionError
+from gridveil.errors import NOTHING_SPENT, BudgetExceeded, OptionError
 from gridveil.groups import Asset
 from gridveil.privacy.epsilon import exact, float_at_least
 
 Rule = Literal["one-asset", "one-item", "one-per-group", "one-asset-relative", "one-item-relative", "one-per-group-relative"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 ABSOLUTE, RELATIVE = RULES[:3], RULES[3:]
-NOTHING_SPENT = "Nothing was drawn and nothing was spent."
 
 IN_WORDS: Mapping[Rule, str] = {
     "one-asset": "one line's weight k, or one machine's inertia m and damping d together, differ by at most their α",

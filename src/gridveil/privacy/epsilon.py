@@ -6,7 +6,7 @@ import math
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
-from gridveil.errors import OptionError
+from gridveil.errors import NOTHING_SPENT, OptionError
 
 
 def exact(value: str | int | float | Fraction | Decimal, *, name: str = "epsilon") -> Fraction:
@@ -24,7 +24,7 @@ def exact(value: str | int | float | Fraction | Decimal, *, name: str = "epsilon
     if not 0 < number < 10**12:
         raise OptionError(
             f"{name} = {text[:40]} is not a positive number below 1e12.",
-            outcome="Nothing was drawn and nothing was spent.",
+            outcome=NOTHING_SPENT,
             remedy=f"Give {name} as a fraction or a decimal above 0, such as 1/2 or 0.5.",
         )
     return number

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from gridveil.errors import InputError
+from gridveil.io.network import read_bytes
 
 REVISIONS = range(30, 36)
 INTEGER = re.compile(r"[-+]?\d{1,9}", re.ASCII)
@@ -77,16 +78,7 @@ class Case:
 
 def read_lines(path: Path, what: str) -> list[str]:
     """Read a text file into lines, or say why it is none."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError("there is no such file", file=str(path), remedy="Check the path.") from None
-    except OSError as error:
-        raise InputError(
-            f"cannot be read ({error.strerror})", file=str(path), remedy="Check the path and its permissions."
-        ) from None
-    if not data.strip():
-        raise InputError("the file is empty", file=path.name, expected=what, remedy="Check that it was copied whole.")
+    data = read_bytes(path, what)
     if re.search(rb"[\x00-\x08\x0b\x0e-\x1f]", data):
         raise InputError("this is a binary file", file=path.name, expected=f"{what}, in plain text")
     try:

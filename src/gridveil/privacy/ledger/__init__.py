@@ -12,9 +12,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from gridveil.errors import LedgerError
+from gridveil.errors import NOTHING_SPENT, LedgerError
 from gridveil.home import gridveil_home
-from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency
+from gridveil.privacy.adjacency import ASSETS, Adjacency
 from gridveil.privacy.ledger.accounts import Account, Charge, Entry, Version, check_same, exact_values, replay, versions_of
 from gridveil.privacy.ledger.chain import Head, Row, Safe, Secret, check_nothing_lost, new_ledger_id, problems
 from gridveil.privacy.ledger.marks import are_alike

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
-from gridveil.errors import BudgetExceeded, LedgerError
-from gridveil.privacy.adjacency import ASSETS, NOTHING_SPENT, Adjacency, Rule
+from gridveil.errors import NOTHING_SPENT, BudgetExceeded, LedgerError
+from gridveil.privacy.adjacency import ASSETS, Adjacency, Rule
 from gridveil.privacy.ledger.chain import Row
 
 State = Literal["reserved", "drawn", "published"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gridveil.durable import replace_whole
-from gridveil.errors import LedgerError
+from gridveil.errors import NOTHING_SPENT, LedgerError
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Safe:
         except (OSError, ValueError):
             raise LedgerError(
                 f"The key of ledger {self.ledger} is missing or unreadable: {self._key_path}.",
-                outcome="Nothing was drawn and nothing was spent.",
+                outcome=NOTHING_SPENT,
                 remedy="Bring the key back from its backup: without it a ledger can neither be checked nor written.",
             ) from None
         return Secret(self.ledger, data)
@@ -166,7 +166,7 @@ def check_nothing_lost(folder: Path, location: str) -> None:
         if head is not None and note.read_text(encoding="utf-8").strip() == _place(location):
             raise LedgerError(
                 f"The ledger at {location} is gone: by its head it had {head.count} rows.",
-                outcome="Nothing was drawn and nothing was spent.",
+                outcome=NOTHING_SPENT,
                 remedy=f"Bring it back from its backup; to start anew all the same, remove {note}.",
             )
 

@@ -26,11 +26,10 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from gridveil.errors import LedgerError
+from gridveil.errors import NOTHING_SPENT, LedgerError
 from gridveil.privacy.ledger.chain import Row
 
 SCHEMA_VERSION = 2
-NOTHING_SPENT = "Nothing was drawn and nothing was spent."
 # Of the advisory lock that makes PostgreSQL's writers queue; any number that nobody else uses.
 LOCK = 7_238_501_964
 # How long a writer waits for its turn.
