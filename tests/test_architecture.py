@@ -29,8 +29,10 @@ def test_nothing_behind_perturb_imports_the_vault():
         ("fit/__init__.py", "from gridveil.vault.source import SourceGrid", "gridveil.fit -> gridveil.vault.source"),
         ("newcomer.py", "from gridveil.vault.source import SourceGrid", "gridveil.newcomer -> gridveil.vault.source"),
         ("kron.py", "from gridveil.algorithm import publish", "gridveil.kron -> gridveil.algorithm"),
+        ("cli/release.py", "from gridveil.vault.assess import steps", "gridveil.cli.release -> gridveil.vault.assess"),
+        ("vault/mechanism.py", "import gridveil.vault.signoff", "gridveil.vault.mechanism -> gridveil.vault.signoff"),
     ],
-    ids=["the fit", "a new module", "through another module"],
+    ids=["the fit", "a new module", "through another module", "another command", "the other exit"],
 )
 def test_a_forbidden_way_to_the_vault_is_found(tmp_path, file, planted, found):
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))

@@ -7,12 +7,14 @@ from fractions import Fraction
 import pytest
 
 from cli_helpers import files_under, found_in, gridveil, make_release, write_grid
+from gridveil.archive import write_folder
 from gridveil.cases import open_grid
 from gridveil.errors import PrivateValueError
 from gridveil.vault import redraws
 from gridveil.vault.assess import assess_attacks
 from gridveil.vault.signoff import CONFIDENTIAL
 from gridveil.vault.source import Private
+from measured_helpers import write_measured
 
 
 @pytest.fixture
@@ -100,6 +102,74 @@ def test_another_grid_is_refused(bundle, tmp_path):
     assert done.code == 2
     assert "not a release of this grid" in done.err
     assert not (tmp_path / "report").exists()
+
+
+def test_another_grid_of_the_same_size_is_doubted_in_plain_words(short, bundle, tmp_path):
+    """One line ends elsewhere: sizes, loads and governors are the same."""
+    other = write_grid(tmp_path / "other", replace=("  1 2 0.01", "  1 5 0.01"))
+    done = gridveil("attack", bundle, "--source", other, "--out", tmp_path / "report", "--json")
+    assert done.code == 0, done.err
+    doubts = json.loads(done.out)["notes"][1:]
+    assert [note.startswith("No line weights on the grid's topology give the bundle's network") for note in doubts] == [True]
+    assert "likely a bundle of another grid" in doubts[0]
+    assert doubts[0] in (tmp_path / "report" / "attack.md").read_text()
+    done = gridveil("attack", bundle, "--source", other, "--out", tmp_path / "again", "--droop-gain=3")
+    assert "The bundle's G are not the grid's" in done.err and "No line weights" in done.err
+
+
+def test_a_demo_and_a_fit_are_said_so_in_every_document(short, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
+    record = write_measured(tmp_path / "in")
+    given = ("release", "star5", "--epsilon=1", "--trajectory", record, "--out", tmp_path / "fitted", "--yes")
+    assert gridveil(*given).code == 0
+    make_release(tmp_path / "demo", demo=True).save(tmp_path / "demo" / "bundle")
+    for bundle, source, demo in (("fitted", "star5", False), ("demo/bundle", tmp_path / "demo" / "private.m", True)):
+        out = tmp_path / f"report-{demo}"
+        done = gridveil("attack", tmp_path / bundle, "--source", source, "--out", out)
+        assert done.code == 0, done.err
+        found, page = json.loads((out / "attack.json").read_text()), (out / "attack.md").read_text()
+        assert (found["demo"], found["fitted"]) == (demo, not demo)
+        words = "DEMO: the bundle was made with a seed" if demo else "was fitted to a trajectory; no attack here uses it"
+        (note,) = found["notes"]  # and no doubt that the bundle is of its grid
+        assert words in note
+        assert note in page and note in done.err
+        assert ("DEMO" in page, "fitted to" in page) == (demo, not demo)
+
+
+def failing(monkeypatch, error):
+    """Let the third file that is written fail."""
+    written = []
+
+    def write(path, data):
+        written.append(path)
+        if len(written) == 3:
+            raise error
+        path.write_bytes(data)
+
+    monkeypatch.setattr("gridveil.archive.write_synced", write)
+    return written
+
+
+def test_no_report_is_left_half_written(short, bundle, tmp_path, monkeypatch):
+    written = failing(monkeypatch, OSError(28, "No space left on device"))
+    before = sorted(tmp_path.iterdir())
+    done = attack(bundle, "--out", tmp_path / "report")
+    assert (done.code, len(written)) == (2, 3)
+    assert sorted(tmp_path.iterdir()) == before
+    assert "could not be written (No space left on device). Nothing was left there." in done.err
+
+
+def test_an_interrupt_leaves_no_half_written_folder(tmp_path, monkeypatch):
+    failing(monkeypatch, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(tmp_path / "deep" / "report", dict.fromkeys("abcd", b"figures"), mode=0o700)
+    assert list((tmp_path / "deep").iterdir()) == []
+
+
+def test_a_report_is_a_folder(bundle, tmp_path):
+    done = attack(bundle, "--out", tmp_path / "report.zip")
+    assert (done.code, "ends in .zip, and what is written there is a folder" in done.err) == (2, True)
+    assert not (tmp_path / "report.zip").exists()
 
 
 def test_an_assessment_refuses_to_be_seen(short, tmp_path):

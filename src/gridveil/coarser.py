@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gridveil.archive import check_free, write_files
+from gridveil.archive import check_free_folder, write_folder
 from gridveil.errors import OptionError
 from gridveil.events import Event
-from gridveil.measured import Declaration
+from gridveil.measured import Declaration, read_declaration
 from gridveil.measured.clock import sampling
 from gridveil.measured.record import RawRecord, read_record, read_time
+from gridveil.measured.unknown import is_unknown, read_unknown
 
 NOT_COARSER = "No coarser record was made."
 RECORD, DECLARED = "record.csv", "record.toml"
@@ -36,9 +37,9 @@ class Coarser:
         """Whether anything is to change."""
         return self.keep is not None or self.rate_hz is not None or self.step_hz is not None
 
-    def sigma(self, sigma: float, nominal_hz: float) -> float:
-        """Noise of a rounded sample [p.u.]: a step s adds as much as noise of standard deviation s/√12."""
-        return math.hypot(sigma, (self.step_hz or 0.0) / nominal_hz / math.sqrt(12))
+    def sigma(self, sigma: float, unit_hz: float) -> float:
+        """Noise of a rounded sample, in units of so many Hz: a step s adds as much as noise of standard deviation s/√12."""
+        return math.hypot(sigma, (self.step_hz or 0.0) / unit_hz / math.sqrt(12))
 
     def notes(self, sigma: float, nominal_hz: float) -> tuple[str, ...]:
         """What the figures of a coarser record do not cover. sigma : of the finer one [p.u.]."""
@@ -62,24 +63,27 @@ class Coarser:
 
 
 def write_coarser(declared: Declaration, how: Coarser, out: Path, *, base_mva: float) -> Declaration:
-    """Write a coarser record and its declaration into a new folder; return the declaration."""
-    check_free(out)
+    """Write a coarser record and its declaration into a new folder; return the declaration as it is read back.
+
+    What it says of the event still holds; sigma grows by the rounding.
+    """
+    check_free_folder(out)
     columns = _kept(declared, how)
     raw = read_record(declared.record, time_column=declared.time_column, time_format=declared.time_format, columns=columns)
     rows = _rows(raw, declared, how, base_mva)
-    values = raw.values[rows]
+    values, sigma = raw.values[rows], declared.sigma
+    unit = {"Hz": 1.0, "mHz": 1000.0, "p.u.": 1 / declared.nominal_hz, "rad/s": 2 * math.pi}[declared.unit]  # of 1 Hz
     if how.step_hz is not None:
-        unit = {"Hz": 1.0, "mHz": 1000.0, "p.u.": 1 / declared.nominal_hz, "rad/s": 2 * math.pi}[declared.unit]
         values = np.rint(values / (how.step_hz * unit)) * (how.step_hz * unit)
-    written = replace(
-        declared, file=DECLARED, record=out / RECORD, locations={column: declared.locations[column] for column in columns}
-    )
+    if sigma is not None:
+        sigma = how.sigma(sigma, 1 / unit)
+    written = replace(declared, locations={column: declared.locations[column] for column in columns}, sigma=sigma)
     lines = [",".join(_cell(text) for text in (declared.time_column, *columns))]
     for time, row in zip(raw.time_s[rows], values, strict=True):
         shown = ("" if np.isnan(value) else f"{value:.12g}" for value in row.tolist())
         lines.append(",".join([_time(float(time), raw.zoned), *shown]))
-    write_files(out, {RECORD: ("\n".join(lines) + "\n").encode(), DECLARED: _toml(written, how).encode()})
-    return written
+    write_folder(out, {RECORD: ("\n".join(lines) + "\n").encode(), DECLARED: _toml(written, how).encode()})
+    return read_declaration(out / DECLARED)
 
 
 def _kept(declared: Declaration, how: Coarser) -> list[str]:
@@ -109,7 +113,10 @@ def _rows(raw: RawRecord, declared: Declaration, how: Coarser, base_mva: float) 
             outcome=NOT_COARSER,
         )
     zero_s, _ = read_time(declared.event_time, declared.time_format, file=declared.file, key="event_time")
-    first_s = zero_s + Event.parse(declared.event, base_mva=base_mva).steps[0].at_s
+    if is_unknown(declared.event):
+        first_s = zero_s + read_unknown(declared.event, base_mva, declared.file)[1]
+    else:
+        first_s = zero_s + Event.parse(declared.event, base_mva=base_mva).steps[0].at_s
     numbers = np.rint((raw.time_s - first_s) / interval_s).astype(np.int64)
     return np.flatnonzero(numbers % every == 0).tolist()
 
@@ -134,11 +141,15 @@ def _toml(declared: Declaration, how: Coarser) -> str:
         "unit": declared.unit,
         "values": declared.values,
         "nominal_hz": declared.nominal_hz,
+        "sigma": declared.sigma,
         "offset": declared.offset,
         "event": declared.event,
+        "event_size": declared.event_size,
         "event_time": declared.event_time,
+        "event_time_window": declared.event_time_window or None,
     }
-    lines = [f"# A coarser record: {how.in_words()}.", *(f"{key} = {_value(value)}" for key, value in given.items())]
+    shown = (f"{key} = {_value(value)}" for key, value in given.items() if value is not None)
+    lines = [f"# A coarser record: {how.in_words()}.", *shown]
     provenance = {
         name: getattr(declared.provenance, name)
         for name in ("origin", "source", "date", "link", "event_source")

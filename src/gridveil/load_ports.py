@@ -12,12 +12,14 @@ from dataclasses import replace
 import numpy as np
 
 from gridveil.elimination import eliminate
-from gridveil.errors import NOTHING_SPENT, OptionError
+from gridveil.errors import NOTHING_SPENT, InputError, OptionError
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.release import Release, loaded_buses
 
 # So near are columns of buses that the network holds together at one cut vertex; others differ by 1e-3 or more.
 EQUAL = 1e-9
+# So much do arbitrary weights count beside equal ones where zones are told apart: enough to break ties, and no more.
+TIE_BREAK = 1e-6
 PORTS = "ports for load"  # the public input that stands for them
 
 
@@ -27,7 +29,7 @@ def equal_ports(facts: GridFacts) -> tuple[IntArray, ...]:
     Their columns of K_ac are equal whatever the weights are, so the model answers any event as before. Found with arbitrary
     weights on the declared topology: no private value has a part in it, and every release of a grid gets the same ports.
     """
-    return equal_groups(_columns(facts, np.random.default_rng(0).uniform(1, 2, len(facts.edges))))
+    return equal_groups(_columns(facts, _arbitrary(facts)))
 
 
 def equal_groups(columns: Array) -> tuple[IntArray, ...]:
@@ -47,32 +49,62 @@ def equal_groups(columns: Array) -> tuple[IntArray, ...]:
 def zone_ports(facts: GridFacts, count: int) -> tuple[IntArray, ...]:
     """Put loaded buses into so many zones: those whose columns of K_ac would be near each other if all lines were alike.
 
-    It uses the declared topology alone. The model answers load anywhere in a zone as if it were spread over the zone.
+    It uses the declared topology alone, and gives as many zones as asked, whatever lies equally near. The model answers load
+    anywhere in a zone as if it were spread over the zone.
     """
-    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.cluster.hierarchy import cut_tree, linkage
 
-    columns = _columns(facts, np.ones(len(facts.edges)))
-    if not 1 <= count <= columns.shape[1]:
+    size = len(loaded_buses(facts))
+    if not 1 <= count <= size:
         raise OptionError(
             f"The loads cannot be put into {count} zones.",
-            expected=f"a whole number from 1 to {columns.shape[1]}, the number of loaded buses without a machine",
+            expected=f"a whole number from 1 to {size}, the number of loaded buses without a machine",
             outcome=NOTHING_SPENT,
         )
-    if count == columns.shape[1]:
+    if count == size:
         return tuple(np.array([bus]) for bus in range(count))
-    zone = fcluster(linkage(columns.T, method="average"), count, criterion="maxclust")
-    groups = [np.flatnonzero(zone == number) for number in np.unique(zone)]
+    columns = _columns(facts, np.ones(len(facts.edges))) + TIE_BREAK * _columns(facts, _arbitrary(facts))
+    for group in equal_ports(facts):  # to the last bit, so that rounding does not choose among them
+        columns[:, group] = columns[:, group[:1]]
+    zone = cut_tree(linkage(columns.T, method="average"), n_clusters=count).ravel()
+    groups = [np.flatnonzero(zone == number) for number in range(count)]
     return tuple(sorted(groups, key=lambda group: int(group[0])))
 
 
-def merged_shares(facts: GridFacts, ports: Sequence[IntArray]) -> Array:
-    """Share of each loaded bus in its port, (loaded buses, ports): by nominal load where that is public, else equal."""
+def port_shares(facts: GridFacts, release: Release) -> Array | None:
+    """How a grid's loaded buses make up a release's ports, (loaded, ports); None in topology mode, where ports say nothing.
+
+    Raises InputError where the release cannot be of this grid, by public sizes.
+    """
+    loaded, ports = len(loaded_buses(facts)), len(release.model.ports) - len(release.model.m)
+    merged, hidden = PORTS in release.public_inputs, release.guarantee.hides_network
+    if len(release.model.m) != len(facts.machines) or (not hidden and (ports > loaded if merged else ports != loaded)):
+        raise InputError(
+            f"the bundle has {len(release.model.m)} machines and {ports} ports for load, the grid {len(facts.machines)} and "
+            f"{loaded}: it is not a release of this grid",
+            outcome="Nothing was computed and nothing was written.",
+            remedy="Name the grid that the bundle was made of, with the same options.",
+        )
+    if hidden:
+        return None
+    if not merged:
+        return np.eye(loaded)
+    equal = equal_ports(facts)
+    groups = equal if len(equal) == ports else zone_ports(facts, ports)
+    return merged_shares(facts, groups, by_load=release.publishes_loads)  # whatever the grid is opened with today
+
+
+def merged_shares(facts: GridFacts, ports: Sequence[IntArray], *, by_load: bool | None = None) -> Array:
+    """Share of each loaded bus in its port, (loaded buses, ports): by nominal load where that is public, else equal.
+
+    by_load : whether it is public to whoever merges; None: as the facts have it.
+    """
+    by_load = facts.loads_are_public if by_load is None else by_load
     loaded = loaded_buses(facts)
     share = np.zeros((len(loaded), len(ports)))
     for port, members in enumerate(ports):
         load = facts.loads[loaded[members]]
-        by_load = facts.loads_are_public and (load > 0).all()
-        share[members, port] = load / load.sum() if by_load else 1 / len(members)
+        share[members, port] = load / load.sum() if by_load and (load > 0).all() else 1 / len(members)
     return share
 
 
@@ -98,6 +130,11 @@ def named_ports(facts: GridFacts, ports: Sequence[IntArray]) -> dict[str, tuple[
     """The owner's buses behind each port, for the owner."""
     loaded = loaded_buses(facts)
     return {f"L{n}": tuple(facts.buses[bus] for bus in loaded[members]) for n, members in enumerate(ports, start=1)}
+
+
+def _arbitrary(facts: GridFacts) -> Array:
+    """Weights that no two lines share: what they leave equal is equal whatever the weights are."""
+    return np.random.default_rng(0).uniform(1, 2, len(facts.edges))
 
 
 def _columns(facts: GridFacts, k: Array) -> Array:

@@ -120,7 +120,7 @@ class Release:
         found.append(GOVERNORS_NOT_PROTECTED)
         if RATINGS in self.public_inputs:
             found.append(RATINGS_NOT_PROTECTED)
-        if np.isfinite(self.model.loads).all():
+        if self.publishes_loads:
             found.append(LOADS_NOT_PROTECTED)
         if "k" in guarantee.groups and not guarantee.operating_point.startswith("flat"):
             ratios = guarantee.groups["k"].relative
@@ -133,6 +133,11 @@ class Release:
     def demo(self) -> bool:
         """Whether a seed made this release, which then protects nothing."""
         return self.guarantee.demo
+
+    @property
+    def publishes_loads(self) -> bool:
+        """Whether it carries the nominal loads."""
+        return bool(np.isfinite(self.model.loads).all())
 
     def simulate(
         self,

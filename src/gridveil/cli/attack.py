@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_notice, print_table, print_text, writing
+from gridveil.cli.output import print_json, print_notice, print_table, print_text
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.errors import OptionError
 
@@ -43,14 +43,14 @@ def attack(
     come from releases without a fit. It spends no epsilon, and what it shows is covered by none: do not publish it, and do not
     choose among releases by it.
     """
-    from gridveil.archive import check_free
+    from gridveil.archive import check_free_folder, write_folder
     from gridveil.audit.advantage import values_for_advantage
     from gridveil.bundle import load
     from gridveil.vault.assess import assess_attacks, check_matches, steps
-    from gridveil.vault.signoff import CONFIDENTIAL, attack_files, attack_json, attack_tables
+    from gridveil.vault.signoff import CONFIDENTIAL, attack_files, attack_json, attack_notes, attack_tables
 
     _check_outside_bundles(out)
-    check_free(out)
+    check_free_folder(out)
     release = load(bundle)
     grid = reading.open(source, publish_loads=publish_loads)
     check_matches(grid, release)
@@ -64,14 +64,12 @@ def attack(
         advantages = _advantages(release)
     extra = {"all_but_one": [asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in advantages]}
     table = _advantage_table(advantages)
-    files = attack_files(found, extra, [table])
-    with writing(out, "--out"):
-        out.mkdir(parents=True, mode=0o700)  # for its owner's eyes
-        for name, data in files.items():
-            (out / name).write_bytes(data)
+    write_folder(out, attack_files(found, release, extra, [table]), mode=0o700)  # for its owner's eyes
     if json:
-        print_json(attack_json(found) | extra | {"demo": release.demo, "report": str(out)})
+        print_json(attack_json(found, release) | extra | {"report": str(out)})
         return
+    for note in attack_notes(found, release):
+        print_notice(note)
     for title, columns, rows in (*attack_tables(found), table):
         print_table(title, columns, rows)
     print_text(f"Report   {out}\n{CONFIDENTIAL}")
@@ -80,11 +78,8 @@ def attack(
 def _advantages(release: Release) -> tuple[Advantage, ...]:
     """Play the all-but-one adversary against perturb, on synthetic grids, with the release's rule, α and ε."""
     from gridveil.audit import measure_advantage
-    from gridveil.privacy.adjacency import Adjacency, usual_alpha
 
-    guarantee = release.guarantee
-    alpha = usual_alpha(guarantee.rule) | {name: loss.alpha for name, loss in guarantee.groups.items()}
-    return measure_advantage(Adjacency(guarantee.rule, alpha), guarantee.epsilon, ADVANTAGE_DRAWS)
+    return measure_advantage(release.guarantee.adjacency, release.guarantee.epsilon, ADVANTAGE_DRAWS)
 
 
 def _advantage_table(rows: tuple[Advantage, ...]) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:

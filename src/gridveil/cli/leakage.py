@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
+from gridveil.cli.basis import NOTHING_DONE, Basis, basis_of
 from gridveil.cli.output import check_figure, print_json, print_notice, print_table, print_text, writing
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import read_all
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
     from gridveil.grid import GridFacts
     from gridveil.leakage import Attacker, Leakage
     from gridveil.measured import Measured
-    from gridveil.noisy import PublicTable
+    from gridveil.privacy.adjacency import Adjacency
 
-NOTHING_DONE = "Nothing was computed."
+SEARCHED = (
+    "The supremum over neighbours was searched for at the corners of the public bounds, not proven: others may have a larger "
+    "μ, and then the claim does not hold."
+)
 COLUMNS = (
     "group", "bounds alone", "Σℓ public: bound", "with bounds", "largest μ", "Σℓ unknown: bound", "with bounds", "largest μ",
 )  # fmt: skip
@@ -40,16 +44,17 @@ def leakage(
     surrogate: Annotated[
         str | None,
         typer.Option(
-            help="a public case to compute at; default: this topology at the middle of the bounds", show_default=False
+            help="a public case, or a bundle of GRID, to compute at; default: this topology at the middle of the bounds",
+            show_default=False,
         ),
     ] = None,
     sigma: Annotated[
         str | None,
-        typer.Option(help="noise of a sample: 1e-4 (p.u.) or 5mHz; default: the record's own scatter", show_default=False),
+        typer.Option(help="noise of a sample: 1e-4 (p.u.) or 5mHz; default: as declared, else its scatter", show_default=False),
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(help="also give the epsilon of trajectory and release together at this delta", show_default=False),
+        typer.Option(help="also give the epsilon of trajectory and release together; needs declared noise", show_default=False),
     ] = None,
     keep: Annotated[
         str | None, typer.Option(help="a coarser record: these buses only, such as 1,13", show_default=False)
@@ -89,20 +94,28 @@ def leakage(
         check_figure(plot)
     if delta is not None and not 0 < delta < 1:
         raise OptionError(f"--delta {delta:g} is no probability.", expected="a number such as 1e-5", outcome=NOTHING_DONE)
-    table, origin = _public_table(settings, surrogate)
+    basis = basis_of(settings, surrogate, [name for name in "kmd" if given[f"bounds_{name}"] is not None])
+    facts = basis.table.facts
     how = _coarser(keep, rate, round_to, out, len(settings.trajectories))
-    measured = read_all(settings.trajectories, table.facts)
-    noise, noise_origin = _sigma(sigma, measured, table.facts.frequency_hz)
-    nominal_hz = table.facts.frequency_hz
+    measured = read_all(settings.trajectories, facts)
+    if delta is not None and sigma is None and any(one.sigma is None for one in measured):
+        raise OptionError(
+            "A joint claim needs noise of a declared size: a record's own scatter promises nothing.",
+            expected="--sigma beside --delta, or sigma in each trajectory's TOML",
+            outcome=NOTHING_DONE,
+        )
+    nominal_hz = facts.frequency_hz
+    noise, noise_origin = _sigma(sigma, measured, nominal_hz)
     records = {"as it is": (measured, noise)}
     if how.asked:
-        records[how.in_words()] = _coarsened(measured[0], table.facts, how, out), how.sigma(noise, nominal_hz)
-    found = {name: _leakage(table, *record, settings, origin) for name, record in records.items()}
+        records[how.in_words()] = _coarsened(measured[0], facts, how, out), how.sigma(noise, nominal_hz)
+    found = {name: _leakage(basis, *record) for name, record in records.items()}
     if how.asked:
         found[how.in_words()] = replace(
             found[how.in_words()], notes=(*found[how.in_words()].notes, *how.notes(noise, nominal_hz))
         )
-    joint = {name: _joint(table, *record, settings, delta) for name, record in records.items()} if delta is not None else {}
+    # At the noise before rounding, which only post-processes what the noise covers.
+    joint = {} if delta is None else {name: _joint(basis, one, noise, delta) for name, (one, _) in records.items()}
     if plot:
         from gridveil.plot import plot_leakage
 
@@ -135,12 +148,21 @@ def leakage(
 
 
 def before_release(
-    measured: Sequence[Measured], facts: GridFacts, settings: ReleaseSettings, *, quiet: bool, yes: bool
+    measured: Sequence[Measured],
+    facts: GridFacts,
+    settings: ReleaseSettings,
+    adjacency: Adjacency,
+    *,
+    quiet: bool,
+    yes: bool,
 ) -> dict[str, Any] | None:
-    """Show what the trajectories of a release give away by themselves; at a terminal, ask whether to go on."""
+    """Show what the trajectories of a release give away by themselves; at a terminal, ask whether to go on.
+
+    adjacency : the release's own, which the lineage's budget may fix.
+    """
     from gridveil.fit.two_stage import MOST_MACHINES
     from gridveil.leakage import leakage as compute
-    from gridveil.leakage import own_sigma
+    from gridveil.leakage import sigma_of
     from gridveil.surrogate import at_middle
 
     if not measured:
@@ -150,7 +172,7 @@ def before_release(
             print_notice(f"what the trajectory gives away is not computed above {MOST_MACHINES} machines.")
         return None
     try:
-        sigma = min(own_sigma(one.trajectory, one.event_s)[0] for one in measured)
+        sigma, sigma_from = min(sigma_of(one.observation) for one in measured)
     except OptionError:
         if not quiet:
             print_notice("the record does not show its own noise: see gridveil leakage --sigma for what it gives away.")
@@ -159,7 +181,7 @@ def before_release(
         at_middle(facts, settings.bounds),
         [one.observation for one in measured],
         settings.bounds,
-        settings.adjacency(None),
+        adjacency,
         sigma=sigma,
         dt_s=settings.profile.settings.dt_s,
     )
@@ -171,41 +193,33 @@ def before_release(
                 outcome=NOTHING_SPENT,
                 remedy="A coarser record may tell less: gridveil leakage --keep … --rate … --round …",
             )
-    return found.to_json()
+    return {"sigma_from": sigma_from, **found.to_json()}
 
 
 def _at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _public_table(settings: ReleaseSettings, surrogate: str | None) -> tuple[PublicTable, str]:
-    """The table to compute at: never the grid's own, of which only the public facts are used."""
-    from gridveil.surrogate import AT_MIDDLE, at_middle
-
-    facts = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics).facts
-    if surrogate is None:
-        return at_middle(facts, settings.bounds), AT_MIDDLE
-    return options.open_surrogate(surrogate, settings, facts), Path(surrogate).name
-
-
-def _leakage(table: PublicTable, measured: Sequence[Measured], sigma: float, settings: ReleaseSettings, origin: str) -> Leakage:
+def _leakage(basis: Basis, measured: Sequence[Measured], sigma: float) -> Leakage:
     from gridveil.leakage import leakage as compute
 
     observed = [one.observation for one in measured]
-    return compute(table, observed, settings.bounds, settings.adjacency(None), sigma=sigma, origin=origin)
+    found = compute(basis.table, observed, basis.bounds, basis.adjacency, sigma=sigma, origin=basis.origin)
+    return replace(found, notes=(*basis.notes, *found.notes))
 
 
 def _coarsened(one: Measured, facts: GridFacts, how: Coarser, out: Path | None) -> list[Measured]:
-    """The coarser record as it is read back, written to out or nowhere that stays."""
+    """The coarser record as it is read back; it stays in out, if it can be read back at all."""
     from gridveil.coarser import write_coarser
 
     with TemporaryDirectory() as folder:
-        place = out or Path(folder) / "coarser"
-        return read_all([write_coarser(one.declared, how, place, base_mva=facts.base_mva)], facts)
+        tried = write_coarser(one.declared, how, Path(folder) / "coarser", base_mva=facts.base_mva)
+        found = read_all([tried], facts)
+    return found if out is None else read_all([write_coarser(one.declared, how, out, base_mva=facts.base_mva)], facts)
 
 
 def _coarser(keep: str | None, rate: str | None, round_to: str | None, out: Path | None, records: int) -> Coarser:
-    from gridveil.archive import check_free
+    from gridveil.archive import check_free_folder
     from gridveil.coarser import Coarser
 
     how = Coarser(
@@ -218,7 +232,7 @@ def _coarser(keep: str | None, rate: str | None, round_to: str | None, out: Path
     if how.asked and records > 1:
         raise OptionError("Several records cannot be made coarser at once.", expected="one --trajectory", outcome=NOTHING_DONE)
     if out:
-        check_free(out)
+        check_free_folder(out)
     return how
 
 
@@ -236,10 +250,10 @@ def _hz(text: str, option: str, example: str) -> float:
 
 def _sigma(text: str | None, measured: Sequence[Measured], nominal_hz: float) -> tuple[float, str]:
     """Noise of a sample [p.u.], and where it is from."""
-    from gridveil.leakage import own_sigma
+    from gridveil.leakage import sigma_of
 
     if text is None:
-        return min(own_sigma(one.trajectory, one.event_s) for one in measured)
+        return min(sigma_of(one.observation) for one in measured)
     if text.strip().endswith("Hz"):
         return _hz(text, "--sigma", "5mHz") / nominal_hz, "--sigma"
     try:
@@ -251,15 +265,12 @@ def _sigma(text: str | None, measured: Sequence[Measured], nominal_hz: float) ->
     return value, "--sigma"
 
 
-def _joint(
-    table: PublicTable, measured: Sequence[Measured], sigma: float, settings: ReleaseSettings, delta: float
-) -> dict[str, float]:
-    """What trajectory and release promise together, were the noise white and of that size: at the largest μ found."""
+def _joint(basis: Basis, measured: Sequence[Measured], sigma: float, delta: float) -> dict[str, Any]:
+    """What trajectory and release promise together, if the noise is white and of that size: at the largest μ found."""
     from gridveil.leakage import joint_epsilon, largest_mu
 
-    observed = [one.observation for one in measured]
-    mu = largest_mu(table, observed, settings.bounds, settings.adjacency(None), sigma=sigma)
-    return {"mu": mu, "delta": delta, "epsilon_x": joint_epsilon(mu, delta)}
+    mu = largest_mu(basis.table, [one.observation for one in measured], basis.bounds, basis.adjacency, sigma=sigma)
+    return {"mu": mu, "mu_is": SEARCHED, "delta": delta, "epsilon_x": joint_epsilon(mu, delta)}
 
 
 def _print(name: str, found: Leakage) -> None:
@@ -297,11 +308,11 @@ def _print(name: str, found: Leakage) -> None:
     )
 
 
-def _print_joint(joint: dict[str, float]) -> None:
+def _print_joint(joint: dict[str, Any]) -> None:
     print_text(
-        f"Joint    with white noise, (ε + {joint['epsilon_x']:.3g}, {joint['delta']:g}) for trajectory and release together, "
-        f"at μ = {joint['mu']:.3g}, the largest at the corners of the public bounds"
-        + (": that says nothing\n" if joint["epsilon_x"] > 10 else "\n")
+        f"Joint    if the noise is white and of the declared size, (ε + {joint['epsilon_x']:.3g}, {joint['delta']:g}) for "
+        f"trajectory and release together at μ = {joint['mu']:.3g}. {SEARCHED}"
+        + (" So large an ε says nothing.\n" if joint["epsilon_x"] > 10 else "\n")
     )
 
 

@@ -141,12 +141,12 @@ def release(
     measured = read_all(settings.trajectories, source.facts, fit.dt_s, settings.bounds)
     observed = [one.observation for one in measured]
     check_observed(observed, source.facts, fit, settings.bounds)
-    leaked = before_release(measured, source.facts, settings, quiet=json, yes=yes)
     book = Ledger(settings.ledger)
     faults.step("opened")
     name = settings.lineage or Path(source.facts.name).stem
     known = book.accounts().get(name)
     chosen = settings.adjacency(known)
+    leaked = before_release(measured, source.facts, settings, chosen, quiet=json, yes=yes)
     with stage_progress(RELEASE, quiet=json):
         allocation = settings.given_allocation() or _chosen_on_surrogate(settings, source, chosen)
     check_allocation(source.facts, allocation, fits=bool(observed))

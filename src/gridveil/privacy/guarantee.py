@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from gridveil.privacy.adjacency import IN_WORDS, Rule
+from gridveil.privacy.adjacency import IN_WORDS, Adjacency, Rule, usual_alpha
 
 CONDITIONAL = (
     "For every fixed trajectory x with its event data, the map from the private table to this release is ε-DP for the "
@@ -87,6 +87,11 @@ class Guarantee:
     conditional_on: tuple[str, ...]
     demo: bool
     hides_network: bool = False
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Its rule and α; of a group that nothing was drawn of, the usual α."""
+        return Adjacency(self.rule, usual_alpha(self.rule) | {name: loss.alpha for name, loss in self.groups.items()})
 
     @property
     def claim(self) -> str:

@@ -17,11 +17,12 @@ from gridveil.attack.topology import EdgeGuess, Pair, can_guess, equal_columns, 
 from gridveil.errors import InputError
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.kron import reduced_model
-from gridveil.load_ports import PORTS, equal_ports, merged_shares, zone_ports
+from gridveil.load_ports import port_shares
 from gridveil.models import ReducedModel
 from gridveil.posterior import middle
 from gridveil.privacy.guarantee import GroupLoss
 from gridveil.release import Release, loaded_buses, neutral
+from gridveil.released import doubts
 from gridveil.vault.redraws import (
     EPSILON_FACTORS,
     RELEASES,
@@ -86,7 +87,10 @@ class MachineRow:
 
 @dataclass(frozen=True, eq=False)
 class Assessment:
-    """What all attacks came to. truth, plain_guess, release_guess : (e,) line weights, for a figure; lines that are fixed."""
+    """What all attacks came to. truth, plain_guess, release_guess : (e,) line weights, for a figure; lines that are fixed.
+
+    doubts : why the release may be of another grid, in sentences.
+    """
 
     lines: int
     alpha: str
@@ -103,6 +107,7 @@ class Assessment:
     plain_guess: Array
     release_guess: Array
     fixed: IntArray
+    doubts: tuple[str, ...]
 
 
 def steps(source: SourceGrid) -> int:
@@ -122,7 +127,8 @@ def assess_attacks(
     told = progress or (lambda _: None)
     facts = source.facts
     k, m, d = (Private.open(values) for values in (source.k, source.m, source.d))
-    shares = _port_shares(facts, release)
+    check_matches(source, release)
+    shares = port_shares(facts, release)
     loss = release.guarantee.groups.get("k")
     full = reduced_model(facts, k, m, d)
     plain = neutral(full, facts)
@@ -131,7 +137,7 @@ def assess_attacks(
 
     told("inverting the plain reduction")
     attacked: list[tuple[str, Inversion, Inversion | None]] = []
-    guess, fixed = blind, np.zeros(len(k), dtype=bool)
+    guess, fixed, misfit = blind, np.zeros(len(k), dtype=bool), None
     if len(k) <= LARGEST:
         alone, by_loaded = invert(plain, facts, release.bounds.k), invert(plain, facts, release.bounds.k, own)
         by_all = invert(full, facts, release.bounds.k, np.eye(len(facts.interior)))
@@ -140,6 +146,7 @@ def assess_attacks(
         if shares is not None:
             both = invert(release.model, facts, release.bounds.k, own @ shares)
             guess, fixed = best_guess(line_guesses(both, release, blind), k, loss), both.fixed
+            misfit = both.misfit
         attacked = [
             ("Gauss–Newton: L_red", alone, (shares is not None and invert(release.model, facts, release.bounds.k)) or None),
             ("Gauss–Newton: L_red, K_ac of the ports", by_loaded, both),
@@ -184,38 +191,20 @@ def assess_attacks(
             plain_guess=attacked[-1][1].k if attacked else blind,
             release_guess=guess,
             fixed=np.flatnonzero(fixed),
+            doubts=doubts(facts, release, misfit),
         )
     )
 
 
 def check_matches(source: SourceGrid, release: Release) -> None:
-    """Refuse a bundle that cannot be of this grid, by its public sizes."""
-    _port_shares(source.facts, release)
-
-
-def _port_shares(facts: GridFacts, release: Release) -> Array | None:
-    """How the loaded buses make up the release's ports, (loaded, ports); None in topology mode, where the ports say nothing."""
-    loaded, ports = len(loaded_buses(facts)), len(release.model.ports) - len(release.model.m)
-    merged, hidden = PORTS in release.public_inputs, release.guarantee.hides_network
-    if len(release.model.m) != len(facts.machines) or (not hidden and (ports > loaded if merged else ports != loaded)):
-        raise InputError(
-            f"the bundle has {len(release.model.m)} machines and {ports} ports for load, the source {len(facts.machines)} and "
-            f"{loaded}: it is not a release of this grid",
-            outcome="Nothing was attacked and nothing was written.",
-            remedy="Name the grid that the bundle was made of, with the same options.",
-        )
-    if len(facts.machines) < 2 or not loaded:
+    """Refuse a grid without a network to win back, and a bundle that cannot be of it, by public sizes."""
+    if len(source.facts.machines) < 2 or not len(loaded_buses(source.facts)):
         raise InputError(
             "a grid of one machine, or without load elsewhere than at machines, has no network to win back",
             expected="at least two machines and one other bus with load",
             outcome="Nothing was attacked and nothing was written.",
         )
-    if hidden:
-        return None
-    if not merged:
-        return np.eye(loaded)
-    equal = equal_ports(facts)
-    return merged_shares(facts, equal if len(equal) == ports else zone_ports(facts, ports))
+    port_shares(source.facts, release)
 
 
 def _line_score(found: Inversion, k: Array, loss: GroupLoss | None) -> LineScore:

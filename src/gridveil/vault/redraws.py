@@ -18,7 +18,6 @@ from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.groups import Range
 from gridveil.noisy import drawn_range
 from gridveil.posterior import middle
-from gridveil.privacy.adjacency import Adjacency, usual_alpha
 from gridveil.privacy.guarantee import GroupLoss
 from gridveil.release import RATINGS, Release, loaded_buses
 from gridveil.vault.sampler import DemoSampler
@@ -89,13 +88,12 @@ class Redraws:
         """A demo release at some ε."""
         guarantee, groups = self.release.guarantee, self.release.guarantee.groups
         shares = {name: loss.epsilon / guarantee.epsilon for name, loss in groups.items()}
-        alpha = usual_alpha(guarantee.rule) | {name: loss.alpha for name, loss in groups.items()}
         draws: Mapping[str, Drawn] = {name: self.way(name) for name in "kmd"}
         sharing = "rating" if RATINGS in self.release.public_inputs else "equal"
         return publish(
             self.source,
             epsilon=epsilon,
-            adjacency=Adjacency(guarantee.rule, alpha),
+            adjacency=guarantee.adjacency,
             bounds=self.release.bounds,
             ledger=None,
             sampler=DemoSampler((self.seed, number, epsilon.numerator, epsilon.denominator)),

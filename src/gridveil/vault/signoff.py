@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridveil.plot import FITTED, NOISY, SOURCE, new_figure
+from gridveil.release import Release
 from gridveil.vault.assess import Assessment, LineScore
 from gridveil.vault.source import Private
 
@@ -20,16 +21,33 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CONFIDENTIAL = "CONFIDENTIAL: compares with the private grid. Not covered by any ε; do not publish it or anything chosen by it."
-DEMO = "from seeded demo draws of the grid, which are kept nowhere"
+DEMO = "DEMO: the bundle was made with a seed and protects nothing; these figures show what a real one like it would give."
+MADE = "from seeded demo draws of the grid, which are kept nowhere"
 
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
-def attack_json(private: Private[Assessment]) -> dict[str, Any]:
+def attack_notes(private: Private[Assessment], release: Release) -> list[str]:
+    """What a reader of the figures must know: a demo, a fit that no attack uses, a bundle that may be of another grid."""
+    said = [DEMO] if release.demo else []
+    if release.fitted:
+        records, it = ("trajectories", "them") if len(release.provenance) > 1 else ("a trajectory", "it")
+        said.append(
+            f"The bundle was fitted to {records}; no attack here uses {it}. What is attacked is the fitted model, whose values "
+            "are not the noisy ones alone; figures over ε and of several releases come from releases without a fit. What a "
+            "trajectory gives away is for gridveil leakage to say."
+        )
+    return [*said, *Private.open(private).doubts]
+
+
+def attack_json(private: Private[Assessment], release: Release) -> dict[str, Any]:
     """Figures of an assessment in JSON's types; no value of a single line or machine."""
     found = Private.open(private)
     return {
         "confidential": CONFIDENTIAL,
+        "demo": release.demo,
+        "fitted": release.fitted is not None,
+        "notes": attack_notes(private, release),
         "lines": found.lines,
         "alpha": found.alpha,
         "line_attacks": [asdict(row) for row in found.rows],
@@ -37,9 +55,9 @@ def attack_json(private: Private[Assessment]) -> dict[str, Any]:
         "topology": [asdict(row) for row in found.topology],
         "edges": found.edges,
         "machines": [asdict(row) for row in found.machines],
-        "by_epsilon": {"made": DEMO, "rows": [asdict(row) for row in found.by_epsilon]},
+        "by_epsilon": {"made": MADE, "rows": [asdict(row) for row in found.by_epsilon]},
         "averaging": {
-            "made": DEMO,
+            "made": MADE,
             "of": found.averaged,
             "blind": found.blind_m,
             "rows": [asdict(row) for row in found.averaging],
@@ -72,7 +90,7 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
             [(row.group, "0.0 %", _percent(row.release), _percent(row.blind)) for row in found.machines],
         ),
         (
-            f"over ε, {DEMO}: share of lines within α of the truth",
+            f"over ε, {MADE}: share of lines within α of the truth",
             (
                 "ε",
                 "noisy value",
@@ -96,7 +114,7 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
             ],
         ),
         (
-            f"several releases averaged, {DEMO}: median relative error (blind: {_percent(found.blind_m)} of {found.averaged})",
+            f"several releases averaged, {MADE}: median relative error (blind: {_percent(found.blind_m)} of {found.averaged})",
             ("releases", "ε of the ledger", found.averaged, "k of fixed lines", f"{found.averaged} of one release at that ε"),
             [
                 (str(row.releases), f"{row.epsilon:g}", _percent(row.error_m), _percent(row.error_k), _percent(row.single_m))
@@ -106,13 +124,15 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
     ]
 
 
-def attack_files(private: Private[Assessment], extra: dict[str, Any], tables: Sequence[Table]) -> dict[str, bytes]:
+def attack_files(
+    private: Private[Assessment], release: Release, extra: dict[str, Any], tables: Sequence[Table]
+) -> dict[str, bytes]:
     """The files of a report: JSON, a page and figures. extra, tables : what comes from elsewhere, to stand in them too."""
-    page = [f"# Attacks on a release\n\n**{CONFIDENTIAL}**\n"]
+    page = [f"# Attacks on a release\n\n**{CONFIDENTIAL}**\n", *(f"{note}\n" for note in attack_notes(private, release))]
     for title, columns, rows in (*attack_tables(private), *tables):
         lines = [" | ".join(columns), "|".join(["---"] * len(columns)), *(" | ".join(row) for row in rows)]
         page.append(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n")
-    document = attack_json(private) | extra
+    document = attack_json(private, release) | extra
     files = {
         "attack.json": (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode(),
         "attack.md": "\n".join(page).encode(),

@@ -1,0 +1,78 @@
+"""Where `leakage` computes its figures: at the middle of the bounds, at a public case, or at a bundle of the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gridveil.cli import options
+from gridveil.errors import OptionError
+
+if TYPE_CHECKING:
+    from gridveil.cli.options import ReleaseSettings
+    from gridveil.grid import GridFacts
+    from gridveil.groups import Bounds
+    from gridveil.noisy import PublicTable
+    from gridveil.privacy.adjacency import Adjacency
+
+NOTHING_DONE = "Nothing was computed."
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """What figures are computed with: a public table and what it is, public bounds, who is a neighbour; notes on all that."""
+
+    table: PublicTable
+    origin: str
+    bounds: Bounds
+    adjacency: Adjacency
+    notes: tuple[str, ...] = ()
+
+
+def basis_of(settings: ReleaseSettings, surrogate: str | None, bounded: Sequence[str]) -> Basis:
+    """The table to compute at: never the grid's own, of which only the public facts are used. bounded : groups with bounds."""
+    from gridveil.bundle import is_bundle
+    from gridveil.surrogate import AT_MIDDLE, at_middle
+
+    if is_bundle(Path(settings.grid)):
+        raise OptionError(
+            f"{settings.grid} is a bundle, which names neither the record's buses nor the lines between them.",
+            expected="the grid that it was made of",
+            outcome=NOTHING_DONE,
+            remedy=f"gridveil leakage GRID --surrogate {settings.grid} computes at the bundle.",
+        )
+    facts = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics).facts
+    asked = settings.adjacency(None)
+    if surrogate is None:
+        return Basis(at_middle(facts, settings.bounds), AT_MIDDLE, settings.bounds, asked)
+    if is_bundle(Path(surrogate)):
+        return _at_release(Path(surrogate), facts, settings, bounded)
+    return Basis(options.open_surrogate(surrogate, settings, facts), Path(surrogate).name, settings.bounds, asked)
+
+
+def _at_release(path: Path, facts: GridFacts, settings: ReleaseSettings, bounded: Sequence[str]) -> Basis:
+    """Compute at a bundle of the grid, once it verifies; with its own bounds and α where no others are asked for."""
+    from gridveil.bundle import load, verify
+    from gridveil.leakage import check_machines
+    from gridveil.released import explain
+
+    check_machines(len(facts.machines))
+    verify(path)
+    release = load(path)
+    found, guarantee = explain(facts, release), release.guarantee
+    fitted = ", fitted to a trajectory" if release.fitted else ""
+    notes = [f"Figures come from a noisy release (ε = {guarantee.epsilon}{fitted}) and hold near it: its noise is in them."]
+    if undrawn := [name for name in "kmd" if name not in guarantee.groups]:
+        notes.append(f"Nothing was drawn of {' and '.join(undrawn)}: taken from the middle of its public bounds.")
+    if sums := [name for name, loss in guarantee.groups.items() if loss.drawn == "sum"]:
+        notes.append(f"Only the sum was drawn of {' and '.join(sums)}: single machines have the shares that it gives them.")
+    notes += ["It is a DEMO: made with a seed, it protects nothing."] * release.demo
+    return Basis(
+        found.table,
+        f"the noisy release {path.name}",
+        replace(release.bounds, **{name: getattr(settings.bounds, name) for name in bounded}),
+        options.adjacency_over(guarantee.adjacency, settings.rule, settings.alpha),
+        (*notes, *found.doubts),
+    )

@@ -1,0 +1,135 @@
+"""ω at a table and at its neighbours, sampled as records are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gridveil.engine.schemes import SchemeName
+from gridveil.fit.problem import Observation
+from gridveil.fit.sensitivity import Sampling
+from gridveil.fit.task import Task
+from gridveil.grid import Array
+from gridveil.groups import Bounds
+from gridveil.leakage.told import GROUPS
+from gridveil.noisy import PublicTable
+from gridveil.posterior import FLOOR
+from gridveil.privacy.adjacency import Adjacency
+
+
+class At:
+    """ω at a table, sampled as the records are: y = (log k, log m, log d)."""
+
+    def __init__(
+        self, table: PublicTable, observed: Sequence[Observation], bounds: Bounds, dt_s: float, scheme: SchemeName
+    ) -> None:
+        self.facts = table.facts
+        # Logarithms are taken of all of them; a damping of 0 is taken for the least that the bounds allow.
+        self.values: dict[str, Array] = {
+            name: np.where(getattr(table, name) > 0, getattr(table, name), least(getattr(bounds, name))) for name in GROUPS
+        }
+        self.task = Task.of(table.facts, observed, bounds, dt_s=dt_s, scheme=scheme)
+        self.sampling: Sampling = self.task.predictor.sampling()
+        self.omega = self.predict(self.values)
+
+    def predict(self, values: Mapping[str, Array]) -> Array:
+        """ω (rows,) [p.u.] of a table."""
+        y = np.log(np.concatenate([values[name] for name in GROUPS]))
+        coordinates = self.task.coordinates
+        return self.task.predictor.values(*coordinates.model(coordinates.of_network_and_machines(y)), self.sampling)
+
+    def by_step(self) -> Array:
+        """What each step of load adds to ω (rows, s): ω is linear in loads, so these are its slopes by their logarithms."""
+        coordinates = self.task.coordinates
+        y = np.log(np.concatenate([self.values[name] for name in GROUPS]))
+        theta, sense = coordinates.model(coordinates.of_network_and_machines(y))
+        g, s = len(self.facts.machines), coordinates.drive.shape[1]
+        if s == 1:
+            return self.omega[:, None]
+        columns = []
+        for step in range(s):
+            alone = theta.copy()
+            u = alone[-s * g :].reshape(s, g)
+            u[np.arange(s) != step] = 0.0
+            columns.append(self.task.predictor.values(alone, sense, self.sampling))
+        return np.stack(columns, axis=1)
+
+    def slopes(self) -> tuple[Array, Array, Array]:
+        """∂ω/∂ of (log k_r, log m, log D, v, w), of (log k, log m, log d), and of the total of each step without topology."""
+        coordinates = self.task.coordinates
+        y = np.log(np.concatenate([self.values[name] for name in GROUPS]))
+        x, chain = coordinates.slopes(y)
+        raw = self.task.slopes(x, self.sampling)
+        reduced = raw @ coordinates.model_slopes(x)
+        g, s = len(self.facts.machines), coordinates.drive.shape[1]
+        first = coordinates.parts["d"].stop
+        totals = raw[:, first : first + s * g].reshape(len(raw), s, g).mean(axis=2) * coordinates.drive.sum(axis=0)
+        return reduced, reduced @ chain, totals
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """ω(θ′) − ω(θ) of neighbours. items : by group, a list of the moves of each item; more : of other sets of items."""
+
+    items: Mapping[str, Sequence[Sequence[Array]]]
+    more: Sequence[Array]
+
+    def mu(self, name: str, project: Array | None, sigma: float) -> Array:
+        """Largest |ω(θ′) − ω(θ)|/σ of each item of a group; project : (rows, ·) what is first taken out."""
+        return np.array([max((_size(move, project) for move in moves), default=0.0) / sigma for moves in self.items[name]])
+
+    def largest(self, adjacency: Adjacency, project: Array | None, sigma: float) -> float:
+        """The largest over neighbours by the rule of the adjacency."""
+        together = max((_size(move, project) / sigma for move in self.more), default=0.0)
+        if adjacency.counts == "one-per-group" and self.more:
+            return together
+        return max(together, *(float(self.mu(name, project, sigma).max(initial=0.0)) for name in GROUPS))
+
+
+def moves_of(at: At, adjacency: Adjacency, bounds: Bounds) -> Moves:
+    """All neighbours that differ by α in one item, up and down, and the sets of items that the rule lets move together."""
+    ends = {name: [_ends(float(v), name, adjacency, bounds) for v in at.values[name]] for name in GROUPS}
+    items: dict[str, list[list[Array]]] = {
+        name: [[_difference(at, [(name, i, to)]) for to in ends[name][i]] for i in range(len(ends[name]))] for name in GROUPS
+    }
+    more: list[Array] = []
+    if adjacency.counts == "one-asset":
+        for i in range(len(ends["m"])):
+            more += [_difference(at, [("m", i, m), ("d", i, d)]) for m, d in product(ends["m"][i], ends["d"][i])]
+    elif adjacency.counts == "one-per-group" and all(ends.values()):
+        worst = {
+            name: int(np.argmax([max((_size(move, None) for move in one), default=0.0) for one in items[name]]))
+            for name in GROUPS
+        }
+        for to in product(*(ends[name][worst[name]] for name in GROUPS)):
+            more.append(_difference(at, [(name, worst[name], end) for name, end in zip(GROUPS, to, strict=True)]))
+    return Moves(items, more)
+
+
+def _ends(value: float, name: str, adjacency: Adjacency, bounds: Bounds) -> list[float]:
+    """Values of an item at α from its own, up and down, within its public bounds."""
+    alpha, public = float(adjacency.alpha[name]), getattr(bounds, name)
+    up, down = (value * (1 + alpha), value / (1 + alpha)) if adjacency.relative else (value + alpha, value - alpha)
+    up, down = min(up, max(public.upper, value)), max(down, min(least(public), value))
+    return [end for end in (up, down) if end != value]
+
+
+def _difference(at: At, changes: Sequence[tuple[str, int, float]]) -> Array:
+    values = {name: array.copy() for name, array in at.values.items()}
+    for name, place, value in changes:
+        values[name][place] = value
+    return at.predict(values) - at.omega
+
+
+def _size(move: Array, project: Array | None) -> float:
+    """Length of a difference, of what a change of loads cannot explain if project holds an orthonormal basis of those."""
+    return float(np.linalg.norm(move if project is None else move - project @ (project.T @ move)))
+
+
+def least(public: Any) -> float:
+    """Lower end of public bounds, above 0."""
+    return max(public.lower, FLOOR * public.upper)

@@ -1,0 +1,75 @@
+"""A release beside a grid's public facts: a table that explains it, and doubts where none does."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from gridveil import Adjacency, Bounds, DemoSampler, open_grid, publish
+from gridveil.allocation import topology
+from gridveil.kron import reduced_model
+from gridveil.load_ports import zone_ports
+from gridveil.release import neutral
+from gridveil.released import doubts, explain
+
+SETTINGS = {"epsilon": Fraction(1), "adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
+
+
+@pytest.fixture(scope="module")
+def source():
+    """IEEE-30, whose loads damp, so that what the machines feel of them has to be taken away again."""
+    return open_grid("ieee30", options={"load_damping": 1.5})
+
+
+def released(source, **options):
+    return publish(source, **SETTINGS, sampler=DemoSampler(1), **options)
+
+
+def test_the_table_gives_the_release_back(source):
+    made = released(source)
+    found = explain(source.facts, made)
+    again = neutral(reduced_model(source.facts, found.table.k, found.table.m, found.table.d), source.facts)
+    for name in ("k_r", "m", "d", "K_ac", "loads"):
+        np.testing.assert_allclose(getattr(again, name), getattr(made.model, name), rtol=1e-6, atol=1e-12)
+    assert found.misfit is not None and found.misfit < 1e-9
+    assert found.doubts == ()
+
+
+def test_merged_ports_and_withheld_loads_are_understood():
+    source = open_grid("ieee30", options={"publish_loads": False})
+    made = released(source, ports=zone_ports(source.facts, 6))
+    found = explain(open_grid("ieee30").facts, made)  # opened with its loads, which the release withholds
+    assert found.misfit is not None and found.misfit < 1e-9
+    assert not found.table.facts.loads_are_public
+
+
+def test_topology_mode_leaves_lines_in_the_middle(source):
+    made = released(source, allocation=topology(shares={"m": Fraction(1, 2), "d": Fraction(1, 2)}))
+    found = explain(source.facts, made)
+    assert (found.misfit, found.doubts) == (None, ())
+    np.testing.assert_allclose(found.table.k, 10.0)
+    assert np.ptp(found.table.d) < 1e-9  # a sum in equal shares, once the public damping of loads is taken away
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"droop_gain": 3.0}, "The bundle's G are not the grid's"),
+        ({"governor_rate": 9.0}, "The bundle's T are not the grid's"),
+        ({"loads": 2.0}, "The bundle's loads are not the grid's"),
+    ],
+)
+def test_public_quantities_that_differ_are_named(source, change, said):
+    made, facts = released(source), source.facts
+    ((name, factor),) = change.items()
+    other = replace(facts, **{name: factor * getattr(facts, name)})
+    (doubt,) = doubts(other, made, 0.0)
+    assert doubt.startswith(said)
+
+
+def test_a_network_that_the_topology_cannot_give_is_doubted(source):
+    made, edges = released(source), source.facts.edges.copy()
+    edges[3], edges[10] = (0, 20), (5, 22)
+    found = explain(replace(source.facts, edges=edges), made)
+    assert [doubt.startswith("No line weights on the grid's topology") for doubt in found.doubts] == [True]
