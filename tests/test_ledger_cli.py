@@ -41,6 +41,14 @@ def test_an_account_is_registered_given_a_budget_and_shown(run, folder):
         assert word in text
 
 
+def test_a_grid_with_awkward_data_is_registered_as_it_is_released(run):
+    case300 = "ledger register mine matpower:case300 --inertia 8 --damping 2"
+    assert "--negative-x abs" in run(case300, code=2)
+    run(f"{case300} --negative-x abs")
+    (account,) = run("ledger show", "--json")["accounts"]
+    assert (account["lineage"], account["versions"]) == ("mine", 1)
+
+
 def test_a_budget_is_raised_without_naming_its_adjacency_again(run):
     run("ledger register mine")
     run("ledger budget mine --epsilon 1 --adjacency one-item --alpha-k 2")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gridveil.cli import options, reading
+from gridveil.cli import options
 from gridveil.cli.output import print_json, print_notice, print_table, print_text, writing
+from gridveil.cli.reading import GridReading, reads_grid
 from gridveil.errors import OptionError
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ Lineage = Annotated[str, typer.Argument(help="name of a grid and all its version
 
 
 @app.command()
+@reads_grid
 def register(
     lineage: Lineage,
     grid: Annotated[str | None, typer.Argument(help="the grid, so that it is known again", show_default=False)] = None,
-    dynamics: reading.DynamicsFile = None,
-    inertia: reading.Inertia = None,
-    damping: reading.Damping = None,
+    *,
+    reading: GridReading,
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
@@ -36,7 +37,7 @@ def register(
     if grid is not None:
         from gridveil.vault.mechanism import version_of
 
-        version = version_of(reading.open_named_grid(grid, dynamics, {"inertia": inertia, "damping": damping}), book)
+        version = version_of(reading.open(grid), book)
     book.register(lineage, version)
     if json:
         print_json({"registered": lineage})

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from gridveil.grid import Array
+from gridveil.groups import GROUPS
 from gridveil.leakage.joint import joint_delta
 
-GROUPS = ("k", "m", "d")
 IN_WORDS = {"k": "line weights", "m": "inertia", "d": "damping"}
 FREE_SCALE = "a common factor of k, m, d, u; only G ω fixes it"
 # A group is given away below this relative standard deviation; it stays hidden above that share of what the bounds leave.

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gridveil.errors import BudgetExceeded, OptionError
+from gridveil.errors import NOTHING_SPENT, BudgetExceeded, OptionError
 from gridveil.grid import Array
 from gridveil.privacy.epsilon import float_at_least, float_at_most
 
@@ -68,15 +68,15 @@ def calibrate(alpha: Fraction, epsilon: Fraction, size: int) -> Calibration:
     except Exception as error:
         raise OptionError(
             f"OpenDP finds no noise scale for α = {d_in:g} at ε = {d_out:g} ({type(error).__name__}).",
-            outcome="Nothing was drawn and nothing was spent.",
+            outcome=NOTHING_SPENT,
             remedy="Choose α and ε of ordinary size (between 1e-6 and 1e6).",
         ) from None
     if not (np.isfinite(scale) and scale > 0):
-        raise OptionError(f"The noise scale came out as {scale!r}.", outcome="Nothing was drawn and nothing was spent.")
+        raise OptionError(f"The noise scale came out as {scale!r}.", outcome=NOTHING_SPENT)
     if Fraction(spent) > epsilon:
         raise BudgetExceeded(
             f"The mechanism would spend {spent!r}, above ε = {epsilon}.",
-            outcome="Nothing was drawn and nothing was spent.",
+            outcome=NOTHING_SPENT,
         )
     return Calibration(scale, spent)
 
