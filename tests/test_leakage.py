@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from gridveil.attack.trajectory import estimate
 from gridveil.cases import declared_public
 from gridveil.errors import OptionError
 from gridveil.events import Event
-from gridveil.fit import Observation
+from gridveil.fit import Observation, Unknown
 from gridveil.groups import Bounds
 from gridveil.kron import reduce, reduced_model
 from gridveil.leakage import joint_delta, joint_epsilon, largest_mu, leakage, own_sigma
@@ -213,6 +214,57 @@ def test_the_corners_of_the_bounds_have_larger_mu(grid):
     seen = observed(grid.facts, grid[1:])
     here = found_for(grid).known.mu_neighbours
     assert largest_mu(table_of(grid), seen, Bounds(), Adjacency(), sigma=SIGMA, dt_s=0.1) > 2 * here
+
+
+CORNERS = [*product((1.0, 100.0), (1.0, 40.0), (1.0, 40.0)), (10.0, 6.0, 6.0)]
+
+
+def at_corner(corner, rule):
+    """What star5 gives away where all its values are those of a corner of the bounds."""
+    facts, values = open_grid("star5").facts, [np.full(4, value) for value in corner]
+    return leakage(PublicTable(facts, *values), observed(facts, values), Bounds(), Adjacency(rule), sigma=SIGMA, dt_s=0.1)
+
+
+@pytest.mark.parametrize("relative", ["", "-relative"])
+@pytest.mark.parametrize("corner", CORNERS)
+def test_whoever_may_move_more_may_move_less(corner, relative):
+    """Each entry differs by at most α: at a corner, where all that is left is a way inwards, moves cancel each other."""
+    found = [at_corner(corner, rule + relative) for rule in ("one-item", "one-asset", "one-per-group")]
+    for total in ("known", "unknown"):
+        item, asset, group = (getattr(one, total).mu_neighbours for one in found)
+        assert item <= asset <= group
+
+
+@pytest.mark.parametrize("corner", [(100.0, 40.0, 1.0), (1.0, 1.0, 1.0)])
+def test_one_entry_in_each_group_is_searched_as_well_as_by_brute_force(corner):
+    facts, values = open_grid("star5").facts, [np.full(4, value) for value in corner]
+    base = omega(facts, values).ravel()
+    ways = [
+        [value, *(shifted(value, i, by) for i in range(4) for by in (1, -1) if 1 <= value[i] + by <= top)]
+        for value, top in zip(values, (100, 40, 40), strict=True)
+    ]
+    moves = np.array([omega(facts, moved).ravel() - base for moved in product(*ways)])
+    found = at_corner(corner, "one-per-group")
+    assert found.known.mu_neighbours == pytest.approx(np.linalg.norm(moves, axis=1).max() / SIGMA, rel=1e-9)
+    moves -= np.outer(moves @ base, base) / (base @ base)
+    assert found.unknown.mu_neighbours == pytest.approx(np.linalg.norm(moves, axis=1).max() / SIGMA, rel=1e-6)
+
+
+@pytest.mark.parametrize("relative", ["", "-relative"])
+def test_the_largest_mu_follows_the_order_of_the_rules(grid, relative):
+    seen, settings = observed(grid.facts, grid[1:]), {"sigma": SIGMA, "dt_s": 0.1}
+    item, asset, group = (
+        largest_mu(table_of(grid), seen, Bounds(), Adjacency(rule + relative), **settings)
+        for rule in ("one-item", "one-asset", "one-per-group")
+    )
+    assert item <= asset <= group
+
+
+@pytest.mark.parametrize("unknown", [Unknown(split=True), Unknown(split=True, size=(0.1, 1.0)), Unknown(window_s=0.5)])
+def test_the_largest_mu_needs_events_that_are_known(grid, unknown):
+    seen = observed(grid.facts, grid[1:])
+    with pytest.raises(OptionError, match="The event of record 2 is to be estimated"):
+        largest_mu(table_of(grid), [*seen, replace(seen[0], unknown=unknown)], Bounds(), Adjacency(), sigma=SIGMA, dt_s=0.1)
 
 
 # --- the joint claim --------------------------------------------------------------------------------------------------

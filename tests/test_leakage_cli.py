@@ -113,6 +113,46 @@ def test_an_event_that_is_to_be_estimated_is_taken_as_it_is_guessed(tmp_path):
     assert max(one["total_load_public"]["mu"]["m"]) > 0
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"event": "unknown:total=+0.1@2.3s"},
+        {"event": "unknown@2.3s", "event_size": "0.05:0.2"},
+        {"event_time_window": 0.5},
+    ],
+    ids=["place", "size", "time"],
+)
+def test_an_event_that_is_to_be_estimated_has_no_joint_claim(tmp_path, monkeypatch, given):
+    """Its μ grows with the event's size, of which only a guess is known."""
+    monkeypatch.setattr("gridveil.leakage.leakage", lambda *args, **more: pytest.fail("something was computed"))
+    record = write_measured(tmp_path / "in", *SHORT, **given)
+    done = gridveil("leakage", "star5", "--trajectory", record, "--sigma=1e-4", "--delta=1e-5")
+    said = " ".join(done.err.split())
+    assert (done.code, done.out) == (2, "")
+    for words in ("is to be estimated", "is no bound", "Nothing was computed.", "or leave --delta out"):
+        assert words in said, said
+
+
+def test_a_joint_claim_is_about_the_grid_and_not_about_a_surrogate(tmp_path):
+    """The event and the lines are the grid's own, whatever case the figures are of."""
+    record = write_measured(tmp_path / "in", *SHORT, event="uniform:+10%@2.3s")
+    given = ["leakage", "star5", "--trajectory", record, "--sigma=1e-4", "--delta=1e-5", "--rate=10Hz", "--json"]
+    own, surrogate = as_json(gridveil(*given))["records"], as_json(gridveil(*given, "--surrogate=ieee30"))["records"]
+    assert [one["computed_at"] for one in surrogate] == ["ieee30"] * 2
+    assert [one["joint"] for one in surrogate] == [one["joint"] for one in own]
+    assert own[0]["joint"]["computed_on"] == "the grid's own topology"
+    assert own[0]["joint"]["mu"] > own[1]["joint"]["mu"]
+
+
+def test_a_grid_too_large_for_a_joint_claim_is_refused_beside_any_surrogate(tmp_path, monkeypatch):
+    monkeypatch.setattr("gridveil.leakage.MOST_MACHINES", 5)
+    record = write_measured(tmp_path / "in", *SHORT)
+    given = ["leakage", "ieee30", "--trajectory", record, "--surrogate=star5", "--sigma=1e-4"]
+    assert gridveil(*given).code == 0
+    done = gridveil(*given, "--delta=1e-5")
+    assert (done.code, "Leave --delta out" in done.err) == (2, True), done.err
+
+
 def test_a_named_public_case_may_stand_in(tmp_path):
     record = write_measured(tmp_path / "in", *SHORT)
     (one,) = as_json(gridveil("leakage", "star5", "--trajectory", record, "--surrogate=ieee30", "--json"))["records"]
@@ -181,6 +221,13 @@ def test_what_a_release_left_open_is_said(tmp_path, bundle):
     assert (demo.code, "It is a DEMO" in demo.out) == (0, True), demo.err
     other = write_grid(tmp_path / "other", replace=("  1 2 0.01", "  1 5 0.01"))
     assert "No line weights on the grid's topology" in at(tmp_path / "demo", record, grid=other).out
+
+
+def test_a_bundle_with_too_many_lines_gives_its_machines_and_says_so(tmp_path, bundle, monkeypatch):
+    monkeypatch.setattr("gridveil.released.LARGEST", 3)
+    record = write_measured(tmp_path / "in", *SHORT)
+    (one,) = as_json(at(bundle("folder", "--mechanism=items"), record, "--json"))["records"]
+    assert one["notes"][1].startswith("4 lines are too many to be won back from a bundle: their k is taken from the middle")
 
 
 def test_loads_count_as_public_only_if_the_bundle_publishes_them(tmp_path, bundle):
@@ -319,6 +366,21 @@ def test_a_coarser_record_that_cannot_be_used_is_not_written(tmp_path):
     done = gridveil("leakage", "star5", "--trajectory", record, *given)
     assert (done.code, "is constant" in done.err) == (2, True), done.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_coarser_record_is_written_last(tmp_path, monkeypatch):
+    """Nothing else was changed, an error says of a figure that cannot be written: then nothing else was."""
+    record = write_measured(tmp_path / "in", *SHORT)
+    given = ["leakage", "star5", "--trajectory", record, "--keep=4", "--out", tmp_path / "out"]
+    done = gridveil(*given, "--plot", tmp_path / "nowhere" / "a.png")
+    assert (done.code, "Nothing else was changed." in done.err) == (2, True), done.err
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "in"]
+    with monkeypatch.context() as broken:
+        broken.setattr("gridveil.leakage.joint_epsilon", lambda *args: 1 / 0)
+        assert gridveil(*given, "--sigma=1e-4", "--delta=1e-5").code == 70
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "in"]
+    assert gridveil(*given, "--plot", tmp_path / "a.png").code == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["record.csv", "record.toml"]
 
 
 @pytest.mark.parametrize(("unit", "size"), [("Hz", 1.0), ("mHz", 1000.0), ("p.u.", 1 / 60), ("rad/s", 2 * np.pi)])

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from gridveil import Adjacency, Bounds, DemoSampler, open_grid, publish
+from gridveil import released as module
 from gridveil.allocation import topology
+from gridveil.attack import network
+from gridveil.attack.network import invert, port_patterns
 from gridveil.kron import reduced_model
 from gridveil.load_ports import zone_ports
-from gridveil.release import neutral
+from gridveil.release import loaded_buses, neutral
 from gridveil.released import doubts, explain
 
 SETTINGS = {"epsilon": Fraction(1), "adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
@@ -50,6 +53,31 @@ def test_topology_mode_leaves_lines_in_the_middle(source):
     assert (found.misfit, found.doubts) == (None, ())
     np.testing.assert_allclose(found.table.k, 10.0)
     assert np.ptp(found.table.d) < 1e-9  # a sum in equal shares, once the public damping of loads is taken away
+
+
+def test_one_exact_answer_is_enough_and_the_same_as_of_all_starts(source, monkeypatch):
+    made, facts, begun = released(source), source.facts, []
+    patterns = port_patterns(facts, loaded_buses(facts))
+    all_of_them = invert(made.model, facts, made.bounds.k, patterns)
+    descend = network._descend
+    monkeypatch.setattr(network, "_descend", lambda problem, x: begun.append(x) or descend(problem, x))
+    found = explain(facts, made)
+    assert (len(begun), all_of_them.starts) == (1, 3)
+    np.testing.assert_array_equal(found.table.k, all_of_them.k)
+    assert found.misfit == all_of_them.misfit
+    edges = facts.edges.copy()
+    edges[3], edges[10] = (0, 20), (5, 22)
+    explain(replace(facts, edges=edges), made)
+    assert len(begun) == 1 + 3  # where none is exact, all are tried
+
+
+def test_more_lines_than_can_be_won_back_stay_in_the_middle(source, monkeypatch):
+    monkeypatch.setattr(module, "LARGEST", 40)
+    made = released(source)
+    found = explain(source.facts, made)
+    assert (found.misfit, found.doubts) == (None, ())
+    np.testing.assert_allclose(found.table.k, 10.0)
+    np.testing.assert_array_equal(found.table.m, made.model.m)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,11 @@ def write_coarser(declared: Declaration, how: Coarser, out: Path, *, base_mva: f
     return read_declaration(out / DECLARED)
 
 
+def copy_coarser(made: Path, out: Path) -> None:
+    """Write a coarser record that was made elsewhere into a new folder, byte by byte."""
+    write_folder(out, {name: (made / name).read_bytes() for name in (RECORD, DECLARED)})
+
+
 def _kept(declared: Declaration, how: Coarser) -> list[str]:
     """Columns that stay, in the record's order."""
     if how.keep is None:

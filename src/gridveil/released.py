@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gridveil.attack.network import invert, port_patterns
+from gridveil.attack.network import LARGEST, invert, port_patterns
 from gridveil.elimination import eliminate
 from gridveil.grid import Array, GridFacts
 from gridveil.load_ports import port_shares
@@ -38,8 +38,9 @@ class Explained:
 def explain(facts: GridFacts, release: Release) -> Explained:
     """Find a table on a grid's topology that a release may have been made of: m and d as released, k by Gauss–Newton.
 
-    Lines that the release does not fix stay near the middle of its public bounds, as all do in topology mode. Loads count as
-    public if the release publishes them. Raises InputError where it cannot be of the grid, by public sizes.
+    Lines that the release does not fix stay near the middle of its public bounds, as all do in topology mode and where they are
+    `too_many_lines`. Loads count as public if the release publishes them. Raises InputError where it cannot be of the grid, by
+    public sizes.
 
     Privacy
     -------
@@ -51,12 +52,18 @@ def explain(facts: GridFacts, release: Release) -> Explained:
     if shares is None:
         felt = facts.load_damping[facts.machines] + math.fsum(facts.load_damping[facts.interior]) / len(model.m)
     else:
-        if len(model.m) > 1:
-            found = invert(model, facts, release.bounds.k, port_patterns(facts, loaded_buses(facts)) @ shares)
+        if len(model.m) > 1 and not too_many_lines(facts):
+            patterns = port_patterns(facts, loaded_buses(facts)) @ shares
+            found = invert(model, facts, release.bounds.k, patterns, stop_if_exact=True)
             k, misfit = found.k, found.misfit
         felt = eliminate(facts.edges, k, len(facts.buses), facts.machines).to_machines(facts.load_damping)
     table = PublicTable(facts, k, model.m, np.maximum(model.d - felt, 0.0))
     return Explained(table, misfit, doubts(facts, release, misfit))
+
+
+def too_many_lines(facts: GridFacts) -> bool:
+    """Whether a grid has more lines than can be won back from a release."""
+    return len(facts.edges) > LARGEST
 
 
 def doubts(facts: GridFacts, release: Release, misfit: float | None) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ RANK_TOLERANCE = 1e-9
 FREE = 1e-5
 SOLVED, ITERATIONS, LARGEST_STEP, LARGEST_DAMPING = 1e-13, 200, 2.0, 1e8
 LARGEST = 1000  # lines: the Jacobian is dense
+EXACT = 1e-9  # a misfit that no other start is preferred to
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +57,20 @@ def port_patterns(facts: GridFacts, buses: IntArray) -> Array:
 
 
 def invert(
-    model: ReducedModel, facts: GridFacts, bounds: Range, patterns: Array | None = None, *, starts: int = 3
+    model: ReducedModel,
+    facts: GridFacts,
+    bounds: Range,
+    patterns: Array | None = None,
+    *,
+    starts: int = 3,
+    stop_if_exact: bool = False,
 ) -> Inversion:
     """Find line weights whose Kron reduction is the model's: from L_red alone, or from L_red and K_ac.
 
     facts : the topology that the attacker knows; bounds : public ones of k, where starts lie.
     patterns : (b, f) what each of the model's columns of K_ac is the answer to; None: K_ac is not used.
+    stop_if_exact : no further start after one that is exact, whose answer none would be preferred to; how many agree then stays
+    open.
     """
     if len(facts.edges) > LARGEST:
         raise OptionError(
@@ -70,12 +79,16 @@ def invert(
     network = Network(facts, np.zeros((len(facts.interior), 0)) if patterns is None else patterns)
     carried = model.K_ac if patterns is not None else np.zeros((len(model.m), 0))
     problem = _Problem(network, np.concatenate([model.k_r, carried.ravel()]), len(model.k_r))
-    found = [_descend(problem, start) for start in _starts(len(facts.edges), bounds, starts)]
+    found: list[tuple[Array, float]] = []
+    for start in _starts(len(facts.edges), bounds, starts):
+        found.append(_descend(problem, start))
+        if stop_if_exact and found[-1][1] <= EXACT:
+            break
     misfits = np.array([misfit for _, misfit in found])
-    solved = misfits <= 2 * misfits.min() + 1e-9
+    solved = misfits <= 2 * misfits.min() + EXACT
     x = found[int(np.argmax(solved))][0]  # the first: from the middle of the bounds, if that will do
     rank, fixed = _identified(problem.both(x)[1])
-    return Inversion(np.exp(x), rank, fixed, float(misfits[np.argmax(solved)]), int(solved.sum()), starts)
+    return Inversion(np.exp(x), rank, fixed, float(misfits[np.argmax(solved)]), int(solved.sum()), len(found))
 
 
 @dataclass(frozen=True, eq=False)

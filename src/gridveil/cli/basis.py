@@ -22,9 +22,13 @@ NOTHING_DONE = "Nothing was computed."
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """What figures are computed with: a public table and what it is, public bounds, who is a neighbour; notes on all that."""
+    """What figures are computed with: a public table and what it is, public bounds, who is a neighbour; notes on all that.
+
+    claimed : a table on the grid's own topology, which alone a joint claim can be about.
+    """
 
     table: PublicTable
+    claimed: PublicTable
     origin: str
     bounds: Bounds
     adjacency: Adjacency
@@ -45,18 +49,19 @@ def basis_of(settings: ReleaseSettings, surrogate: str | None, bounded: Sequence
         )
     facts = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics).facts
     asked = settings.adjacency(None)
-    if surrogate is None:
-        return Basis(at_middle(facts, settings.bounds), AT_MIDDLE, settings.bounds, asked)
-    if is_bundle(Path(surrogate)):
+    if surrogate is not None and is_bundle(Path(surrogate)):
         return _at_release(Path(surrogate), facts, settings, bounded)
-    return Basis(options.open_surrogate(surrogate, settings, facts), Path(surrogate).name, settings.bounds, asked)
+    own = at_middle(facts, settings.bounds)
+    if surrogate is None:
+        return Basis(own, own, AT_MIDDLE, settings.bounds, asked)
+    return Basis(options.open_surrogate(surrogate, settings, facts), own, Path(surrogate).name, settings.bounds, asked)
 
 
 def _at_release(path: Path, facts: GridFacts, settings: ReleaseSettings, bounded: Sequence[str]) -> Basis:
     """Compute at a bundle of the grid, once it verifies; with its own bounds and α where no others are asked for."""
     from gridveil.bundle import load, verify
     from gridveil.leakage import check_machines
-    from gridveil.released import explain
+    from gridveil.released import explain, too_many_lines
 
     check_machines(len(facts.machines))
     verify(path)
@@ -66,10 +71,16 @@ def _at_release(path: Path, facts: GridFacts, settings: ReleaseSettings, bounded
     notes = [f"Figures come from a noisy release (ε = {guarantee.epsilon}{fitted}) and hold near it: its noise is in them."]
     if undrawn := [name for name in "kmd" if name not in guarantee.groups]:
         notes.append(f"Nothing was drawn of {' and '.join(undrawn)}: taken from the middle of its public bounds.")
+    if "k" in guarantee.groups and too_many_lines(facts):
+        notes.append(
+            f"{len(facts.edges)} lines are too many to be won back from a bundle: their k is taken from the middle of its "
+            "public bounds, and its network was not compared with the grid's topology."
+        )
     if sums := [name for name, loss in guarantee.groups.items() if loss.drawn == "sum"]:
         notes.append(f"Only the sum was drawn of {' and '.join(sums)}: single machines have the shares that it gives them.")
     notes += ["It is a DEMO: made with a seed, it protects nothing."] * release.demo
     return Basis(
+        found.table,
         found.table,
         f"the noisy release {path.name}",
         replace(release.bounds, **{name: getattr(settings.bounds, name) for name in bounded}),

@@ -23,6 +23,7 @@ from gridveil.privacy.adjacency import NOTHING_SPENT
 if TYPE_CHECKING:
     from gridveil.cli.options import ReleaseSettings
     from gridveil.coarser import Coarser
+    from gridveil.fit import Observation
     from gridveil.grid import GridFacts
     from gridveil.leakage import Attacker, Leakage
     from gridveil.measured import Measured
@@ -32,6 +33,7 @@ SEARCHED = (
     "The supremum over neighbours was searched for at the corners of the public bounds, not proven: others may have a larger "
     "μ, and then the claim does not hold."
 )
+OWN = "the grid's own topology"
 COLUMNS = (
     "group", "bounds alone", "Σℓ public: bound", "with bounds", "largest μ", "Σℓ unknown: bound", "with bounds", "largest μ",
 )  # fmt: skip
@@ -98,29 +100,33 @@ def leakage(
     facts = basis.table.facts
     how = _coarser(keep, rate, round_to, out, len(settings.trajectories))
     measured = read_all(settings.trajectories, facts)
-    if delta is not None and sigma is None and any(one.sigma is None for one in measured):
-        raise OptionError(
-            "A joint claim needs noise of a declared size: a record's own scatter promises nothing.",
-            expected="--sigma beside --delta, or sigma in each trajectory's TOML",
-            outcome=NOTHING_DONE,
-        )
+    if delta is not None:
+        _check_joint(basis, measured, sigma)
     nominal_hz = facts.frequency_hz
     noise, noise_origin = _sigma(sigma, measured, nominal_hz)
-    records = {"as it is": (measured, noise)}
-    if how.asked:
-        records[how.in_words()] = _coarsened(measured[0], facts, how, out), how.sigma(noise, nominal_hz)
-    found = {name: _leakage(basis, *record) for name, record in records.items()}
-    if how.asked:
-        found[how.in_words()] = replace(
-            found[how.in_words()], notes=(*found[how.in_words()].notes, *how.notes(noise, nominal_hz))
-        )
-    # At the noise before rounding, which only post-processes what the noise covers.
-    joint = {} if delta is None else {name: _joint(basis, one, noise, delta) for name, (one, _) in records.items()}
-    if plot:
-        from gridveil.plot import plot_leakage
+    with TemporaryDirectory() as folder:
+        records = {"as it is": (measured, noise)}
+        if how.asked:
+            from gridveil.coarser import write_coarser
 
-        with writing(plot, "--plot"):
-            plot_leakage(found, str(plot))
+            coarser = write_coarser(measured[0].declared, how, Path(folder) / "coarser", base_mva=facts.base_mva)
+            records[how.in_words()] = read_all([coarser], facts), how.sigma(noise, nominal_hz)
+        found = {name: _leakage(basis, *record) for name, record in records.items()}
+        if how.asked:
+            found[how.in_words()] = replace(
+                found[how.in_words()], notes=(*found[how.in_words()].notes, *how.notes(noise, nominal_hz))
+            )
+        # At the noise before rounding, which only post-processes what the noise covers.
+        joint = {} if delta is None else {name: _joint(basis, one, noise, delta) for name, (one, _) in records.items()}
+        if plot:
+            from gridveil.plot import plot_leakage
+
+            with writing(plot, "--plot"):
+                plot_leakage(found, str(plot))
+        if out:  # last: whatever fails before leaves nothing there
+            from gridveil.coarser import copy_coarser
+
+            copy_coarser(Path(folder) / "coarser", out)
     if json:
         print_json(
             {
@@ -208,16 +214,6 @@ def _leakage(basis: Basis, measured: Sequence[Measured], sigma: float) -> Leakag
     return replace(found, notes=(*basis.notes, *found.notes))
 
 
-def _coarsened(one: Measured, facts: GridFacts, how: Coarser, out: Path | None) -> list[Measured]:
-    """The coarser record as it is read back; it stays in out, if it can be read back at all."""
-    from gridveil.coarser import write_coarser
-
-    with TemporaryDirectory() as folder:
-        tried = write_coarser(one.declared, how, Path(folder) / "coarser", base_mva=facts.base_mva)
-        found = read_all([tried], facts)
-    return found if out is None else read_all([write_coarser(one.declared, how, out, base_mva=facts.base_mva)], facts)
-
-
 def _coarser(keep: str | None, rate: str | None, round_to: str | None, out: Path | None, records: int) -> Coarser:
     from gridveil.archive import check_free_folder
     from gridveil.coarser import Coarser
@@ -269,8 +265,29 @@ def _joint(basis: Basis, measured: Sequence[Measured], sigma: float, delta: floa
     """What trajectory and release promise together, if the noise is white and of that size: at the largest μ found."""
     from gridveil.leakage import joint_epsilon, largest_mu
 
-    mu = largest_mu(basis.table, [one.observation for one in measured], basis.bounds, basis.adjacency, sigma=sigma)
-    return {"mu": mu, "mu_is": SEARCHED, "delta": delta, "epsilon_x": joint_epsilon(mu, delta)}
+    observed = _on_own_grid(basis, measured)
+    mu = largest_mu(basis.claimed, observed, basis.bounds, basis.adjacency, sigma=sigma)
+    return {"mu": mu, "mu_is": SEARCHED, "computed_on": OWN, "delta": delta, "epsilon_x": joint_epsilon(mu, delta)}
+
+
+def _check_joint(basis: Basis, measured: Sequence[Measured], sigma: str | None) -> None:
+    """Refuse a joint claim that would be none, before anything is computed."""
+    from gridveil.leakage import check_claim
+
+    if sigma is None and any(one.sigma is None for one in measured):
+        raise OptionError(
+            "A joint claim needs noise of a declared size: a record's own scatter promises nothing.",
+            expected="--sigma beside --delta, or sigma in each trajectory's TOML",
+            outcome=NOTHING_DONE,
+        )
+    check_claim(basis.claimed.facts, _on_own_grid(basis, measured))
+
+
+def _on_own_grid(basis: Basis, measured: Sequence[Measured]) -> list[Observation]:
+    """The records with their events as the grid itself has them: a surrogate's buses and loads are others."""
+    if basis.claimed.facts is not basis.table.facts:
+        measured = read_all([one.declared for one in measured], basis.claimed.facts)
+    return [one.observation for one in measured]
 
 
 def _print(name: str, found: Leakage) -> None:
@@ -311,7 +328,7 @@ def _print(name: str, found: Leakage) -> None:
 def _print_joint(joint: dict[str, Any]) -> None:
     print_text(
         f"Joint    if the noise is white and of the declared size, (ε + {joint['epsilon_x']:.3g}, {joint['delta']:g}) for "
-        f"trajectory and release together at μ = {joint['mu']:.3g}. {SEARCHED}"
+        f"trajectory and release together at μ = {joint['mu']:.3g} on {OWN}. {SEARCHED}"
         + (" So large an ε says nothing.\n" if joint["epsilon_x"] > 10 else "\n")
     )
 

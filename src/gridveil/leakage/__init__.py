@@ -22,7 +22,7 @@ from gridveil.errors import OptionError
 from gridveil.fit.problem import Observation
 from gridveil.fit.two_stage import MOST_MACHINES
 from gridveil.fit.unknown import Unknown
-from gridveil.grid import Array
+from gridveil.grid import Array, GridFacts
 from gridveil.groups import Bounds
 from gridveil.leakage.joint import joint_delta, joint_epsilon
 from gridveil.leakage.neighbours import At, Moves, least, moves_of
@@ -37,6 +37,7 @@ __all__ = [
     "Attacker",
     "Leakage",
     "Told",
+    "check_claim",
     "check_machines",
     "joint_delta",
     "joint_epsilon",
@@ -75,7 +76,7 @@ def leakage(
     with one_blas_thread():
         at = At(table, _as_known(observed), bounds, dt_s, scheme)
         moved = moves_of(at, adjacency, bounds)
-        known, unknown = (_attacker(at, bounds, moved, adjacency, sigma, total_known=one) for one in (True, False))
+        known, unknown = (_attacker(at, bounds, moved, sigma, total_known=one) for one in (True, False))
     buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
     notes = (ESTIMATED,) if any(one.unknown.anything for one in observed) else ()
     return Leakage(known, unknown, sigma, len(at.sampling.observed), buses, adjacency.rule, origin, notes)
@@ -99,36 +100,51 @@ def largest_mu(
     """The largest μ of neighbours at the eight corners of the public bounds and at a table: what a joint claim should use.
 
     A claim holds for all tables within the bounds, and an item weighs most where inertia, damping and weights are small; this
-    looks at corners, and proves nothing about what lies between.
+    looks at corners, and proves nothing about what lies between. table : on the topology that the claim is about. Raises
+    OptionError where `check_claim` does.
     """
+    check_claim(table.facts, observed)
     facts, found = table.facts, [table]
     ends = [(least(getattr(bounds, name)), getattr(bounds, name).upper) for name in GROUPS]
     for k, m, d in product(*ends):
         g = len(facts.machines)
         found.append(PublicTable(facts, np.full(len(facts.edges), k), np.full(g, m), np.full(g, d)))
     with one_blas_thread():
-        return max(
-            moves_of(At(one, _as_known(observed), bounds, dt_s, scheme), adjacency, bounds).largest(adjacency, None, sigma)
-            for one in found
-        )
+        return max(moves_of(At(one, observed, bounds, dt_s, scheme), adjacency, bounds).largest(None, sigma) for one in found)
 
 
-def check_machines(machines: int) -> None:
+def check_claim(facts: GridFacts, observed: Sequence[Observation]) -> None:
+    """Refuse records and a grid that no joint claim can be worked out for."""
+    for number, one in enumerate(observed, start=1):
+        if one.unknown.anything:
+            raise OptionError(
+                f"The event of {'the record' if len(observed) == 1 else f'record {number}'} is to be estimated, and a joint "
+                "claim at what is guessed of it is no bound: another size, place or time may tell neighbours further apart.",
+                expected="events of known size, place and time",
+                outcome="Nothing was computed.",
+                remedy="Declare the event in the trajectory's TOML, without event_time_window, or leave --delta out.",
+            )
+    check_machines(
+        len(facts.machines), remedy="Leave --delta out: a joint claim is about the grid's own topology, and no surrogate's."
+    )
+
+
+def check_machines(machines: int, *, remedy: str = "Name a smaller public case with --surrogate.") -> None:
     """Refuse a grid of more machines than this can be worked out for."""
     if machines > MOST_MACHINES:
         raise OptionError(
             f"What a trajectory gives away cannot be computed for {machines} machines.",
             expected=f"at most {MOST_MACHINES}",
             outcome="Nothing was computed.",
-            remedy="Name a smaller public case with --surrogate.",
+            remedy=remedy,
         )
 
 
-def _attacker(at: At, bounds: Bounds, moves: Moves, adjacency: Adjacency, sigma: float, *, total_known: bool) -> Attacker:
+def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known: bool) -> Attacker:
     reduced, items, totals = at.slopes()
     project = None
     if not total_known:
-        project = np.linalg.qr(at.by_step())[0]
+        project = at.explained_by_loads()
         reduced = np.concatenate([reduced, totals], axis=1)
     size = items.shape[1]
     prior = np.concatenate([np.full(len(at.values[name]), _prior(getattr(bounds, name))) for name in GROUPS])
@@ -151,7 +167,7 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, adjacency: Adjacency, sigma:
         reduced={name: bound_reduced[parts[name]] for name in ("k_r", "m", "d")},
         scale=0.0 if total_known else float(bound_reduced[-totals.shape[1] :].min()),
         mu={name: moves.mu(name, project, sigma) for name in GROUPS},
-        mu_neighbours=moves.largest(adjacency, project, sigma),
+        mu_neighbours=moves.largest(project, sigma),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,11 @@ from gridveil.leakage.told import GROUPS
 from gridveil.noisy import PublicTable
 from gridveil.posterior import FLOOR
 from gridveil.privacy.adjacency import Adjacency
+
+# One item of a group that is to be another value: group, place, value.
+Change = tuple[str, int, float]
+# Where entries of several groups move together, so many moves of each group are added up, and so many sets computed.
+LONGEST, COMPUTED = 24, 32
 
 
 class At:
@@ -41,6 +46,10 @@ class At:
         y = np.log(np.concatenate([values[name] for name in GROUPS]))
         coordinates = self.task.coordinates
         return self.task.predictor.values(*coordinates.model(coordinates.of_network_and_machines(y)), self.sampling)
+
+    def explained_by_loads(self) -> Array:
+        """Orthonormal basis (rows, s) of what other sizes of the events' steps would change in ω."""
+        return np.linalg.qr(self.by_step())[0]
 
     def by_step(self) -> Array:
         """What each step of load adds to ω (rows, s): ω is linear in loads, so these are its slopes by their logarithms."""
@@ -82,32 +91,57 @@ class Moves:
         """Largest |ω(θ′) − ω(θ)|/σ of each item of a group; project : (rows, ·) what is first taken out."""
         return np.array([max((_size(move, project) for move in moves), default=0.0) / sigma for moves in self.items[name]])
 
-    def largest(self, adjacency: Adjacency, project: Array | None, sigma: float) -> float:
-        """The largest over neighbours by the rule of the adjacency."""
+    def largest(self, project: Array | None, sigma: float) -> float:
+        """The largest over neighbours, in one item or in several."""
         together = max((_size(move, project) / sigma for move in self.more), default=0.0)
-        if adjacency.counts == "one-per-group" and self.more:
-            return together
         return max(together, *(float(self.mu(name, project, sigma).max(initial=0.0)) for name in GROUPS))
 
 
 def moves_of(at: At, adjacency: Adjacency, bounds: Bounds) -> Moves:
-    """All neighbours that differ by α in one item, up and down, and the sets of items that the rule lets move together."""
+    """All neighbours that differ by α in one item, up and down, and the sets of items that the rule lets move together.
+
+    Entries differ by at most α, so whoever may move several may move one alone: ends of bounds make moves cancel, and a single
+    one may then be the longest.
+    """
     ends = {name: [_ends(float(v), name, adjacency, bounds) for v in at.values[name]] for name in GROUPS}
     items: dict[str, list[list[Array]]] = {
         name: [[_difference(at, [(name, i, to)]) for to in ends[name][i]] for i in range(len(ends[name]))] for name in GROUPS
     }
-    more: list[Array] = []
-    if adjacency.counts == "one-asset":
+    sets: list[tuple[Change, ...]] = []
+    if adjacency.counts != "one-item":
         for i in range(len(ends["m"])):
-            more += [_difference(at, [("m", i, m), ("d", i, d)]) for m, d in product(ends["m"][i], ends["d"][i])]
-    elif adjacency.counts == "one-per-group" and all(ends.values()):
-        worst = {
-            name: int(np.argmax([max((_size(move, None) for move in one), default=0.0) for one in items[name]]))
-            for name in GROUPS
-        }
-        for to in product(*(ends[name][worst[name]] for name in GROUPS)):
-            more.append(_difference(at, [(name, worst[name], end) for name, end in zip(GROUPS, to, strict=True)]))
-    return Moves(items, more)
+            sets += [(("m", i, m), ("d", i, d)) for m, d in product(ends["m"][i], ends["d"][i])]
+    if adjacency.counts == "one-per-group":
+        for project in (None, at.explained_by_loads()):
+            sets += [changes for changes in _likely_sets(at, ends, items, project) if changes not in sets]
+    return Moves(items, [_difference(at, changes) for changes in sets])
+
+
+def _likely_sets(
+    at: At,
+    ends: Mapping[str, Sequence[Sequence[float]]],
+    items: Mapping[str, Sequence[Sequence[Array]]],
+    project: Array | None,
+) -> list[tuple[Change, ...]]:
+    """Sets of two or three changes in different groups that move ω most, as far as the sum of what each does alone tells."""
+    changes: list[list[Change | None]] = []
+    moves: list[Array] = []
+    for name in GROUPS:
+        places = [(name, i, to) for i, tos in enumerate(ends[name]) for to in tos]
+        alone = [_left(move, project) for found in items[name] for move in found]
+        longest = np.argsort([-np.linalg.norm(move) for move in alone], kind="stable")[:LONGEST].tolist()
+        changes.append([None, *(places[one] for one in longest)])
+        moves.append(np.stack([np.zeros_like(at.omega), *(alone[one] for one in longest)]))
+    k, m, d = moves
+    squared = [(one**2).sum(axis=1) for one in moves]
+    length = squared[0][:, None, None] + squared[1][:, None] + squared[2]
+    length = length + 2 * ((k @ m.T)[:, :, None] + (k @ d.T)[:, None, :] + m @ d.T)
+    order = np.argsort(-length, axis=None, kind="stable")
+    sets = (
+        tuple(change for change in (group[one] for group, one in zip(changes, place, strict=True)) if change)
+        for place in zip(*(found.tolist() for found in np.unravel_index(order, length.shape)), strict=True)
+    )
+    return list(islice((one for one in sets if len(one) > 1), COMPUTED))
 
 
 def _ends(value: float, name: str, adjacency: Adjacency, bounds: Bounds) -> list[float]:
@@ -118,7 +152,7 @@ def _ends(value: float, name: str, adjacency: Adjacency, bounds: Bounds) -> list
     return [end for end in (up, down) if end != value]
 
 
-def _difference(at: At, changes: Sequence[tuple[str, int, float]]) -> Array:
+def _difference(at: At, changes: Sequence[Change]) -> Array:
     values = {name: array.copy() for name, array in at.values.items()}
     for name, place, value in changes:
         values[name][place] = value
@@ -127,7 +161,11 @@ def _difference(at: At, changes: Sequence[tuple[str, int, float]]) -> Array:
 
 def _size(move: Array, project: Array | None) -> float:
     """Length of a difference, of what a change of loads cannot explain if project holds an orthonormal basis of those."""
-    return float(np.linalg.norm(move if project is None else move - project @ (project.T @ move)))
+    return float(np.linalg.norm(_left(move, project)))
+
+
+def _left(move: Array, project: Array | None) -> Array:
+    return move if project is None else move - project @ (project.T @ move)
 
 
 def least(public: Any) -> float:
