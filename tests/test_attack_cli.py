@@ -9,6 +9,7 @@ import pytest
 from cli_helpers import files_under, found_in, gridveil, make_release, write_grid
 from gridveil.archive import write_folder
 from gridveil.cases import open_grid
+from gridveil.demo import run_demo
 from gridveil.errors import PrivateValueError
 from gridveil.vault import redraws
 from gridveil.vault.assess import assess_attacks
@@ -134,6 +135,27 @@ def test_a_demo_and_a_fit_are_said_so_in_every_document(short, tmp_path, monkeyp
         assert words in note
         assert note in page and note in done.err
         assert ("DEMO" in page, "fitted to" in page) == (demo, not demo)
+
+
+def test_a_demo_fitted_to_its_own_source_shows_nothing_of_a_real_release(short, tmp_path):
+    run_demo("star5").release.save(tmp_path / "bundle")
+    done = gridveil("attack", tmp_path / "bundle", "--source=star5", "--out", tmp_path / "report", "--json")
+    assert done.code == 0, done.err
+    demo, fitted = json.loads(done.out)["notes"]
+    assert "simulated from the source itself" in demo and "a real release would not give these figures" in demo
+    assert "what a real one like it would give" not in demo + fitted
+
+
+def test_a_source_opened_with_other_load_damping_is_doubted(short, tmp_path):
+    for name, made, opened in (
+        ("damped", {"load_damping": 10, "publish_loads": True}, []),
+        ("withheld", {}, ["--publish-loads", "--load-damping=1"]),
+    ):
+        make_release(tmp_path / name, demo=True, epsilon=Fraction(1), **made).save(tmp_path / name / "bundle")
+        given = ["attack", tmp_path / name / "bundle", "--source", tmp_path / name / "private.m", *opened]
+        done = gridveil(*given, "--out", tmp_path / name / "report", "--json")
+        assert done.code == 0, done.err
+        assert ["load damping" in note for note in json.loads(done.out)["notes"]] == [False, True]
 
 
 def failing(monkeypatch, error):

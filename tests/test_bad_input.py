@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cli_helpers import DAMPING, INERTIA, X, charges, found_in, gridveil, gridveil_process, write_grid
+from measured_helpers import write_measured
 
 PLANTED = np.array([float(value) for value in (*X, *INERTIA, *DAMPING)])
 
@@ -166,9 +167,10 @@ BAD_OPTIONS = {
     },
     **{
         f"epsilon {text}": ([f"--epsilon={text}"], ["epsilon", *NO_NUMBER])
-        for text in ("", "1/0", "1e-999999999", "1e999999999")
+        for text in ("", "1/0", "1e-400", "1e300", "1e-999999999", "1e999999999")
     },
     **{f"alpha {text}": (["--epsilon=1/2", f"--alpha-m={text}"], [f"alpha of m = {text}", *NO_NUMBER]) for text in ("0", "-1")},
+    "epsilon too small for noise": (["--epsilon=1e-50"], ["no noise scale", "nothing was spent", "ordinary size"]),
     "bounds reversed": (["--epsilon=1/2", "--bounds-k=100:1"], ["--bounds-k", "reversed", "lower < upper", "Swap"]),
     "bounds equal": (["--epsilon=1/2", "--bounds-m=3:3"], ["--bounds-m", "lower < upper", "widen"]),
     "bounds text": (["--epsilon=1/2", "--bounds-k=low:high"], ["--bounds-k", "two numbers", "such as 1:100"]),
@@ -203,6 +205,27 @@ def test_an_unknown_grid_is_refused(tmp_path, ledger, grid):
     for arguments in (["inspect", grid], ["release", grid, "--epsilon=1/2", "--out", "out"]):
         assert_nothing_happens(tmp_path, ledger, arguments, said)
     assert_nothing_happens(tmp_path, ledger, ["demo", grid, "--out", "out"], ["ieee30 or star5"])
+
+
+@pytest.mark.parametrize("name", ["a" * 400, "a" * 400 + ".m", "a" * 400 + ".zip"], ids=["bare", "m", "zip"])
+def test_a_name_that_is_too_long_is_refused(tmp_path, ledger, name):
+    grid = write_grid(tmp_path / "in")
+    for arguments in (
+        ["inspect", name],
+        ["release", name, "--epsilon=1/2", "--out", tmp_path / "out"],
+        ["release", grid, "--epsilon=1/2", "--out", tmp_path / "out", "--surrogate", name],
+        ["release", grid, "--epsilon=1/2", "--out", tmp_path / name],
+        ["release", grid, "--epsilon=1/2", "--out", tmp_path / "new" / name / "out"],
+        ["leakage", name, "--trajectory", write_measured(tmp_path / "in")],
+        ["leakage", grid, "--trajectory", tmp_path / "in" / "record.toml", "--surrogate", name],
+        ["verify", name],
+        ["export", name, "--to=andes"],
+        ["simulate", name, "--event=load:G1=+0.1", "--csv=a.csv"],
+    ):
+        done = gridveil(*arguments)
+        assert done.code in (1, 2) and "File name too long" in done.err, (arguments, done.err)
+    assert {path.name for path in tmp_path.iterdir()} <= {"in", "ledger.sqlite"}
+    assert charges(ledger) == []
 
 
 @pytest.mark.parametrize("option", ["--inertia", "--damping"])

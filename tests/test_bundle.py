@@ -21,13 +21,14 @@ from cli_helpers import files_under, gridveil, make_release, write_grid
 from gridveil import archive, load, verify
 from gridveil.algorithm import publish
 from gridveil.archive import canonical_zip
-from gridveil.bundle import MODEL_ARRAYS, contents
+from gridveil.bundle import MODEL_ARRAYS, contents, is_bundle
 from gridveil.cases import open_grid
 from gridveil.errors import BundleError, GridveilError, OutputExists
 from gridveil.groups import Bounds
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.schema import ReleaseDocument
 from gridveil.vault.sampler import DemoSampler
+from measured_helpers import write_measured
 
 NAMES = ("README.md", "SHA256SUMS", "model.mat", "reference.csv", "release.json")
 
@@ -268,6 +269,39 @@ def test_any_other_zip_is_refused(real, tmp_path, make):
         verify(tmp_path / "bundle.zip")
 
 
+def damaged_directory(real, path):
+    """A zip with a good end record whose directory is damaged: it sets out to be a zip, and cannot be opened."""
+    real.save(path)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\x01\x02")] ^= 1
+    path.write_bytes(data)
+
+
+def of_a_future_zip(real, path):
+    """A zip that asks for a version of zip that nobody knows."""
+    real.save(path)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\x01\x02") + 6] = 99
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [damaged_directory, of_a_future_zip])
+def test_a_zip_that_cannot_be_opened_is_no_bundle_and_no_grid(real, tmp_path, monkeypatch, damage):
+    monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
+    path = tmp_path / "bad.zip"
+    damage(real, path)
+    assert not is_bundle(path)
+    record = write_measured(tmp_path / "in")
+    for arguments in (
+        ["inspect", path],
+        ["leakage", path, "--trajectory", record],
+        ["leakage", "star5", "--trajectory", record, "--surrogate", path],
+        ["verify", path],
+    ):
+        done = gridveil(*arguments)
+        assert done.code in (1, 2) and "damaged" in done.err, (arguments, done.err)
+
+
 def test_verify_names_the_changed_file_and_leaves_with_1(bundle):
     assert gridveil("verify", bundle).code == 0
     (bundle / "reference.csv").write_text("time_s\n")
@@ -285,6 +319,16 @@ def test_a_place_without_a_bundle_is_refused(tmp_path):
 
 
 # --- altered, with checksums to match ---------------------------------------------------------------------------------
+
+
+def test_a_bundle_that_does_not_say_its_load_damping_is_loaded(bundle):
+    """As those of an earlier gridveil."""
+    document = json.loads((bundle / "release.json").read_text(encoding="utf-8"))
+    assert document["model"].pop("load_damping") == 0
+    (bundle / "release.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    seal(bundle)
+    verify(bundle)
+    assert load(bundle).load_damping is None
 
 
 def test_a_schema_from_the_future_says_so(bundle):

@@ -12,6 +12,7 @@ from gridveil import verify
 from gridveil.archive import SIGNATURE, canonical_zip, checksums
 from gridveil.certificate import CertificateDocument
 from gridveil.errors import BundleError
+from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import (
     GOVERNORS_NOT_PROTECTED,
     NETWORK_NOT_PROTECTED,
@@ -79,6 +80,26 @@ def test_the_certificate_states_promise_charge_and_conditions(bundle, made):
         GOVERNORS_NOT_PROTECTED,
     ):
         assert said in words
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "factor"),
+    [("1/1000000000000", "1"), ("709", "8.22e+307"), ("710", "10^309"), ("1000000", "10^434295"), ("1e11", "10^43429448191")],
+)
+def test_a_release_at_any_epsilon_has_its_certificate(tmp_path, epsilon, factor):
+    made = make_release(tmp_path, epsilon=exact(epsilon))  # charged: from here on nothing may fail
+    made.save(tmp_path / "bundle")
+    words = (tmp_path / "bundle" / "certificate.txt").read_text(encoding="utf-8")
+    assert f"between two neighbours change by a factor of {factor}.\n" in words
+    verify(tmp_path / "bundle")
+
+
+@pytest.mark.parametrize("name", ["epsilon_asked", "lineage_spent"])
+def test_a_forged_certificate_with_a_number_of_any_size_is_refused(bundle, name):
+    certificate = json.loads((bundle / "certificate.json").read_text(encoding="utf-8"))
+    rewrite(bundle, "certificate.json", json.dumps(certificate | {name: "1" + "0" * 400}).encode())
+    with pytest.raises(BundleError, match=r"certificate\.json"):
+        verify(bundle)
 
 
 def test_the_ledgers_head_in_the_certificate_is_genuine_and_finds_a_lost_tail(tmp_path):

@@ -56,6 +56,9 @@ OUT_OF_PROPORTION = {
     "float": 1e300,
     "long integer": 10**5000,
     "long text": "9" * 5000,
+    "long fraction": "1" + "0" * 2000 + "/3" + "0" * 2000,
+    "below every float": "1e-400",
+    "fraction below every float": f"1/{10**400}",
     # Written out, these exponents would take a second each, and longer ones all memory.
     "long exponent": "1e3000000",
     "long negative exponent": "1e-3000000",

@@ -1,5 +1,6 @@
 """`gridveil leakage`: figures and a verdict before anything is spent, and a coarser record beside the finer one."""
 
+import io
 import json
 
 import numpy as np
@@ -437,6 +438,16 @@ def test_at_a_terminal_release_asks(tmp_path, ledger, monkeypatch, answer, optio
     if code:
         assert "The release was called off. Nothing was drawn and nothing was spent." in done.err
         assert charges(ledger) == []
+
+
+def test_a_question_that_nobody_answers_is_answered_no(tmp_path, ledger, monkeypatch):
+    monkeypatch.setattr(cli, "_at_a_terminal", lambda: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    record = write_measured(tmp_path / "in", *SHORT)
+    done = gridveil("release", "star5", "--epsilon=1/2", "--trajectory", record, "--out", tmp_path / "out")
+    assert (done.code, "Aborted" in done.err) == (2, False), done.err
+    assert "The release was called off. Nothing was drawn and nothing was spent." in done.err
+    assert charges(ledger) == []
 
 
 def test_a_record_too_short_to_show_its_noise_stops_no_release(tmp_path):

@@ -6,11 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gridveil import Adjacency, Bounds, DemoSampler, open_grid, publish
+from gridveil import Adjacency, Bounds, DemoSampler, load, open_grid, publish
 from gridveil import released as module
 from gridveil.allocation import topology
 from gridveil.attack import network
 from gridveil.attack.network import invert, port_patterns
+from gridveil.errors import InputError
 from gridveil.kron import reduced_model
 from gridveil.load_ports import zone_ports
 from gridveil.release import loaded_buses, neutral
@@ -91,9 +92,53 @@ def test_more_lines_than_can_be_won_back_stay_in_the_middle(source, monkeypatch)
 def test_public_quantities_that_differ_are_named(source, change, said):
     made, facts = released(source), source.facts
     ((name, factor),) = change.items()
-    other = replace(facts, **{name: factor * getattr(facts, name)})
+    changed = (name, "load_damping") if name == "loads" else (name,)  # which follows the loads
+    other = replace(facts, **{one: factor * getattr(facts, one) for one in changed})
     (doubt,) = doubts(other, made, 0.0)
     assert doubt.startswith(said)
+
+
+@pytest.mark.parametrize("way", ["items", "topology", "merged"])
+def test_a_release_says_its_load_damping_and_nothing_of_the_loads_by_it(source, way, tmp_path):
+    options = {"allocation": topology(shares={"m": Fraction(1, 2), "d": Fraction(1, 2)})} if way == "topology" else {}
+    options |= {"ports": zone_ports(source.facts, 6)} if way == "merged" else {}
+    released(source, **options).save(tmp_path / "bundle")
+    assert load(tmp_path / "bundle").load_damping == 1.5
+
+
+@pytest.mark.parametrize(
+    ("made_with", "opened_with", "said"),
+    [
+        (1.5, 1.5, None),
+        (0.0, 0.0, None),
+        (10.0, 0.0, "made with load damping of 10 p.u., and the grid was opened without load damping"),
+        (0.0, 10.0, "made without load damping, and the grid was opened with load damping of 10 p.u."),
+        (10.0, 1.5, "with --load-damping 10."),
+    ],
+)
+def test_load_damping_that_differs_is_doubted(made_with, opened_with, said):
+    made = released(open_grid("star5", options={"load_damping": made_with}))
+    found = explain(open_grid("star5", options={"load_damping": opened_with}).facts, made).doubts
+    assert (len(found), found == () or said in found[0]) == (0 if said is None else 1, True)
+    assert explain(open_grid("star5", options={"load_damping": 3.0}).facts, replace(made, load_damping=None)).doubts == ()
+
+
+def test_a_bundle_that_withholds_its_loads_was_made_without_load_damping():
+    made, damped = (
+        released(open_grid("star5", options={"publish_loads": False})),
+        open_grid("star5", options={"load_damping": 1}),
+    )
+    with pytest.raises(InputError, match=r"withholds its loads, so it was made without load damping.*Leave --load-damping out"):
+        explain(damped.facts, made)
+    (doubt,) = doubts(damped.facts, made, 0.0)
+    assert "made without load damping (it withholds its loads), and the grid was opened with" in doubt
+
+
+def test_damping_of_load_is_what_was_declared():
+    loaded = open_grid("ieee30", options={"load_damping": 0.1 + 0.2}).facts
+    assert loaded.damping_of_load == 0.3
+    assert replace(loaded, load_damping=np.zeros(30)).damping_of_load == 0.0
+    assert replace(loaded, loads=np.zeros(30)).damping_of_load is None
 
 
 def test_a_network_that_the_topology_cannot_give_is_doubted(source):

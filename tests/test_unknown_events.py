@@ -336,6 +336,22 @@ def test_the_scale_comes_from_the_exact_posterior_of_the_release():
     assert scale_shift(control, independent(control), np.log(x), np.zeros((53, 53))) == 0.0
 
 
+def test_the_scale_of_a_release_with_noise_on_logarithms_counts_in_logarithms():
+    rng, low, high, b = np.random.default_rng(0), 0.01, 1000.0, 0.5
+    x = np.exp(rng.uniform(np.log(1.7), np.log(45), 53))
+    log_c = np.linspace(-1.5, 1.5, 3001)
+    for _ in range(10):
+        y = np.clip(x * np.exp(rng.laplace(0, b, len(x))), low, high)
+        parts = dict(zip("kmd", np.split(y, [41, 47]), strict=True))
+        belief = {name: Posterior.of(part, b, low, high, relative=True) for name, part in parts.items()}
+        prior = independent(belief)
+        weights = prior.precision.diagonal()
+        middle = weights @ (prior.mean - np.log(x)) / weights.sum()
+        density = np.exp(-np.abs(log_c[:, None] + np.log(x / y)).sum(axis=1) / b)
+        shift = scale_shift(belief, prior, np.log(x), np.zeros((53, 53)))
+        assert middle + shift == pytest.approx(density @ log_c / density.sum(), abs=1e-3)
+
+
 # --- IEEE-30 ----------------------------------------------------------------------------------------------------------
 
 

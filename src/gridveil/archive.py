@@ -22,9 +22,19 @@ NOT_LOADED = "Nothing was loaded."
 
 def check_free(path: Path) -> None:
     """Refuse a place that is taken or cannot be written to, before anything is drawn."""
-    if path.exists() or path.is_symlink():
+    try:
+        taken = path.exists() or path.is_symlink()
+        parent = next(folder for folder in path.absolute().parents if folder.exists())
+        for name in path.absolute().parts:  # of a folder that is still to be made, only this tells that its name is too long
+            (parent / name).exists()
+    except OSError as error:
+        raise GridveilError(
+            f"{path} cannot be written ({error.strerror}).",
+            outcome="Nothing was drawn and nothing was written.",
+            remedy="Name another place with --out.",
+        ) from None
+    if taken:
         raise OutputExists(str(path))
-    parent = next(folder for folder in path.absolute().parents if folder.exists())
     try:
         Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=parent)).rmdir()
     except OSError as error:

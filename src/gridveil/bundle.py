@@ -85,12 +85,15 @@ def verify(path: str | Path, key: str | Path | None = None) -> Report:
 
 def is_bundle(path: Path) -> bool:
     """Whether a folder or a zip sets out to be a bundle; whether it is one, `verify` says."""
-    if path.is_dir():
-        return any((path / name).exists() for name in (DOCUMENT, SUMS))
-    if not zipfile.is_zipfile(path):
+    try:
+        if path.is_dir():
+            return any((path / name).exists() for name in (DOCUMENT, SUMS))
+        if not zipfile.is_zipfile(path):
+            return False
+        with zipfile.ZipFile(path) as archive:
+            return not {DOCUMENT, SUMS}.isdisjoint(archive.namelist())
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError):  # what is wrong with it, whoever reads it says
         return False
-    with zipfile.ZipFile(path) as archive:
-        return not {DOCUMENT, SUMS}.isdisjoint(archive.namelist())
 
 
 def load(path: str | Path) -> Release:
@@ -217,11 +220,12 @@ def _check_certificate(path: Path, files: Mapping[str, bytes], document: Release
         return
     try:
         certificate = CertificateDocument.model_validate_json(files[CERTIFICATE])
-    except (KeyError, ValueError):
+        words = in_plain_words(certificate).encode()
+    except (KeyError, ValueError, OverflowError):  # a forged one may hold numbers of any size
         raise broken(path, f"{CERTIFICATE} is missing or is no certificate") from None
     g = document.guarantee
     stated = (certificate.adjacency, certificate.epsilon_asked, certificate.epsilon_charged, certificate.groups)
-    if stated != (g.adjacency, g.epsilon, g.spent, g.groups) or files.get(IN_WORDS) != in_plain_words(certificate).encode():
+    if stated != (g.adjacency, g.epsilon, g.spent, g.groups) or files.get(IN_WORDS) != words:
         raise broken(path, f"{CERTIFICATE}, {IN_WORDS} and {DOCUMENT} contradict each other")
     signed_by = certificate.signed_by
     if (signed_by is None) != (SIGNATURE not in files):

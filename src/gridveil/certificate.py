@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from importlib.metadata import version
-from math import exp
+from math import ceil, exp
 from typing import Annotated, Literal
 
 import numpy as np
@@ -16,6 +16,9 @@ from gridveil.schema import FractionText, GroupsDocument, Strict, group_losses, 
 from gridveil.version import __version__
 
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
+
+# Below the first, e^ε is a float. The second is rounded up, so that the power of ten it gives is never too small.
+LARGEST_POWER, LOG10_E = Fraction("709.78"), Fraction("0.43429448190325182765112891892")
 
 SELECTION = (
     "N draws cost N ε, and that covers publishing all of them or choosing among them by public data. Choosing among draws, or "
@@ -98,7 +101,7 @@ def in_plain_words(certificate: CertificateDocument) -> str:
     groups = groups if "k" in losses else "  k: nothing of the line weights was drawn, and nothing was spent on them\n" + groups
     conditions = "\n".join(f"  {one}" for one in certificate.conditional_on) or "  nothing: no trajectory was used"
     head = certificate.ledger_head
-    factor, spent = exp(Fraction(certificate.epsilon_asked)), float(Fraction(certificate.lineage_spent))
+    factor, spent = _odds(Fraction(certificate.epsilon_asked)), float(Fraction(certificate.lineage_spent))
     lists = {
         "Not protected": certificate.not_protected,
         "Public inputs, declared": tuple(f"{name}: {origin}" for name, origin in certificate.public_inputs.items()),
@@ -114,7 +117,7 @@ def in_plain_words(certificate: CertificateDocument) -> str:
   mechanism: {certificate.mechanism}
   operating point inside k: {certificate.operating_point}
 
-At most, an observer's odds between two neighbours change by a factor of {factor:.3g}.
+At most, an observer's odds between two neighbours change by a factor of {factor}.
 Releases add up: with this one, ε = {spent:.6g} of a budget of {certificate.lineage_budget} was spent on this grid.
 
 {certificate.claim}
@@ -129,3 +132,8 @@ Several draws: {certificate.selection}
 Ledger {head.ledger}: entry {certificate.ledger_entry}; head after the draw: {head.count} rows, {head.mac}
 Signed by: {certificate.signed_by or "nobody: this bundle carries no signature"}
 """
+
+
+def _odds(epsilon: Fraction) -> str:
+    """e^ε to three digits, or beyond every float the power of ten above it: a power, since 1e1000000 reads as a misprint."""
+    return f"{exp(epsilon):.3g}" if epsilon < LARGEST_POWER else f"10^{ceil(epsilon * LOG10_E)}"

@@ -82,6 +82,7 @@ def to_document(release: Release) -> ReleaseDocument:
             frequency_hz=model.frequency_hz,
             base_mva=model.base_mva,
             loads_published=bool((model.loads == model.loads).all()),
+            load_damping=release.load_damping,
         ),
         bounds=BoundsDocument(**{name: (r.lower, r.upper) for name, r in _ranges(bounds).items()}),
         clipped=release.clipped,  # pyright: ignore[reportArgumentType]
@@ -133,6 +134,7 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
         fitted=FitSummary(**document.fit.model_dump()) if document.fit else None,
         public_inputs=document.public_inputs,
         provenance=tuple(Provenance(**one.model_dump()) for one in document.provenance),
+        load_damping=m.load_damping,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -105,6 +106,16 @@ class GridFacts:
     def sizes(self) -> dict[str, int]:
         """How many values each private group has."""
         return {"k": len(self.edges), "m": len(self.machines), "d": len(self.machines)}
+
+    @property
+    def damping_of_load(self) -> float | None:
+        """Damping of a p.u. of load, as declared [p.u. power / p.u. frequency]: the mean over all load; None without load."""
+        if not self.load_damping.any():
+            return 0.0
+        # Exact sums and twelve digits: what was declared, without a last bit that might tell how many buses there are.
+        load, damping = math.fsum(np.maximum(self.loads, 0.0)), math.fsum(self.load_damping)
+        found = float(f"{damping / load:.12g}") if load else math.inf
+        return found if math.isfinite(found) else None
 
     def edge_name(self, position: int) -> str:
         """Name an edge by its two buses."""

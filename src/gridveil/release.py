@@ -66,6 +66,8 @@ class Release:
     public_inputs : where bounds, loads and the like come from; provenance : of the trajectories that the fit used.
     receipt : what the ledger gave for the draw; None for a demo, and for a release that was loaded.
     events : what the fit found of events that were not wholly known; a bundle does not carry them.
+    load_damping : public damping of a p.u. of load [p.u. power / p.u. frequency], which d includes; None: not known, as in a
+    bundle of an earlier gridveil.
     """
 
     model: ReducedModel
@@ -77,6 +79,7 @@ class Release:
     provenance: tuple[Provenance, ...]
     receipt: Receipt | None = None
     events: tuple[EstimatedEvent, ...] = ()
+    load_damping: float | None = None
 
     @classmethod
     def of(cls, noisy: NoisyGrid, reduced: ReducedModel, fitted: FitResult | None, observed: Sequence[Observation]) -> Release:
@@ -110,6 +113,7 @@ class Release:
             provenance=provenance,
             receipt=noisy.receipt,
             events=fitted.events if fitted else (),
+            load_damping=noisy.facts.damping_of_load,
         )
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 
 from gridveil.attack.network import LARGEST, invert, port_patterns
 from gridveil.elimination import eliminate
+from gridveil.errors import InputError
 from gridveil.grid import Array, GridFacts
 from gridveil.load_ports import port_shares
 from gridveil.noisy import PublicTable
@@ -47,6 +48,13 @@ def explain(facts: GridFacts, release: Release) -> Explained:
     Post-processing of a release with public facts: it costs nothing.
     """
     shares, model = port_shares(facts, release), release.model
+    if facts.load_damping.any() and not release.publishes_loads:
+        raise InputError(
+            "the bundle withholds its loads, so it was made without load damping, and the grid is opened with some",
+            expected="the grid as it was released",
+            outcome="Nothing was computed.",
+            remedy="Leave --load-damping out, and load_damping of a dynamics file too.",
+        )
     facts = replace(facts, loads_are_public=release.publishes_loads)
     k, misfit = np.full(len(facts.edges), middle(release.bounds.k)), None
     if shares is None:
@@ -74,6 +82,13 @@ def doubts(facts: GridFacts, release: Release, misfit: float | None) -> tuple[st
             f"The bundle's {' and '.join(names)} are not the grid's: it is likely of another grid, or the grid was opened with "
             "other options. Do not rely on these figures."
         )
+    declared, opened = (release.load_damping if release.publishes_loads else 0.0), facts.damping_of_load
+    if declared is not None and opened is not None and not math.isclose(declared, opened, rel_tol=1e-9):
+        why = "" if release.publishes_loads else " (it withholds its loads)"
+        said.append(
+            f"The bundle was made {_damped(declared)}{why}, and the grid was opened {_damped(opened)}: open it as it was "
+            f"released, with --load-damping {declared:.12g}. Do not rely on figures of d."
+        )
     if misfit is not None and misfit > EXPLAINED:
         why = "The fit may have moved the reduced weights off the topology, or it is" if release.fitted else "It is likely"
         said.append(
@@ -81,6 +96,10 @@ def doubts(facts: GridFacts, release: Release, misfit: float | None) -> tuple[st
             f"{why} a bundle of another grid. Do not rely on figures of its lines."
         )
     return tuple(said)
+
+
+def _damped(damping: float) -> str:
+    return f"with load damping of {damping:.12g} p.u." if damping else "without load damping"
 
 
 def _differing(facts: GridFacts, release: Release) -> list[str]:

@@ -104,6 +104,11 @@ class ModelDocument(Strict):
     frequency_hz: Positive
     base_mva: Positive
     loads_published: bool
+    load_damping: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="damping that the owner declared of a p.u. of load, in p.u. power / p.u. frequency; d includes it. "
+        "null: not known, as in a bundle of an earlier gridveil",
+    )
 
 
 class BoundsDocument(Strict):

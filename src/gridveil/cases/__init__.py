@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 BUNDLED = ("ieee30", "star5")
+KNOWN = f"{' or '.join(BUNDLED)}, a file, or a case of an installed package"
 
 
 def open_grid(
@@ -37,7 +38,7 @@ def open_grid(
     if dynamics_file is not None and dyr is None:
         dynamics = read_dynamics(dynamics_file)
     else:
-        dynamics = read_dynamics(beside) if beside.exists() else Dynamics()
+        dynamics = read_dynamics(beside) if _exists(beside) else Dynamics()
     return assemble(read_grid(path, dyr), dynamics.over(options or {}), name=name)
 
 
@@ -57,10 +58,26 @@ def _place(grid: str) -> tuple[Path, str | None]:
     if (path := package_case(grid)) is not None:
         return path, grid
     path = Path(grid)
-    if not path.name or not (path.suffix or path.is_dir()):
+    try:
+        folder = path.is_dir()
+    except OSError as error:
+        raise InputError(
+            f"the grid {grid[:40] + '…' if len(grid) > 40 else grid!r} cannot be looked for ({error.strerror})",
+            expected=KNOWN,
+            remedy="Check the path.",
+        ) from None
+    if not path.name or not (path.suffix or folder):
         raise InputError(
             f"the grid {grid!r} is not known",
-            expected=f"{' or '.join(BUNDLED)}, a file, or a case of an installed package",
+            expected=KNOWN,
             remedy="Check the name; gridveil cases lists those that are installed.",
         )
     return path, None
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is such a file; none has a name that is too long."""
+    try:
+        return path.exists()
+    except OSError:
+        return False

@@ -81,6 +81,7 @@ def simulate(
     from gridveil.events import Event
     from gridveil.metrics import read
 
+    release = load(bundle)
     for path in (plot, csv):
         if path and bundle.is_dir() and path.absolute().parent == bundle.absolute():
             raise OptionError(
@@ -88,7 +89,6 @@ def simulate(
             )
     if plot:
         check_figure(plot)
-    release = load(bundle)
     shown = [bus.strip() for bus in buses.split(",")] if buses else None
     happening = Event.parse(";".join(event), base_mva=release.model.base_mva)
     clock = {"horizon_s": horizon, "dt_s": dt, "scheme": scheme}

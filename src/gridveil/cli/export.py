@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os.path import lexists
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -35,15 +36,15 @@ def export(
     from gridveil.export import format_named
 
     chosen = format_named(to)
+    release = load(bundle)
     place = out or Path(f"{bundle.absolute().stem}-{to}")
     if bundle.is_dir() and bundle.absolute() in place.absolute().parents:
         raise OptionError(f"{place} lies inside the bundle, which would no longer verify.", remedy="Name a place outside it.")
-    if place.exists() or place.is_symlink():
+    if lexists(place):
         raise GridveilError(
             f"{place} exists already.", outcome="Nothing was written.", remedy="Name another place with --out, or move it away."
         )
     check_free(place)
-    release = load(bundle)
     files = make(release, to, ";".join(event) if event else None)
     try:
         write_files(place, files)

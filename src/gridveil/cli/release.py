@@ -24,7 +24,7 @@ from gridveil.cli.output import (
 )
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import event_json, events_in_words, print_trajectory, read_all, trajectory_json
-from gridveil.errors import NOTHING_SPENT, Interrupted, OptionError
+from gridveil.errors import NOTHING_SPENT, GridveilError, Interrupted, OptionError
 from gridveil.privacy.epsilon import float_at_least, float_at_most
 from gridveil.stages import RELEASE, stage
 
@@ -146,7 +146,14 @@ def release(
     name = settings.lineage or Path(source.facts.name).stem
     known = book.accounts().get(name)
     chosen = settings.adjacency(known)
-    leaked = before_release(measured, source.facts, settings, chosen, quiet=json, yes=yes)
+    try:
+        leaked = before_release(measured, source.facts, settings, chosen, quiet=json, yes=yes)
+    except typer.Abort:  # the question was left without an answer: as good as no
+        raise GridveilError(
+            "The release was called off.",
+            outcome=NOTHING_SPENT,
+            remedy="Answer y or n, or give --yes to go on without a question.",
+        ) from None
     with stage_progress(RELEASE, quiet=json):
         allocation = settings.given_allocation() or _chosen_on_surrogate(settings, source, chosen)
     check_allocation(source.facts, allocation, fits=bool(observed))

@@ -2,7 +2,8 @@
 
 A record of unknown size is the same for (k, m, d, S) and for c (k, m, d, S), but for the governors' small share. The Gaussian
 that stands for the release in the fit is good for shapes, and spreads too far in that one direction: clipped Laplace noise is
-symmetric about values, not about logarithms. So its mean is moved along it to where exp(−|c x − y|/b) has its own.
+symmetric about values, not about logarithms. So its mean is moved along it to where exp(−|c x − y|/b) has its own; where
+the noise was added to logarithms, exp(−|log c x − log y|/b).
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ def scale_shift(belief: Mapping[str, Posterior], prior: Gaussian, y: Array, cova
     """
     parts = [belief[name] for name in GROUPS]
     released, scale = (np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "scale"))
+    relative = np.concatenate([np.full(len(part.y), part.relative) for part in parts])
     count = len(released)
     x, precision = y[:count], prior.precision.diagonal()[:count]
     fixed = np.clip(1 - covariance.diagonal()[:count] * precision, 0, 1)
     if not np.isfinite(scale).all() or not fixed.sum():
         return 0.0
     log_c = np.linspace(-REACH, REACH, POINTS)
-    density = -(fixed * np.abs(np.exp(x + log_c[:, None]) - released) / scale).sum(axis=1)
+    at = x + log_c[:, None]
+    apart = np.where(relative, at - np.log(released), np.exp(at) - released)
+    density = -(fixed * np.abs(apart) / scale).sum(axis=1)
     weight = np.exp(density - density.max())
     exact = float(weight @ log_c / weight.sum())
     gaussian = float((fixed * precision) @ (prior.mean[:count] - x) / (fixed @ precision))

@@ -8,6 +8,9 @@ from fractions import Fraction
 
 from gridveil.errors import NOTHING_SPENT, OptionError
 
+# What is computed with such numbers, α/ε and ε_γ above all, can still be a float, and be written down after the charge.
+SMALLEST, LONGEST_TEXT = Fraction(1, 10**100), 1000
+
 
 def exact(value: str | int | float | Fraction | Decimal, *, name: str = "epsilon") -> Fraction:
     """Read a positive number exactly: "1/3", "0.1", 2 or 0.1 (a float is read as it prints).
@@ -15,15 +18,17 @@ def exact(value: str | int | float | Fraction | Decimal, *, name: str = "epsilon
     >>> exact("1/3"), exact(0.1)
     (Fraction(1, 3), Fraction(1, 10))
     """
-    text = "(a long integer)"
+    text = "(a number of very many digits)"
     try:
-        text = str(value).strip()
+        if len(written := str(value).strip()) > LONGEST_TEXT:
+            raise OverflowError
+        text = written
         number = Fraction(text) if "/" in text else _from_decimal(Decimal(text))
     except (ValueError, ZeroDivisionError, OverflowError, InvalidOperation):
         number = Fraction(0)
-    if not 0 < number < 10**12:
+    if not SMALLEST <= number < 10**12:
         raise OptionError(
-            f"{name} = {text[:40]} is not a positive number below 1e12.",
+            f"{name} = {text[:40]} is not a positive number from 1e-100 to below 1e12.",
             outcome=NOTHING_SPENT,
             remedy=f"Give {name} as a fraction or a decimal above 0, such as 1/2 or 0.5.",
         )

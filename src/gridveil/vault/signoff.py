@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 CONFIDENTIAL = "CONFIDENTIAL: compares with the private grid. Not covered by any ε; do not publish it or anything chosen by it."
 DEMO = "DEMO: the bundle was made with a seed and protects nothing; these figures show what a real one like it would give."
+DEMO_OF_ITSELF = (
+    "DEMO: the bundle was made with a seed and protects nothing, and its fit used a trajectory simulated from the source "
+    "itself, which a real release refuses: a real release would not give these figures."
+)
 MADE = "from seeded demo draws of the grid, which are kept nowhere"
 
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
@@ -29,7 +33,8 @@ Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 def attack_notes(private: Private[Assessment], release: Release) -> list[str]:
     """What a reader of the figures must know: a demo, a fit that no attack uses, a bundle that may be of another grid."""
-    said = [DEMO] if release.demo else []
+    of_itself = any(one.origin == "simulated" for one in release.provenance)
+    said = [DEMO_OF_ITSELF if of_itself else DEMO] if release.demo else []
     if release.fitted:
         records, it = ("trajectories", "them") if len(release.provenance) > 1 else ("a trajectory", "it")
         said.append(
