@@ -137,6 +137,15 @@ def test_the_prior_of_an_event_has_the_moments_that_it_says():
     assert 0.5 * vertex @ vertex * 4 == pytest.approx(1.5)
 
 
+def test_machines_lie_at_their_mean_where_sizes_are_known_and_at_that_of_the_logarithm_where_not():
+    grid, belief = small(), believe(small())
+    sized = Task.of(grid.facts, mixed(grid), Bounds(), dt_s=0.05, scheme="exact").coordinates.unknowns
+    assert len(sized.sized)
+    for unknown, middle in ((None, lambda part: np.log(part.mean)), (sized, lambda part: part.log_mean)):
+        machines = np.concatenate([middle(belief[name]) for name in ("m", "d")])
+        assert independent(belief, unknown).mean[:12] == pytest.approx(np.concatenate([belief["k"].log_mean, machines]))
+
+
 # --- what comes back --------------------------------------------------------------------------------------------------
 
 EVENT = Event.load({"5": 0.25, "2": 0.1}, at_s=3.0)

@@ -230,15 +230,24 @@ def independent(belief: Mapping[str, Posterior], unknown: Unknowns | None = None
 
     That of log k has the posterior's own moments. Records of few places see sums of m and of d, and a sum of exp(E log m) falls
     short of Σm: those of log m and log d lie at log E m and log E d, with the spread of a log-normal of the same variation.
+    Where the size of an event is unknown too, records see ratios only, and all have moments of logarithms.
     unknown : what is unknown of the events, whose own prior then stands behind it.
     """
-    k, *machines = (belief[name] for name in GROUPS)
-    centres = [k.log_mean, *(np.log(part.mean) for part in machines)]
-    variances = [k.log_variance, *(np.log1p(part.variance / part.mean**2) for part in machines)]
+    parts = {name: belief[name] for name in GROUPS}
+    ratios_only = bool(unknown and len(unknown.sized))
+    moments = [
+        (part.log_mean, part.log_variance) if ratios_only or name == "k" else _as_log_normal(part)
+        for name, part in parts.items()
+    ]
     released = Gaussian(
-        np.concatenate(centres),
-        np.diag(1 / np.concatenate(variances)),
-        np.log(np.concatenate([part.lower for part in (k, *machines)])),
-        np.log(np.concatenate([part.upper for part in (k, *machines)])),
+        np.concatenate([mean for mean, _ in moments]),
+        np.diag(1 / np.concatenate([variance for _, variance in moments])),
+        np.log(np.concatenate([part.lower for part in parts.values()])),
+        np.log(np.concatenate([part.upper for part in parts.values()])),
     )
     return together(released, unknown.prior()) if unknown else released
+
+
+def _as_log_normal(belief: Posterior) -> tuple[Array, Array]:
+    """Log E[x], and the variance of log x of a log-normal with the mean and variance of x."""
+    return np.log(belief.mean), np.log1p(belief.variance / belief.mean**2)

@@ -1,9 +1,9 @@
 """The scale of everything, where no event's size is known: only the release knows it, and there its exact posterior counts.
 
 A record of unknown size is the same for (k, m, d, S) and for c (k, m, d, S), but for the governors' small share. The Gaussian
-that stands for the release in the fit is good for shapes, and spreads too far in that one direction: clipped Laplace noise is
-symmetric about values, not about logarithms. So its mean is moved along it to where exp(−|c x − y|/b) has its own; where
-the noise was added to logarithms, exp(−|log c x − log y|/b).
+that stands for the release in the fit is good for shapes, and biased for that one direction: clipped Laplace noise is symmetric
+about values, not about logarithms. So its mean is moved along it to where exp(−|c x − y|/b) has its own; where the noise was
+added to logarithms, exp(−|log c x − log y|/b).
 """
 
 from __future__ import annotations
