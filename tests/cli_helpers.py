@@ -1,6 +1,7 @@
 """A small private grid as files, the command line in this process, and a search for numbers in whatever was written."""
 
 import io
+import json
 import os
 import re
 import struct
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 
 from gridveil.algorithm import publish
 from gridveil.cases import open_grid
@@ -146,3 +148,9 @@ def found_in(data: bytes, values: np.ndarray) -> list[float]:
 def files_under(folder: Path) -> dict[Path, bytes]:
     """Every file in a folder and its bytes."""
     return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def as_json(done):
+    """The document that a command printed; NaN is no JSON."""
+    assert (done.code, done.err) == (0, "")
+    return json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cli_helpers import charges, gridveil, gridveil_process, write_grid
+from cli_helpers import as_json, charges, gridveil, gridveil_process, write_grid
 from gridveil import load, open_grid, verify
 from gridveil.cli import options
 from gridveil.cli.release import release as release_command
@@ -30,12 +30,6 @@ def bundle(tmp_path_factory):
     given = ["--epsilon=1/2", "--ledger", folder / "ledger", "--out", folder / "bundle"]
     assert gridveil("release", write_grid(folder), *given).code == 0
     return folder / "bundle"
-
-
-def as_json(done):
-    """The document that a command printed; NaN is no JSON."""
-    assert (done.code, done.err) == (0, "")
-    return json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
 
 
 # --- demo -------------------------------------------------------------------------------------------------------------

@@ -1,12 +1,11 @@
 """`gridveil leakage`: figures and a verdict before anything is spent, and a coarser record beside the finer one."""
 
 import io
-import json
 
 import numpy as np
 import pytest
 
-from cli_helpers import INERTIA, X, charges, gridveil, make_release, write_grid
+from cli_helpers import INERTIA, X, as_json, charges, gridveil, make_release, write_grid
 from gridveil import Adjacency, load, open_grid
 from gridveil.attack.star import recover_star
 from gridveil.cli import leakage as cli
@@ -25,11 +24,6 @@ SHORT = (TIME, 60 * (1 + signal(TIME) + NOISE))
 def ledger(tmp_path, monkeypatch):
     monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
     return tmp_path / "ledger.sqlite"
-
-
-def as_json(done):
-    assert (done.code, done.err) == (0, "")
-    return json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
 
 
 def test_figures_and_a_verdict(tmp_path, ledger):

@@ -1,12 +1,11 @@
 """Measured trajectories on the command line: what is shown, what is refused before it costs, and what a fit wins back."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from cli_helpers import charges, gridveil, write_grid
+from cli_helpers import as_json, charges, gridveil, write_grid
 from gridveil import algorithm, load, open_grid, reduce, simulate
 from gridveil.events import Event
 from gridveil.fit import FitSettings
@@ -25,11 +24,6 @@ SHORT = (TIME, 60 * (1 + signal(TIME)))
 def ledger(tmp_path, monkeypatch):
     monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
     return tmp_path / "ledger.sqlite"
-
-
-def as_json(done):
-    assert (done.code, done.err) == (0, "")
-    return json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
 
 
 # --- inspect ----------------------------------------------------------------------------------------------------------
