@@ -92,6 +92,31 @@ def test_without_noise_the_governors_give_the_scale_too():
 # --- with noise -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("noise", [1e-6, 1e-5])
+def test_fast_swings_with_noise_are_followed_from_their_start(noise):
+    """With ω_b = 2π f a search over all samples at once ends in a valley beside, at several times the noise."""
+    grid = varied_star(PHYSICAL)
+    found = estimate(grid.facts, [record(grid.reduced, noise=noise)], dt_s=0.02, sigma=noise)
+    assert found.converged
+    assert found.misfit == pytest.approx(noise, rel=0.05)
+
+
+def test_a_large_step_of_unknown_size_shows_its_scale_where_governors_are_strong():
+    grid = varied_star(gain=25.0)
+    seen = record(grid.reduced, Event.uniform(10.0), noise=SIGMA)
+    found = estimate(grid.facts, [seen], dt_s=0.02, sigma=SIGMA, total_known=False)
+    assert found.converged and not found.scale.free
+    assert abs(found.scale.per_load - 1 / 15) < 4 * found.scale.deviation < 0.1 / 15
+    assert found.misfit == pytest.approx(SIGMA, rel=0.05)
+
+
+def test_a_search_that_meets_a_bound_does_not_break_down():
+    """A machine without any weight swings by itself, and its equations have no rest to come to."""
+    grid = varied_star(gain=100.0)
+    found = estimate(grid.facts, [record(grid.reduced, noise=SIGMA)], dt_s=0.02, sigma=SIGMA)
+    assert found.misfit == pytest.approx(SIGMA, rel=0.05)
+
+
 def test_the_bound_is_that_of_finite_differences():
     grid = varied_star()
     truth, facts = grid.reduced, grid.facts

@@ -31,8 +31,10 @@ FREE_SCALE = "a common factor of k, m, d, u; only G ω fixes it"
 NOT_ATTACKED = "Nothing was estimated."
 # Steps of Gauss-Newton at most, and the change of every entry, against its size, at which it ends.
 ROUNDS, CLOSE = 60, 1e-9
-# Inertia that no machine is below [p.u. power s / p.u. frequency]: without any, the equations would break down.
-LEAST_INERTIA = 1e-6
+# What no weight, inertia or damping is below [units of the groups]: at 0 the equations would break down.
+LEAST = 1e-6
+# Where a search over all samples gets lost, it follows the swings from their first so many seconds on [s].
+HORIZONS_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,7 @@ def estimate(
         )
     start = regress(facts, seen, totals if total_known else None, dt_s=dt_s, scheme=scheme)
     task = _OutputError(facts, seen, totals, dt_s, scheme, total_known)
-    x, rounds, converged = _gauss_newton(task.residuals, task.slopes, task.coordinates(start), task.lower)
+    x, rounds, converged = _search(task, task.coordinates(start))
     J, r = task.slopes(x), task.residuals(x)
     theta, slopes = task.theta(x), task.theta_slopes()
     size = np.where(x == 0, 1.0, np.abs(x))
@@ -157,13 +159,11 @@ class _OutputError:
 
     @property
     def lower(self) -> Array:
-        """No weight, inertia, damping or 1/Σℓ is below 0; u is free."""
-        g = len(self.facts.machines)
+        """Weights, inertia and damping are above 0, and 1/Σℓ is not below; u is free."""
         lower = np.full(self.basis.shape[1] + (not self.total_known), -np.inf)
-        lower[: self.rest] = 0.0
+        lower[: self.rest] = LEAST
         if not self.total_known:
             lower[-1] = 0.0
-        lower[self.rest - 2 * g : self.rest - g] = LEAST_INERTIA
         return lower
 
     def predictor(self, share: float) -> Predictor:
@@ -205,9 +205,26 @@ class _OutputError:
         found = self.predictor(share).slopes(theta, self.sense, self.sampling, moving, none) @ self.basis
         if self.total_known:
             return found
-        step = 0.05  # ω is nearly linear in a gain this small
+        step = 1e-3 * max(share, 1e-2)
         up, down = (self.predictor(share + sign * step).values(theta, self.sense, self.sampling) for sign in (1, -1))
         return np.column_stack([found, (up - down) / (2 * step)])
+
+
+def _search(task: _OutputError, start: Array) -> tuple[Array, int, bool]:
+    """Minimise |ω − ω̂|² from a start, and if that does not end, over longer and longer parts of the records: x, rounds, ended.
+
+    From a poor start fast swings soon fall out of step, and the search ends in a valley beside.
+    """
+    x, rounds, converged = _gauss_newton(task.residuals, task.slopes, start, task.lower)
+    if converged:
+        return x, rounds, True
+    other, whole = start, task.sampling
+    for horizon_s in (*HORIZONS_S, None):
+        task.sampling = whole if horizon_s is None else Sampling.of(task.records, until=round(horizon_s / task.dt_s))
+        other, more, converged = _gauss_newton(task.residuals, task.slopes, other, task.lower)
+        rounds += more
+    found = [(x, rounds, False), (other, rounds, converged)]
+    return min(found, key=lambda one: _cost(task.residuals(one[0])))
 
 
 def _gauss_newton(
