@@ -17,6 +17,7 @@ from gridveil.attack.topology import EdgeGuess, equal_columns, guess_edges
 from gridveil.audit import ALPHA, measure_advantage, perturbed
 from gridveil.errors import OptionError
 from gridveil.fit.network import Network
+from gridveil.groups import Range
 from gridveil.kron import edge_weights, kron_reduce, laplacian
 from gridveil.paper.star import star_edges
 from gridveil.posterior import Posterior, posterior_mean
@@ -229,8 +230,10 @@ def test_no_bundle_gives_more_than_epsilon_allows(fits, draws, group):
     assert found - reach <= bound(1.0)
 
 
-def test_a_released_mean_gives_its_noisy_value_back():
+@pytest.mark.parametrize("box", [BOX, Range(0.01, 100), Range(0, 100)], ids=["default", "wide", "from 0"])
+def test_a_released_mean_gives_its_noisy_value_back(box):
     loss = released(open_grid("star5")).guarantee.groups["k"]
-    y = np.array([1.5, 3.0, 20.0, 60.0, 95.0])
-    mean = Posterior.of(y, loss.scale, BOX.lower, BOX.upper).mean
-    np.testing.assert_allclose(noisy_values(mean, loss, BOX), y, rtol=1e-6)
+    y = np.array([max(0.05, 1.5 * box.least), 3.0, 20.0, 60.0, 95.0])
+    mean = Posterior.of(y, loss.scale, box.lower, box.upper).mean
+    np.testing.assert_allclose(noisy_values(mean, loss, box), y, rtol=1e-5)
+    np.testing.assert_allclose(combined(y[None], loss, box), mean, rtol=5e-3)

@@ -14,7 +14,7 @@ from gridveil.cases import declared_public
 from gridveil.errors import OptionError
 from gridveil.events import Event
 from gridveil.fit import Observation, Unknown
-from gridveil.groups import Bounds
+from gridveil.groups import Bounds, Range
 from gridveil.kron import reduce, reduced_model
 from gridveil.leakage import joint_delta, joint_epsilon, largest_mu, leakage, own_sigma
 from gridveil.noisy import PublicTable
@@ -214,6 +214,17 @@ def test_the_corners_of_the_bounds_have_larger_mu(grid):
     seen = observed(grid.facts, grid[1:])
     here = found_for(grid).known.mu_neighbours
     assert largest_mu(table_of(grid), seen, Bounds(), Adjacency(), sigma=SIGMA, dt_s=0.1) > 2 * here
+
+
+def test_wide_bounds_are_taken_as_they_are(grid):
+    """Down to their own lower ends, however far below the upper ones: as a prior, and as corners for the largest μ."""
+    wide = Bounds(m=Range(0.004, 40))
+    seen, settings = observed(grid.facts, grid[1:]), {"sigma": SIGMA, "dt_s": 0.1}
+    found = leakage(table_of(grid), seen, wide, Adjacency(), **settings)
+    assert found.known.items["m"].prior == pytest.approx(np.log(1e4) / np.sqrt(12))
+    corner = PublicTable(grid.facts, np.full(4, 1.0), np.full(4, 0.004), np.full(4, 1.0))
+    there = leakage(corner, seen, wide, Adjacency(), **settings).known.mu_neighbours
+    assert largest_mu(table_of(grid), seen, wide, Adjacency(), **settings) >= there > 0
 
 
 CORNERS = [*product((1.0, 100.0), (1.0, 40.0), (1.0, 40.0)), (10.0, 6.0, 6.0)]

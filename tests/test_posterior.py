@@ -12,7 +12,7 @@ from scipy.stats import kstest
 from gridveil.cases import open_grid
 from gridveil.errors import OptionError
 from gridveil.groups import Bounds, Range
-from gridveil.posterior import Posterior, beliefs, no_release, posterior_mean
+from gridveil.posterior import Posterior, beliefs, middle, no_release, posterior_mean
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.vault.mechanism import perturb
 from gridveil.vault.sampler import DemoSampler
@@ -122,6 +122,12 @@ def test_without_a_release_the_prior_is_log_uniform():
     assert belief.log_mean == pytest.approx(np.full(2, np.log(100) / 2))
     assert belief.log_variance == pytest.approx(np.full(2, np.log(100) ** 2 / 12))
     assert belief.mean == pytest.approx(np.full(2, 99 / np.log(100)))
+
+
+@pytest.mark.parametrize("box", [Range(1, 40), Range(0.004, 40), Range(0, 40)])
+def test_the_middle_of_a_box_is_the_median_of_its_prior(box):
+    prior = Posterior.of(1.0, np.inf, box.lower, box.upper)
+    assert middle(box) == pytest.approx(prior.quantile(np.array([0.5]))[0])
 
 
 def test_a_box_from_zero_starts_at_a_thousandth_of_its_end():

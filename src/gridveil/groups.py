@@ -20,6 +20,9 @@ UNITS: Mapping[str, str] = {
 
 Asset = Literal["line", "machine"]
 
+# Where public bounds start at 0, logarithms start here, as a share of the upper one.
+FLOOR = 1e-3
+
 
 @dataclass(frozen=True)
 class Range:
@@ -37,6 +40,11 @@ class Range:
                 expected="lower:upper with 0 <= lower < upper",
                 remedy="Swap or widen the bounds; they are public and must not come from the source grid.",
             )
+
+    @property
+    def least(self) -> float:
+        """Lower end, above 0: where a log-uniform prior starts."""
+        return self.lower or FLOOR * self.upper
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,12 @@ import numpy as np
 from gridveil.allocation import machine_shares
 from gridveil.errors import OptionError
 from gridveil.grid import Array, IntArray, frozen
-from gridveil.groups import GROUPS, Bounds, Range
+from gridveil.groups import FLOOR, GROUPS, Bounds, Range
 from gridveil.noisy import NoisyGrid, PublicTable
 
 Start = Literal["posterior", "clipped"]
 # Beyond so many scales from y the density is below 1e-19 of its peak.
 REACH = 45.0
-# A log-uniform prior needs a box above 0. Where the public lower bound is 0 it starts here, as a share of the upper one.
-FLOOR = 1e-3
 # Points a side of y for moments, and cells a side for sampling, each with its own few points.
 POINTS, CELLS, POINTS_A_CELL = 96, 64, 8
 NEWTON_STEPS = 4
@@ -204,4 +202,4 @@ def posterior_mean(noisy: NoisyGrid) -> PublicTable:
 
 def middle(public: Range) -> float:
     """Geometric middle of public bounds: the median under a log-uniform prior."""
-    return math.sqrt(max(public.lower, FLOOR * public.upper) * public.upper)
+    return math.sqrt(public.least * public.upper)

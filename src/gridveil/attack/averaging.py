@@ -6,7 +6,6 @@ import numpy as np
 
 from gridveil.grid import Array
 from gridveil.groups import Range
-from gridveil.posterior import FLOOR
 from gridveil.privacy.guarantee import GroupLoss
 
 POINTS, PASSES, DEPTH = 2000, 3, 40.0
@@ -19,7 +18,7 @@ def combined(y: Array, loss: GroupLoss, bounds: Range) -> Array:
     """
     y = np.sort(y, axis=0)
     count, items = y.shape
-    low = np.full(items, np.log(max(bounds.lower, FLOOR * bounds.upper)))
+    low = np.full(items, np.log(bounds.least))
     high = np.full(items, np.log(bounds.upper))
     seen = np.log(y) if loss.relative else y
     before = np.concatenate([np.zeros((1, items)), np.cumsum(seen, axis=0)])

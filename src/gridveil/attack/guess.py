@@ -6,7 +6,7 @@ import numpy as np
 
 from gridveil.grid import Array
 from gridveil.groups import Range
-from gridveil.posterior import FLOOR, Posterior
+from gridveil.posterior import Posterior
 from gridveil.privacy.guarantee import GroupLoss
 
 TABLE, TURNS = 129, 16
@@ -21,7 +21,7 @@ def noisy_values(released: Array, loss: GroupLoss, bounds: Range) -> Array:
     def mean(y: Array) -> Array:
         return Posterior.of(y, loss.scale, bounds.lower, bounds.upper, relative=loss.relative).mean
 
-    table = np.geomspace(max(bounds.lower, FLOOR * bounds.upper), bounds.upper, TABLE)
+    table = np.geomspace(bounds.least, bounds.upper, TABLE)
     at_table = mean(table)
     above = np.clip(np.searchsorted(at_table, released), 1, TABLE - 1)
     low, high, at_low, at_high = table[above - 1], table[above], at_table[above - 1], at_table[above]

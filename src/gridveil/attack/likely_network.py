@@ -19,7 +19,7 @@ from gridveil.groups import Bounds
 from gridveil.kron import reduce
 from gridveil.models import ReducedModel
 from gridveil.noisy import NoisyGrid
-from gridveil.posterior import FLOOR, beliefs, no_release, posterior_mean
+from gridveil.posterior import beliefs, no_release, posterior_mean
 
 # Noise that a search in a network assumes at first [p.u.], before its own.
 LEVELS = (1e-2, 1e-3, 3e-4)
@@ -62,7 +62,7 @@ def sample_from_records(
     check_size(facts)
     random = np.random.default_rng(seed)
     ends = [(getattr(bounds, name), size) for name, size in facts.sizes.items()]
-    lower = np.concatenate([np.full(size, np.log(max(one.lower, FLOOR * one.upper))) for one, size in ends])
+    lower = np.concatenate([np.full(size, np.log(one.least)) for one, size in ends])
     upper = np.concatenate([np.full(size, np.log(one.upper)) for one, size in ends])
     precision = np.diag(12 / (upper - lower) ** 2)
     found, misfits = [], []

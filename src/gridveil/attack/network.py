@@ -126,7 +126,7 @@ def _starts(lines: int, bounds: Range, count: int) -> Iterator[Array]:
     """The middle of the public bounds first, so that what nothing fixes stays at the blind guess; then random ones."""
     yield np.full(lines, np.log(middle(bounds)))
     random = np.random.default_rng(lines)
-    low, high = np.log(max(bounds.lower, 1e-3 * bounds.upper)), np.log(bounds.upper)
+    low, high = np.log(bounds.least), np.log(bounds.upper)
     for _ in range(count - 1):
         yield random.uniform(low, high, lines)
 

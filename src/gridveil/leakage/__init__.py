@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -23,9 +22,9 @@ from gridveil.fit.problem import Observation
 from gridveil.fit.two_stage import MOST_MACHINES
 from gridveil.fit.unknown import Unknown
 from gridveil.grid import Array, GridFacts
-from gridveil.groups import Bounds
+from gridveil.groups import Bounds, Range
 from gridveil.leakage.joint import joint_delta, joint_epsilon
-from gridveil.leakage.neighbours import At, Moves, least, moves_of
+from gridveil.leakage.neighbours import At, Moves, moves_of
 from gridveil.leakage.noise import own_sigma, sigma_of
 from gridveil.leakage.told import GROUPS, Attacker, Leakage, Told, percent
 from gridveil.noisy import PublicTable
@@ -105,7 +104,7 @@ def largest_mu(
     """
     check_claim(table.facts, observed)
     facts, found = table.facts, [table]
-    ends = [(least(getattr(bounds, name)), getattr(bounds, name).upper) for name in GROUPS]
+    ends = [(getattr(bounds, name).least, getattr(bounds, name).upper) for name in GROUPS]
     for k, m, d in product(*ends):
         g = len(facts.machines)
         found.append(PublicTable(facts, np.full(len(facts.edges), k), np.full(g, m), np.full(g, d)))
@@ -182,6 +181,6 @@ def _cramer_rao(J: Array, sigma: float) -> tuple[Array, Array]:
     return singular, np.where(open_part > 1e-6, np.inf, deviation)
 
 
-def _prior(public: Any) -> float:
+def _prior(public: Range) -> float:
     """Standard deviation of the logarithm under a log-uniform prior."""
-    return math.log(public.upper / least(public)) / math.sqrt(12)
+    return math.log(public.upper / public.least) / math.sqrt(12)

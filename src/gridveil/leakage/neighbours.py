@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from gridveil.grid import Array
 from gridveil.groups import Bounds
 from gridveil.leakage.told import GROUPS
 from gridveil.noisy import PublicTable
-from gridveil.posterior import FLOOR
 from gridveil.privacy.adjacency import Adjacency
 
 # One item of a group that is to be another value: group, place, value.
@@ -35,7 +33,7 @@ class At:
         self.facts = table.facts
         # Logarithms are taken of all of them; a damping of 0 is taken for the least that the bounds allow.
         self.values: dict[str, Array] = {
-            name: np.where(getattr(table, name) > 0, getattr(table, name), least(getattr(bounds, name))) for name in GROUPS
+            name: np.where(getattr(table, name) > 0, getattr(table, name), getattr(bounds, name).least) for name in GROUPS
         }
         self.task = Task.of(table.facts, observed, bounds, dt_s=dt_s, scheme=scheme)
         self.sampling: Sampling = self.task.predictor.sampling()
@@ -148,7 +146,7 @@ def _ends(value: float, name: str, adjacency: Adjacency, bounds: Bounds) -> list
     """Values of an item at α from its own, up and down, within its public bounds."""
     alpha, public = float(adjacency.alpha[name]), getattr(bounds, name)
     up, down = (value * (1 + alpha), value / (1 + alpha)) if adjacency.relative else (value + alpha, value - alpha)
-    up, down = min(up, max(public.upper, value)), max(down, min(least(public), value))
+    up, down = min(up, max(public.upper, value)), max(down, min(public.least, value))
     return [end for end in (up, down) if end != value]
 
 
@@ -166,8 +164,3 @@ def _size(move: Array, project: Array | None) -> float:
 
 def _left(move: Array, project: Array | None) -> Array:
     return move if project is None else move - project @ (project.T @ move)
-
-
-def least(public: Any) -> float:
-    """Lower end of public bounds, above 0."""
-    return max(public.lower, FLOOR * public.upper)
