@@ -1,5 +1,6 @@
 """Attacks that see a release only: what they win without noise, and how little with it."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -22,7 +23,9 @@ from gridveil.kron import edge_weights, kron_reduce, laplacian
 from gridveil.paper.star import star_edges
 from gridveil.posterior import Posterior, posterior_mean
 from gridveil.release import loaded_buses, neutral
+from gridveil.vault import redraws
 from gridveil.vault.assess import true_pairs
+from gridveil.vault.redraws import Redraws, epsilon_row
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model
 
@@ -116,6 +119,33 @@ def test_a_noisy_weight_lies_within_alpha_as_often_as_epsilon_says(ieee30, epsil
     expected, count = -np.expm1(-float(epsilon)), np.size(hits)
     assert abs(np.mean(hits) - expected) < 3.29 * np.sqrt(expected * (1 - expected) / count)
     assert np.mean(best) < expected + 0.1  # a prior helps a little, and no more
+
+
+def test_a_line_that_nothing_fixes_does_not_hide_the_noisy_values_of_others(ieee30, monkeypatch):
+    """An inversion may take it beyond the bounds, where no posterior mean lies."""
+    monkeypatch.setattr(redraws, "DRAWS", 5)
+    facts, invert_one = ieee30.facts, Redraws.inverted
+    k, m = Private.open(ieee30.k), Private.open(ieee30.m)
+    again = Redraws(ieee30, released(ieee30, Fraction(1, 4)), port_patterns(facts, loaded_buses(facts)), seed=1)
+    before = epsilon_row(again, Fraction(1), k, m, print)
+    assert before.noisy is not None
+
+    def beyond(self, made):
+        found = invert_one(self, made)
+        return replace(found, k=np.where(found.fixed, found.k, 2 * BOX.upper))
+
+    monkeypatch.setattr(Redraws, "inverted", beyond)
+    assert epsilon_row(again, Fraction(1), k, m, print).noisy == before.noisy
+
+
+def test_the_error_of_the_best_attack_is_its_own(ieee30, monkeypatch):
+    """Not that of another guess: with the windows of ± α best, their error is shown."""
+    monkeypatch.setattr(redraws, "DRAWS", 1)
+    k, m = Private.open(ieee30.k), Private.open(ieee30.m)
+    again = Redraws(ieee30, released(ieee30), port_patterns(ieee30.facts, loaded_buses(ieee30.facts)), seed=1)
+    monkeypatch.setattr(redraws, "line_guesses", lambda *_: [5 * k, k + 3, k + 0.5])
+    row = epsilon_row(again, Fraction(1), k, m, print)
+    assert (row.best, row.error_k) == (1.0, pytest.approx(np.median(0.5 / k)))
 
 
 # --- unknown topology -------------------------------------------------------------------------------------------------

@@ -38,18 +38,19 @@ class EpsilonRow:
     """Seeded demo draws at one ε. Shares of lines within α of the truth, and median relative errors.
 
     noisy : of the noisy value, for fixed lines further than α from the bounds, with its 99.9 % interval and 1 − e^(−ε_k);
-    best : of the best attack, over all lines, chosen with hindsight. None where nothing is drawn of lines or seen of them.
+    best : of the best attack, over all lines, chosen with hindsight, and error_k its error. None where nothing is drawn of
+    lines or seen of them; error_k is then that of a blind guess.
     """
 
     epsilon: float
     draws: int
-    noisy: float | None
-    low: float | None
-    high: float | None
-    expected: float | None
-    best: float | None
     error_k: float
     error_m: float
+    noisy: float | None = None
+    low: float | None = None
+    high: float | None = None
+    expected: float | None = None
+    best: float | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Prog
     """Attack demo releases at a multiple of the release's ε."""
     epsilon = again.release.guarantee.epsilon * factor
     bounds, blind = again.release.bounds.k, np.full(len(k), middle(again.release.bounds.k))
-    near, best, error_k, error_m = [], [], [], []
+    near, hits, errors, error_m = [], [], [], []
     loss = None
     for number in range(draws_of(again.source.facts)):
         told(f"demo releases at ε = {float(epsilon):g}")
@@ -144,41 +145,30 @@ def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Prog
         loss = made.guarantee.groups.get("k")
         guesses = line_guesses(found, made, blind)
         if loss is not None and found is not None:
-            y = noisy_behind(found.k, loss, bounds)
+            _, behind, _ = guesses
             felt = np.log(k) if loss.relative else k
             low, high = (np.log(end) if loss.relative else end for end in (bounds.lower, bounds.upper))
             free = found.fixed & (felt - distance(loss) > low) & (felt + distance(loss) < high)
-            near.append(within(y, k, loss)[free])
-            best.append([within(guess, k, loss).mean() for guess in guesses])
-        error_k.append(np.abs(guesses[0] / k - 1))
+            near.append(within(behind, k, loss)[free])
+            hits.append([within(guess, k, loss).mean() for guess in guesses])
+        errors.append([np.abs(guess / k - 1) for guess in guesses])
         error_m.append(median_error(*drawn_of(again.way("m"), made.model.m, m)))
     noisy = np.concatenate(near) if near else np.zeros(0)
     expected = None if loss is None else -math.expm1(-distance(loss) / loss.scale)
-    if not noisy.size or expected is None:
-        return EpsilonRow(
-            float(epsilon), draws_of(again.source.facts), None, None, None, None, None, _median(error_k), _mean(error_m)
-        )
-    reach = SURE * math.sqrt(max(expected * (1 - expected), 1e-12) / noisy.size)
-    share = float(noisy.mean())
-    return EpsilonRow(
-        float(epsilon),
-        draws_of(again.source.facts),
-        share,
-        max(share - reach, 0.0),
-        min(share + reach, 1.0),
-        expected,
-        float(np.mean(best, axis=0).max()),
-        _median(error_k),
-        _mean(error_m),
+    share = np.mean(hits, axis=0) if hits else np.zeros(1)
+    best = int(share.argmax())
+    row = EpsilonRow(
+        epsilon=float(epsilon),
+        draws=draws_of(again.source.facts),
+        best=float(share[best]) if hits else None,
+        error_k=float(np.median([one[best] for one in errors])),
+        error_m=float(np.mean(error_m)),
     )
-
-
-def _median(parts: list[Array]) -> float:
-    return float(np.median(np.concatenate(parts)))
-
-
-def _mean(parts: list[float]) -> float:
-    return float(np.mean(parts))
+    if not noisy.size or expected is None:
+        return row
+    reach = SURE * math.sqrt(max(expected * (1 - expected), 1e-12) / noisy.size)
+    mean = float(noisy.mean())
+    return replace(row, noisy=mean, low=max(mean - reach, 0.0), high=min(mean + reach, 1.0), expected=expected)
 
 
 def averaging_rows(again: Redraws, k: Array, m: Array, fixed: IntArray, told: Progress) -> tuple[AveragingRow, ...]:
@@ -205,7 +195,7 @@ def averaging_rows(again: Redraws, k: Array, m: Array, fixed: IntArray, told: Pr
         epsilon = guarantee.epsilon * count
         singles = [again.at(epsilon, 2000 + number) for number in range(SINGLE_DRAWS)]
         single = [median_error(*drawn_of(again.way("m"), one.model.m, m)) for one in singles]
-        rows.append(AveragingRow(count, float(epsilon), median_error(together, truth_m), error_k, _mean(single)))
+        rows.append(AveragingRow(count, float(epsilon), median_error(together, truth_m), error_k, float(np.mean(single))))
     return tuple(rows)
 
 
