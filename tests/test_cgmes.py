@@ -310,6 +310,15 @@ def test_a_zip_that_holds_no_model_is_refused(tmp_path, data, said):
         read_cgmes(path)
 
 
+def test_a_zip_with_a_file_of_no_name_is_refused(tmp_path):
+    path = tmp_path / "net.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("?.xml", "<rdf:RDF/>")
+    path.write_bytes(path.read_bytes().replace(b"?.xml", b"\0.xml"))  # a name ends at its first zero byte
+    with pytest.raises(InputError, match=r"cut off or damaged|no XML file in it"):
+        read_cgmes(path)
+
+
 def test_a_small_zip_that_swells_is_refused(tmp_path):
     path = tmp_path / "bomb.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.xml", "w", force_zip64=True) as member:
