@@ -20,6 +20,7 @@ from gridveil.engine.schemes import SchemeName
 from gridveil.errors import OptionError
 from gridveil.events import Event, Step
 from gridveil.fit.problem import Observation, as_records
+from gridveil.fit.scale import FREE_SCALE
 from gridveil.fit.sensitivity import Predictor, Sampling
 from gridveil.fit.two_stage import check_size
 from gridveil.grid import Array, GridFacts, complete_edges
@@ -27,7 +28,6 @@ from gridveil.groups import Bounds
 from gridveil.kron import reduced_model
 from gridveil.swing import DrivenSwingFamily
 
-FREE_SCALE = "a common factor of k, m, d, u; only G ω fixes it"
 NOT_ATTACKED = "Nothing was estimated."
 # Steps of Gauss-Newton at most, and the change of every entry, against its size, at which it ends.
 ROUNDS, CLOSE = 60, 1e-9

@@ -17,6 +17,8 @@ from gridveil.grid import Array
 from gridveil.groups import GROUPS
 from gridveil.posterior import Posterior
 
+# That direction in words, where no release is there to fix it.
+FREE_SCALE = "a common factor of k, m, d, u; only G ω fixes it"
 # Factors c that are looked at, as logarithms.
 REACH, POINTS = 2.0, 801
 

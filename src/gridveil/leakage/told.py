@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from gridveil.fit.scale import FREE_SCALE
 from gridveil.grid import Array
 from gridveil.groups import GROUPS
-from gridveil.leakage.joint import joint_delta
 
 IN_WORDS = {"k": "line weights", "m": "inertia", "d": "damping"}
-FREE_SCALE = "a common factor of k, m, d, u; only G ω fixes it"
 # A group is given away below this relative standard deviation; it stays hidden above that share of what the bounds leave.
 GIVEN_AWAY, HIDDEN = 0.10, 0.90
 
@@ -106,10 +105,6 @@ class Leakage:
             else f"Governors fix the scale of all values to {percent(free)}, even without the event's total load."
         )
         return " ".join(said)
-
-    def joint_delta(self, epsilon_x: float) -> float:
-        """δ at which trajectory and release together are (ε + ε_x, δ): see `joint_delta`. At this table's neighbours only."""
-        return joint_delta(self.known.mu_neighbours, epsilon_x)
 
     def to_json(self) -> dict[str, Any]:
         """All of it in JSON's types; null for what is not bounded."""
