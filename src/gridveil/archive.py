@@ -105,7 +105,7 @@ def _in_one_move(path: Path) -> Iterator[Path]:
 def _fill(folder: Path, files: Mapping[str, bytes], mode: int) -> None:
     folder.mkdir(mode=mode)
     for name, data in files.items():
-        write_synced(folder / name, data)
+        write_synced(folder / name, data, mode & 0o666)
         faults.step("bundle-half")
     sync_folder(folder)
 

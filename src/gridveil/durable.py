@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a new file and wait until it is on disk."""
-    with path.open("wb") as file:
+def write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Write a new file, for those whom its mode admits, and wait until it is on disk."""
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
