@@ -60,28 +60,33 @@ def test_a_joint_claim_and_a_figure(tmp_path):
     assert "Joint" in gridveil(*given).out
 
 
-def test_a_joint_claim_needs_noise_of_a_declared_size(tmp_path):
+def test_a_joint_claim_needs_white_noise_of_a_declared_size(tmp_path):
+    """The sigma of a TOML will not do: it holds model error, and in a coarser record rounding, which would buy a claim."""
     bare = write_measured(tmp_path / "bare", *SHORT)
     declared = write_measured(tmp_path / "declared", *SHORT, sigma=0.6)
-    for records in ([bare], [declared, "--trajectory", bare]):
-        done = gridveil("leakage", "star5", "--trajectory", *records, "--delta=1e-5")
-        assert (done.code, "needs noise of a declared size" in done.err) == (2, True), done.err
-    found = as_json(gridveil("leakage", "star5", "--trajectory", declared, "--delta=1e-5", "--json"))
-    assert found["sigma_from"] == "its declaration"
+    for record in (bare, declared):
+        done = gridveil("leakage", "star5", "--trajectory", record, "--delta=1e-5")
+        assert (done.code, "needs white noise of a declared size" in done.err) == (2, True), done.err
+    given = ["leakage", "star5", "--trajectory", declared, "--sigma=0.001", "--delta=1e-5"]
+    found = as_json(gridveil(*given, "--json"))
+    assert found["sigma_from"] == "--sigma"
     (one,) = found["records"]
-    assert one["sigma_pu"] == pytest.approx(0.01)
+    assert one["sigma_pu"] == pytest.approx(0.001)
     assert "searched" in one["joint"]["mu_is"] and "not proven" in one["joint"]["mu_is"]
-    said = " ".join(gridveil("leakage", "star5", "--trajectory", declared, "--delta=1e-5").out.split())
+    said = " ".join(gridveil(*given).out.split())
     assert "The supremum over neighbours was searched for at the corners of the public bounds, not proven" in said
 
 
 def test_rounding_buys_no_joint_claim(tmp_path):
     """It is post-processing of what the noise covers, and no white noise itself."""
     record = write_measured(tmp_path / "in", *SHORT)
-    given = ["--sigma=1e-4", "--delta=1e-5", "--round=50mHz", "--json"]
-    before, after = as_json(gridveil("leakage", "star5", "--trajectory", record, *given))["records"]
+    given = ["--sigma=1e-4", "--delta=1e-5", "--json"]
+    coarser = ["--round=50mHz", "--out", tmp_path / "out"]
+    before, after = as_json(gridveil("leakage", "star5", "--trajectory", record, *given, *coarser))["records"]
     assert after["sigma_pu"] > 2 * before["sigma_pu"]
-    assert after["joint"]["mu"] == pytest.approx(before["joint"]["mu"])
+    (again,) = as_json(gridveil("leakage", "star5", "--trajectory", tmp_path / "out" / "record.toml", *given))["records"]
+    for one in (after, again):
+        assert one["joint"]["mu"] == pytest.approx(before["joint"]["mu"])
 
 
 def test_the_grid_gives_public_facts_only(tmp_path):

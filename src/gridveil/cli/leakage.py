@@ -56,7 +56,7 @@ def leakage(
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(help="also give the epsilon of trajectory and release together; needs declared noise", show_default=False),
+        typer.Option(help="also give the epsilon of trajectory and release together; needs --sigma", show_default=False),
     ] = None,
     keep: Annotated[
         str | None, typer.Option(help="a coarser record: these buses only, such as 1,13", show_default=False)
@@ -274,10 +274,11 @@ def _check_joint(basis: Basis, measured: Sequence[Measured], sigma: str | None) 
     """Refuse a joint claim that would be none, before anything is computed."""
     from gridveil.leakage import check_claim
 
-    if sigma is None and any(one.sigma is None for one in measured):
+    if sigma is None:
         raise OptionError(
-            "A joint claim needs noise of a declared size: a record's own scatter promises nothing.",
-            expected="--sigma beside --delta, or sigma in each trajectory's TOML",
+            "A joint claim needs white noise of a declared size: a record's own scatter promises nothing, and the sigma of its "
+            "TOML counts model error and rounding too, which protect nobody.",
+            expected="--sigma beside --delta: what the sensor's noise alone is",
             outcome=NOTHING_DONE,
         )
     check_claim(basis.claimed.facts, _on_own_grid(basis, measured))
