@@ -1,6 +1,7 @@
 """`gridveil leakage`: figures and a verdict before anything is spent, and a coarser record beside the finer one."""
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -75,6 +76,15 @@ def test_a_joint_claim_needs_white_noise_of_a_declared_size(tmp_path):
     assert "searched" in one["joint"]["mu_is"] and "not proven" in one["joint"]["mu_is"]
     said = " ".join(gridveil(*given).out.split())
     assert "The supremum over neighbours was searched for at the corners of the public bounds, not proven" in said
+
+
+def test_a_joint_claim_is_rounded_up(tmp_path):
+    record = write_measured(tmp_path / "in", *SHORT)
+    for sigma in ("0.01", "0.013", "0.017", "0.5"):
+        given = ["leakage", "star5", "--trajectory", record, f"--sigma={sigma}", "--delta=1e-5"]
+        (one,) = as_json(gridveil(*given, "--json"))["records"]
+        shown = float(re.search(r"\(ε \+ ([0-9.e+-]+), 1e-05\)", " ".join(gridveil(*given).out.split()))[1])
+        assert one["joint"]["epsilon_x"] <= shown <= 1.01 * one["joint"]["epsilon_x"]
 
 
 def test_rounding_buys_no_joint_claim(tmp_path):

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import ROUND_CEILING, Context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -328,10 +329,15 @@ def _print(name: str, found: Leakage) -> None:
 
 def _print_joint(joint: dict[str, Any]) -> None:
     print_text(
-        f"Joint    if the noise is white and of the declared size, (ε + {joint['epsilon_x']:.3g}, {joint['delta']:g}) for "
+        f"Joint    if the noise is white and of the declared size, (ε + {_up(joint['epsilon_x'])}, {joint['delta']:g}) for "
         f"trajectory and release together at μ = {joint['mu']:.3g} on {OWN}. {SEARCHED}"
         + (" So large an ε says nothing.\n" if joint["epsilon_x"] > 10 else "\n")
     )
+
+
+def _up(epsilon: float) -> str:
+    """Three digits, rounded up: what is promised must hold."""
+    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(epsilon)):.3g}"
 
 
 def _range(attacker: Attacker, group: str) -> str:
