@@ -140,10 +140,10 @@ def check_machines(machines: int, *, remedy: str = "Name a smaller public case w
 
 
 def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known: bool) -> Attacker:
-    reduced, items, totals = at.slopes()
+    reduced, items, totals = at.slopes
     project = None
     if not total_known:
-        project = at.explained_by_loads()
+        project = at.explained_by_loads
         reduced = np.concatenate([reduced, totals], axis=1)
     size = items.shape[1]
     prior = np.concatenate([np.full(len(at.values[name]), _prior(getattr(bounds, name))) for name in GROUPS])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice, product
 
 import numpy as np
@@ -45,6 +46,7 @@ class At:
         coordinates = self.task.coordinates
         return self.task.predictor.values(*coordinates.model(coordinates.of_network_and_machines(y)), self.sampling)
 
+    @cached_property
     def explained_by_loads(self) -> Array:
         """Orthonormal basis (rows, s) of what other sizes of the events' steps would change in ω."""
         return np.linalg.qr(self.by_step())[0]
@@ -65,6 +67,7 @@ class At:
             columns.append(self.task.predictor.values(alone, sense, self.sampling))
         return np.stack(columns, axis=1)
 
+    @cached_property
     def slopes(self) -> tuple[Array, Array, Array]:
         """∂ω/∂ of (log k_r, log m, log D, v, w), of (log k, log m, log d), and of the total of each step without topology."""
         coordinates = self.task.coordinates
@@ -110,7 +113,7 @@ def moves_of(at: At, adjacency: Adjacency, bounds: Bounds) -> Moves:
         for i in range(len(ends["m"])):
             sets += [(("m", i, m), ("d", i, d)) for m, d in product(ends["m"][i], ends["d"][i])]
     if adjacency.counts == "one-per-group":
-        for project in (None, at.explained_by_loads()):
+        for project in (None, at.explained_by_loads):
             sets += [changes for changes in _likely_sets(at, ends, items, project) if changes not in sets]
     return Moves(items, [_difference(at, changes) for changes in sets])
 
