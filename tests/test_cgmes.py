@@ -310,6 +310,13 @@ def test_a_zip_that_holds_no_model_is_refused(tmp_path, data, said):
         read_cgmes(path)
 
 
+def test_no_file_of_many_is_left_out_in_silence(tmp_path):
+    for number in range(1001):
+        (tmp_path / f"{number}.xml").touch()
+    with pytest.raises(InputError, match="more than 1000 files"):
+        read_cgmes(tmp_path)
+
+
 def test_a_zip_with_a_file_of_no_name_is_refused(tmp_path):
     path = tmp_path / "net.zip"
     with zipfile.ZipFile(path, "w") as archive:

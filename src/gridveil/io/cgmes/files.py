@@ -102,7 +102,14 @@ def collect(path: Path) -> dict[str, bytes]:
     """Read the XML files of a folder, a zip (which may hold zips) or a single file, by their names."""
     if path.is_dir():
         names = sorted(file for file in path.iterdir() if file.suffix.lower() in (".xml", ".zip"))
-        content = {file.name: read_bytes(file, EXPECTED, LIMIT) for file in names[:MOST_FILES]}
+        if len(names) > MOST_FILES:
+            raise InputError(
+                f"there are more than {MOST_FILES} files in it",
+                file=path.name,
+                expected=EXPECTED,
+                remedy="Keep the files of one model there.",
+            )
+        content = {file.name: read_bytes(file, EXPECTED, LIMIT) for file in names}
     else:
         content = {path.name: read_bytes(path, EXPECTED, LIMIT)}
     files: dict[str, bytes] = {}
