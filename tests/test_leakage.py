@@ -326,6 +326,10 @@ def test_verdicts_follow_the_figures(grid):
     )
     some = found_for(grid, buses=("1",), sigma=1e-4)
     assert "narrows" in some.verdict()
+    inertia = some.known.items["m"].with_bounds
+    assert inertia.argmin() == 0  # the machine at the recorded bus
+    assert inertia[0] < 0.25 * np.median(inertia)
+    assert f"(the best known one to {100 * inertia[0]:.0f} %, the public bounds alone: 106 %)" in some.verdict()
     assert "a common factor of k, m, d, u; only G ω fixes it" in some.verdict()
 
 

@@ -35,6 +35,11 @@ class Told:
         """Median over the entries, with the public bounds."""
         return float(np.median(self.with_bounds)) if len(self.with_bounds) else self.prior
 
+    @property
+    def best(self) -> float:
+        """Least over the entries, with the public bounds: that of the machine at a recorded bus, say."""
+        return float(self.with_bounds.min(initial=self.prior))
+
 
 @dataclass(frozen=True, eq=False)
 class Attacker:
@@ -80,7 +85,8 @@ class Leakage:
         told = self.known.items
         given = [f"{IN_WORDS[name]} to about {percent(told[name].typical)}" for name in GROUPS if _state(told[name]) == "given"]
         narrowed = [
-            f"{IN_WORDS[name]} to about {percent(told[name].typical)} (the public bounds alone: {percent(told[name].prior)})"
+            f"{IN_WORDS[name]} to about {percent(told[name].typical)} (the best known one to {percent(told[name].best)}, the "
+            f"public bounds alone: {percent(told[name].prior)})"
             for name in GROUPS
             if _state(told[name]) == "narrowed"
         ]
@@ -95,9 +101,13 @@ class Leakage:
         if hidden:
             subject = f"{one} leaves" if not said else "It leaves"
             said.append(f"{subject} single values of {_and(hidden)} about where the public bounds do.")
-        well = int((told["k"].with_bounds <= GIVEN_AWAY).sum())
-        if well and "line weights" in hidden:
-            said.append(f"But {well} of {len(told['k'].with_bounds)} line weights it gives to {percent(GIVEN_AWAY)} or better.")
+        singles = [
+            f"{well} of {len(told[name].with_bounds)} {'line weights' if name == 'k' else f'values of {IN_WORDS[name]}'}"
+            for name in GROUPS
+            if _state(told[name]) == "hidden" and (well := int((told[name].with_bounds <= GIVEN_AWAY).sum()))
+        ]
+        if singles:
+            said.append(f"But {_and(singles)} it gives to {percent(GIVEN_AWAY)} or better.")
         free = self.unknown.scale
         said.append(
             f"Without the event's total load one scale stays free ({FREE_SCALE}, to {percent(free)}); ratios do not."
