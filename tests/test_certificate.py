@@ -84,7 +84,15 @@ def test_the_certificate_states_promise_charge_and_conditions(bundle, made):
 
 @pytest.mark.parametrize(
     ("epsilon", "factor"),
-    [("1/1000000000000", "1"), ("709", "8.22e+307"), ("710", "10^309"), ("1000000", "10^434295"), ("1e11", "10^43429448191")],
+    [
+        ("1/1000000000000", "1 + 1e-12"),
+        ("1/1000", "1 + 0.001"),
+        ("1/200", "1.01"),
+        ("709", "8.22e+307"),
+        ("710", "10^309"),
+        ("1000000", "10^434295"),
+        ("1e11", "10^43429448191"),
+    ],
 )
 def test_a_release_at_any_epsilon_has_its_certificate(tmp_path, epsilon, factor):
     made = make_release(tmp_path, epsilon=exact(epsilon))  # charged: from here on nothing may fail

@@ -273,6 +273,11 @@ def test_epsilon_is_rounded_up_to_two_digits():
     assert "e^0.5 = 1.65" in odds_in_words(Fraction(1, 2))
 
 
+def test_a_small_epsilon_is_not_said_to_change_nothing():
+    assert odds_in_words(Fraction(1, 1000)).endswith("e^0.001 = 1 + 0.001: from 50 % sure to 50 + 0.025 % sure at most")
+    assert odds_in_words(Fraction(1, 200)).endswith("e^0.005 = 1.01: from 50 % sure to 50.1 % sure at most")
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 

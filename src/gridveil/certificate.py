@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 from importlib.metadata import version
-from math import ceil, exp
+from math import ceil, exp, expm1
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from gridveil.privacy.adjacency import IN_WORDS, Rule
+from gridveil.privacy.epsilon import SMALL
 from gridveil.release import Release
 from gridveil.schema import FractionText, GroupsDocument, Strict, group_losses, groups_document
 from gridveil.version import __version__
@@ -135,5 +136,11 @@ Signed by: {certificate.signed_by or "nobody: this bundle carries no signature"}
 
 
 def _odds(epsilon: Fraction) -> str:
-    """e^ε to three digits, or beyond every float the power of ten above it: a power, since 1e1000000 reads as a misprint."""
+    """e^ε to three digits, or beyond every float the power of ten above it: a power, since 1e1000000 reads as a misprint.
+
+    >>> _odds(Fraction(1, 1000)), _odds(Fraction(1, 2))
+    ('1 + 0.001', '1.65')
+    """
+    if epsilon < SMALL:
+        return f"1 + {expm1(epsilon):.3g}"
     return f"{exp(epsilon):.3g}" if epsilon < LARGEST_POWER else f"10^{ceil(epsilon * LOG10_E)}"

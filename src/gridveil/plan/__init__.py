@@ -22,7 +22,7 @@ from gridveil.noisy import PublicTable
 from gridveil.plan.search import CURVE, MOST, Choice, Curve, Search
 from gridveil.plan.targets import NO_PLAN, Target
 from gridveil.privacy.adjacency import ABSOLUTE, Adjacency, Rule
-from gridveil.privacy.epsilon import float_at_least
+from gridveil.privacy.epsilon import SMALL, float_at_least
 from gridveil.trials import Trials
 
 # Of mechanisms whose ε differ by less, the first is proposed; topology comes last, since it keeps nothing of the network.
@@ -175,6 +175,8 @@ def odds_in_words(epsilon: Fraction) -> str:
     before = factor / (1 + factor)
     size = f"{factor:.3g}" if factor < 1e6 else f"{factor:.1e}"
     sure = f"{100 * before:.3g} % sure at most" if factor < 1e3 else "as good as certain"
+    if epsilon < SMALL:
+        size, sure = f"1 + {math.expm1(epsilon):.3g}", f"50 + {50 * math.tanh(epsilon / 2):.3g} % sure at most"
     return (
         f"an observer's odds between two neighbouring grids change by a factor of at most e^{float(epsilon):g} = {size}: "
         f"from 50 % sure to {sure}"

@@ -10,6 +10,8 @@ from gridveil.errors import NOTHING_SPENT, OptionError
 
 # What is computed with such numbers, α/ε and ε_γ above all, can still be a float, and be written down after the charge.
 SMALLEST, LONGEST_TEXT = Fraction(1, 10**100), 1000
+# Below it e^ε to three digits is 1, which reads as no change at all: it is then written 1 + (e^ε − 1).
+SMALL = Fraction(1, 200)
 
 
 def exact(value: str | int | float | Fraction | Decimal, *, name: str = "epsilon") -> Fraction:
