@@ -408,6 +408,8 @@ UNITS = {
     "release": MACHINES
     | {"alpha-k": WEIGHT, "alpha-m": INERTIA, "alpha-d": DAMPING}
     | {"bounds-k": WEIGHT, "bounds-k-r": WEIGHT, "bounds-m": INERTIA, "bounds-d": DAMPING},
+    "leakage": MACHINES
+    | {"alpha-k": WEIGHT, "alpha-m": INERTIA, "alpha-d": DAMPING, "bounds-k": WEIGHT, "bounds-m": INERTIA, "bounds-d": DAMPING},
     "verify": {},
     "simulate": {"horizon": "s", "dt": "s", "csv": "s, p.u."},
 }
@@ -422,7 +424,7 @@ def test_help_gives_every_quantity_its_unit(command):
         assert f"[{unit}" in texts[option], option
 
 
-def test_without_a_command_all_five_are_listed():
+def test_without_a_command_all_of_them_are_listed():
     done = gridveil("--help")
     assert done.code == 0
     assert [name for name in UNITS if f"\n  {name} " in done.out] == list(UNITS)

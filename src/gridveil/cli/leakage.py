@@ -75,9 +75,9 @@ def leakage(
     alpha_k: options.AlphaK = None,
     alpha_m: options.AlphaM = None,
     alpha_d: options.AlphaD = None,
-    bounds_k: Annotated[str | None, typer.Option(help="public bounds lower:upper of k", show_default=False)] = None,
-    bounds_m: Annotated[str | None, typer.Option(help="public bounds of m", show_default=False)] = None,
-    bounds_d: Annotated[str | None, typer.Option(help="public bounds of d", show_default=False)] = None,
+    bounds_k: options.BoundsK = None,
+    bounds_m: options.BoundsM = None,
+    bounds_d: options.BoundsD = None,
     plot: Annotated[
         Path | None, typer.Option(help="draw each item's relative error there (.png, .pdf or .svg)", show_default=False)
     ] = None,
@@ -86,7 +86,10 @@ def leakage(
     reading: GridReading,
     json: options.Json = False,
 ) -> None:
-    """Show what a public trajectory gives away by itself, before any epsilon is spent. Uses public facts of GRID only."""
+    """Show what a public trajectory gives away by itself, before any epsilon is spent. Uses public facts of GRID only.
+
+    At a bundle (--surrogate), bounds, adjacency and distances that no option gives are the bundle's own.
+    """
     ignored = ("sigma", "delta", "keep", "rate", "round_to", "plot", "json", "surrogate", "out", "reading")
     given = {name: value for name, value in locals().items() if name not in ignored}
     given |= vars(reading) | {"trajectory": trajectory or None}
