@@ -9,7 +9,8 @@ from rich.progress import Progress
 
 from cli_helpers import gridveil, write_grid
 from gridveil.cli.output import stage_progress
-from gridveil.stages import RELEASE, stage, told_to
+from gridveil.stages import BASIS, CORNERS, LEAKAGE, RELEASE, stage, told_to
+from measured_helpers import write_measured
 
 
 @pytest.fixture
@@ -72,6 +73,46 @@ def test_work_that_is_refused_stops_at_its_stage(tmp_path, told):
     assert not (tmp_path / "out").exists()
 
 
+def leakage(folder, *options):
+    """What a public record gives away of a grid, with a bundle of the grid beside it."""
+    record = write_measured(folder / "in", locations={"north": "1", "south": "2"})
+    return gridveil("leakage", folder / "private.m", "--trajectory", record, "--sigma=1e-4", *options)
+
+
+def among(told, stages):
+    """What was told of some stages; reductions inside them are told as well."""
+    return tuple(name for name in told if name in stages)
+
+
+def test_leakage_tells_its_stages_in_order(tmp_path, told):
+    write_grid(tmp_path)
+    assert leakage(tmp_path, "--json").code == 0
+    assert among(told, BASIS + LEAKAGE) == BASIS[:2] + LEAKAGE
+    told.clear()
+    assert leakage(tmp_path, "--rate=10Hz", "--delta=1e-5", "--json").code == 0
+    assert among(told, BASIS + LEAKAGE)[:14] == BASIS[:2] + 2 * LEAKAGE
+    assert among(told, CORNERS) == 2 * CORNERS
+
+
+def test_each_start_that_a_bundle_needs_is_told(tmp_path, told, monkeypatch):
+    """An exact answer ends the search; where a fit moved the weights off the topology there is none."""
+    assert release(tmp_path, "--mechanism=items", "--json").code == 0
+    for exact, starts in ((1e-9, 1), (-1.0, 3)):
+        monkeypatch.setattr("gridveil.attack.network.EXACT", exact)
+        told.clear()
+        assert leakage(tmp_path, "--surrogate", tmp_path / "out", "--json").code == 0
+        assert among(told, BASIS + LEAKAGE) == BASIS[: 2 + starts] + LEAKAGE
+
+
+def test_a_release_shows_a_bar_while_it_works_out_what_its_record_gives_away(tmp_path, shown, monkeypatch):
+    monkeypatch.setattr("gridveil.cli.leakage._at_a_terminal", lambda: False)
+    record = write_measured(tmp_path / "in", locations={"north": "1", "south": "2"})
+    monkeypatch.setattr("gridveil.algorithm.publish", lambda *args, **more: pytest.fail("a stub ends it here"))
+    with pytest.raises(pytest.fail.Exception):
+        release(tmp_path, "--trajectory", record, "--yes")
+    assert [move for move in shown[2:] if move[0] is not None] == [*enumerate(LEAKAGE)]
+
+
 class Terminal(io.StringIO):
     """Somewhere a person looks."""
 
@@ -113,5 +154,6 @@ def test_with_json_there_is_no_bar_on_a_terminal_either(tmp_path, shown):
 
 
 def test_names_of_stages_are_words():
-    assert all(re.fullmatch(r"[a-z ]+", name) for name in RELEASE)
-    assert len(set(RELEASE)) == len(RELEASE)
+    for stages in (RELEASE, BASIS, LEAKAGE, CORNERS):
+        assert all(re.fullmatch(r"[a-z][a-z0-9 ,']+", name, re.IGNORECASE) for name in stages)
+        assert len(set(stages)) == len(stages)

@@ -17,6 +17,33 @@ RELEASE = (
     "writing the bundle",
 )
 
+# How often an attacker begins anew to win line weights back from a reduction.
+STARTS = 3
+
+
+def start_named(number: int, starts: int = STARTS) -> str:
+    """Name the stage of one start of an inversion."""
+    return f"winning lines back, start {number} of {starts}"
+
+
+def corner_named(number: int, corners: int) -> str:
+    """Name the stage of one table of a joint claim."""
+    return f"table {number} of {corners}"
+
+
+# Finding a table to compute at; of the starts, only a bundle needs any, and most bundles one.
+BASIS = ("reading the grid", "finding the operating point", *(start_named(number + 1) for number in range(STARTS)))
+LEAKAGE = (
+    "simulating the table",
+    "moving each line's k",
+    "moving each machine's m",
+    "moving each machine's d",
+    "moving several at once",
+    "bounding the errors",
+)
+# The corners of the public bounds of k, m and d, and the table itself.
+CORNERS = tuple(corner_named(number + 1, 9) for number in range(9))
+
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
 
 

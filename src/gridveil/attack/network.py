@@ -21,6 +21,7 @@ from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.groups import Range
 from gridveil.models import ReducedModel
 from gridveil.posterior import middle
+from gridveil.stages import STARTS, stage, start_named
 
 # An entry counts by its relative error, down to this share of the largest of its kind.
 FLOOR = 1e-3
@@ -62,7 +63,7 @@ def invert(
     bounds: Range,
     patterns: Array | None = None,
     *,
-    starts: int = 3,
+    starts: int = STARTS,
     stop_if_exact: bool = False,
 ) -> Inversion:
     """Find line weights whose Kron reduction is the model's: from L_red alone, or from L_red and K_ac.
@@ -80,7 +81,8 @@ def invert(
     carried = model.K_ac if patterns is not None else np.zeros((len(model.m), 0))
     problem = _Problem(network, np.concatenate([model.k_r, carried.ravel()]), len(model.k_r))
     found: list[tuple[Array, float]] = []
-    for start in _starts(len(facts.edges), bounds, starts):
+    for number, start in enumerate(_starts(len(facts.edges), bounds, starts), start=1):
+        stage(start_named(number, starts))
         found.append(_descend(problem, start))
         if stop_if_exact and found[-1][1] <= EXACT:
             break

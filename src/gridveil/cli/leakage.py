@@ -15,11 +15,12 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.basis import NOTHING_DONE, Basis, basis_of
-from gridveil.cli.output import check_figure, print_json, print_notice, print_table, print_text, writing
+from gridveil.cli.output import check_figure, print_json, print_notice, print_table, print_text, stage_progress, writing
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import read_all
 from gridveil.errors import GridveilError, OptionError
 from gridveil.privacy.adjacency import NOTHING_SPENT
+from gridveil.stages import BASIS, CORNERS, LEAKAGE
 
 if TYPE_CHECKING:
     from gridveil.cli.options import ReleaseSettings
@@ -100,7 +101,9 @@ def leakage(
         check_figure(plot)
     if delta is not None and not 0 < delta < 1:
         raise OptionError(f"--delta {delta:g} is no probability.", expected="a number such as 1e-5", outcome=NOTHING_DONE)
-    basis = basis_of(settings, surrogate, [name for name in "kmd" if given[f"bounds_{name}"] is not None])
+    bounded = [name for name in "kmd" if given[f"bounds_{name}"] is not None]
+    with stage_progress(BASIS, quiet=json):
+        basis = basis_of(settings, surrogate, bounded)
     facts = basis.table.facts
     how = _coarser(keep, rate, round_to, out, len(settings.trajectories))
     measured = read_all(settings.trajectories, facts)
@@ -115,13 +118,15 @@ def leakage(
 
             coarser = write_coarser(measured[0].declared, how, Path(folder) / "coarser", base_mva=facts.base_mva)
             records[how.in_words()] = read_all([coarser], facts), how.sigma(noise, nominal_hz)
-        found = {name: _leakage(basis, *record) for name, record in records.items()}
+        found = {name: _leakage(basis, *record, quiet=json) for name, record in records.items()}
         if how.asked:
             found[how.in_words()] = replace(
                 found[how.in_words()], notes=(*found[how.in_words()].notes, *how.notes(noise, nominal_hz))
             )
         # At the noise before rounding, which only post-processes what the noise covers.
-        joint = {} if delta is None else {name: _joint(basis, one, noise, delta) for name, (one, _) in records.items()}
+        joint = {}
+        if delta is not None:
+            joint = {name: _joint(basis, one, noise, delta, quiet=json) for name, (one, _) in records.items()}
         if plot:
             from gridveil.plot import plot_leakage
 
@@ -187,14 +192,15 @@ def before_release(
         if not quiet:
             print_notice("the record does not show its own noise: see gridveil leakage --sigma for what it gives away.")
         return None
-    found = compute(
-        at_middle(facts, settings.bounds),
-        [one.observation for one in measured],
-        settings.bounds,
-        adjacency,
-        sigma=sigma,
-        dt_s=settings.profile.settings.dt_s,
-    )
+    with stage_progress(LEAKAGE, quiet):
+        found = compute(
+            at_middle(facts, settings.bounds),
+            [one.observation for one in measured],
+            settings.bounds,
+            adjacency,
+            sigma=sigma,
+            dt_s=settings.profile.settings.dt_s,
+        )
     if not quiet:
         print_notice(found.verdict())
         if not yes and _at_a_terminal() and not typer.confirm("Go on?", default=True, err=True):
@@ -210,11 +216,12 @@ def _at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _leakage(basis: Basis, measured: Sequence[Measured], sigma: float) -> Leakage:
+def _leakage(basis: Basis, measured: Sequence[Measured], sigma: float, *, quiet: bool) -> Leakage:
     from gridveil.leakage import leakage as compute
 
     observed = [one.observation for one in measured]
-    found = compute(basis.table, observed, basis.bounds, basis.adjacency, sigma=sigma, origin=basis.origin)
+    with stage_progress(LEAKAGE, quiet):
+        found = compute(basis.table, observed, basis.bounds, basis.adjacency, sigma=sigma, origin=basis.origin)
     return replace(found, notes=(*basis.notes, *found.notes))
 
 
@@ -265,12 +272,13 @@ def _sigma(text: str | None, measured: Sequence[Measured], nominal_hz: float) ->
     return value, "--sigma"
 
 
-def _joint(basis: Basis, measured: Sequence[Measured], sigma: float, delta: float) -> dict[str, Any]:
+def _joint(basis: Basis, measured: Sequence[Measured], sigma: float, delta: float, *, quiet: bool) -> dict[str, Any]:
     """What trajectory and release promise together, if the noise is white and of that size: at the largest μ found."""
     from gridveil.leakage import joint_epsilon, largest_mu
 
     observed = _on_own_grid(basis, measured)
-    mu = largest_mu(basis.claimed, observed, basis.bounds, basis.adjacency, sigma=sigma)
+    with stage_progress(CORNERS, quiet):
+        mu = largest_mu(basis.claimed, observed, basis.bounds, basis.adjacency, sigma=sigma)
     return {"mu": mu, "mu_is": SEARCHED, "computed_on": OWN, "delta": delta, "epsilon_x": joint_epsilon(mu, delta)}
 
 

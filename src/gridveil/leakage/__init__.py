@@ -29,6 +29,7 @@ from gridveil.leakage.noise import own_sigma, sigma_of
 from gridveil.leakage.told import GROUPS, Attacker, Leakage, Told, percent
 from gridveil.noisy import PublicTable
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.stages import corner_named, stage
 from gridveil.surrogate import AT_MIDDLE
 
 __all__ = [
@@ -72,9 +73,11 @@ def leakage(
     check_machines(len(table.facts.machines))
     if not (math.isfinite(sigma) and sigma > 0):
         raise OptionError(f"sigma = {sigma:g}", expected="a standard deviation above 0", outcome="Nothing was computed.")
+    stage("simulating the table")
     with one_blas_thread():
         at = At(table, _as_known(observed), bounds, dt_s, scheme)
         moved = moves_of(at, adjacency, bounds)
+        stage("bounding the errors")
         known, unknown = (_attacker(at, bounds, moved, sigma, total_known=one) for one in (True, False))
     buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
     notes = (ESTIMATED,) if any(one.unknown.anything for one in observed) else ()
@@ -108,8 +111,13 @@ def largest_mu(
     for k, m, d in product(*ends):
         g = len(facts.machines)
         found.append(PublicTable(facts, np.full(len(facts.edges), k), np.full(g, m), np.full(g, d)))
+    largest = 0.0
     with one_blas_thread():
-        return max(moves_of(At(one, observed, bounds, dt_s, scheme), adjacency, bounds).largest(None, sigma) for one in found)
+        for number, one in enumerate(found, start=1):
+            stage(corner_named(number, len(found)))
+            moves = moves_of(At(one, observed, bounds, dt_s, scheme), adjacency, bounds)
+            largest = max(largest, moves.largest(None, sigma))
+    return largest
 
 
 def check_claim(facts: GridFacts, observed: Sequence[Observation]) -> None:

@@ -18,6 +18,7 @@ from gridveil.groups import Bounds
 from gridveil.leakage.told import GROUPS
 from gridveil.noisy import PublicTable
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.stages import LEAKAGE, stage
 
 # One item of a group that is to be another value: group, place, value.
 Change = tuple[str, int, float]
@@ -105,9 +106,11 @@ def moves_of(at: At, adjacency: Adjacency, bounds: Bounds) -> Moves:
     one may then be the longest.
     """
     ends = {name: [_ends(float(v), name, adjacency, bounds) for v in at.values[name]] for name in GROUPS}
-    items: dict[str, list[list[Array]]] = {
-        name: [[_difference(at, [(name, i, to)]) for to in ends[name][i]] for i in range(len(ends[name]))] for name in GROUPS
-    }
+    items: dict[str, list[list[Array]]] = {}
+    for name, moving in zip(GROUPS, LEAKAGE[1:4], strict=True):
+        stage(moving)
+        items[name] = [[_difference(at, [(name, i, to)]) for to in tos] for i, tos in enumerate(ends[name])]
+    stage("moving several at once")
     sets: list[tuple[Change, ...]] = []
     if adjacency.counts != "one-item":
         for i in range(len(ends["m"])):
