@@ -189,6 +189,11 @@ def test_an_interrupt_leaves_no_half_written_folder(tmp_path, monkeypatch):
     assert list((tmp_path / "deep").iterdir()) == []
 
 
+def test_a_report_with_a_name_that_is_too_long_is_refused(bundle, tmp_path):
+    done = attack(bundle, "--out", tmp_path / ("n" * 300) / "report")
+    assert (done.code, "cannot be written (File name too long)" in done.err) == (2, True), done.err
+
+
 def test_a_report_is_a_folder(bundle, tmp_path):
     done = attack(bundle, "--out", tmp_path / "report.zip")
     assert (done.code, "ends in .zip, and what is written there is a folder" in done.err) == (2, True)

@@ -264,6 +264,35 @@ def test_a_bundle_that_cannot_be_used_is_refused(tmp_path, bundle):
     assert "the zip is cut off or damaged" in at(tmp_path / "cut.zip", record).err
 
 
+def test_nothing_is_written_into_a_bundle(tmp_path, bundle, monkeypatch):
+    """It would no longer verify, and a release there would have been charged."""
+    monkeypatch.setattr("gridveil.leakage.leakage", lambda *args, **more: pytest.fail("something was computed"))
+    record, made = write_measured(tmp_path / "in", *SHORT), bundle("folder")
+    (tmp_path / "link").symlink_to(made)
+    figures = made / "a.png", tmp_path / "link" / "a.png"
+    for options in (["--keep=1", "--out", made / "deep" / "x"], *(["--plot", figure] for figure in figures)):
+        done = gridveil("leakage", "star5", "--trajectory", record, *options)
+        assert (done.code, "lies inside a bundle, which would no longer verify" in done.err) == (2, True), done.err
+    done = gridveil("release", "star5", "--epsilon=1", "--out", made / "x", "--ledger", tmp_path / "other.sqlite")
+    assert (done.code, "lies inside a bundle" in done.err) == (2, True), done.err
+    assert charges(tmp_path / "other.sqlite") == []
+    assert gridveil("verify", made).code == 0
+    (tmp_path / "SHA256SUMS").write_text("of something else")  # which makes no bundle of the folder
+    assert gridveil("inspect", "star5", "--trajectory", record, "--plot", tmp_path / "a.png").code == 0
+
+
+@pytest.mark.parametrize("place", ["nowhere/a.png", "folder.png", "circle/a.png", "n" * 300 + ".png", "n" * 300 + "/a.png"])
+def test_a_figure_without_a_place_is_refused_before_any_work(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gridveil.cli.leakage.basis_of", lambda *args: pytest.fail("something was computed"))
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "circle").symlink_to("circle")
+    record = write_measured(tmp_path / "in", *SHORT)
+    done = gridveil("leakage", "star5", "--trajectory", record, "--plot", place)
+    assert (done.code, "could not be written" in done.err) == (2, True), done.err
+    assert "--plot" in done.err
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -16,12 +16,30 @@ from gridveil import faults
 from gridveil.durable import sync_folder, write_synced
 from gridveil.errors import BundleError, GridveilError, InputError, OptionError, OutputExists
 
-SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
+SUMS, SIGNATURE, DOCUMENT = "SHA256SUMS", "SHA256SUMS.sig", "release.json"
 NOT_LOADED = "Nothing was loaded."
 
 
+def inside_bundle(path: Path, *names: str) -> bool:
+    """Whether a place lies, links followed, in a folder that holds all files of some names, by which a bundle is known."""
+    try:
+        return any(all((folder / name).exists() for name in names) for folder in path.absolute().resolve().parents)
+    except (OSError, RuntimeError):  # names that are too long, links in a circle: whoever writes there says so
+        return False
+
+
+def check_outside_bundles(path: Path) -> None:
+    """Refuse a place inside a bundle: it lists every file that it holds, and would no longer verify."""
+    if inside_bundle(path, SUMS, DOCUMENT):
+        raise OptionError(
+            f"{path} lies inside a bundle, which would no longer verify.",
+            outcome="Nothing was drawn and nothing was written.",
+            remedy="Name a place outside it.",
+        )
+
+
 def check_free(path: Path) -> None:
-    """Refuse a place that is taken or cannot be written to, before anything is drawn."""
+    """Refuse a place that is taken, cannot be written to or lies inside a bundle, before anything is drawn."""
     try:
         taken = path.exists() or path.is_symlink()
         parent = next(folder for folder in path.absolute().parents if folder.exists())
@@ -35,6 +53,7 @@ def check_free(path: Path) -> None:
         ) from None
     if taken:
         raise OutputExists(str(path))
+    check_outside_bundles(path)
     try:
         Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=parent)).rmdir()
     except OSError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from gridveil.archive import NOT_LOADED, SIGNATURE, SUMS, broken, check_free, checksums, read_files, write_files
+from gridveil.archive import DOCUMENT, NOT_LOADED, SIGNATURE, SUMS, broken, check_free, checksums, read_files, write_files
 from gridveil.certificate import CertificateDocument, certify, in_plain_words
 from gridveil.document import from_document, to_document
 from gridveil.errors import BundleError, GridveilError
@@ -26,7 +26,7 @@ from gridveil.signing import KeyInfo, Signer, TrustedKeys, check_signature
 from gridveil.stages import stage
 from gridveil.trajectory import Trajectory
 
-DOCUMENT, ARRAYS, REFERENCE, README = "release.json", "model.mat", "reference.csv", "README.md"
+ARRAYS, REFERENCE, README = "model.mat", "reference.csv", "README.md"
 CERTIFICATE, IN_WORDS = "certificate.json", "certificate.txt"
 OWN_FILES = {DOCUMENT, ARRAYS, REFERENCE, README, CERTIFICATE, IN_WORDS, SUMS, SIGNATURE}
 MODEL_ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")

@@ -102,15 +102,14 @@ def _advantage_table(rows: tuple[Advantage, ...]) -> tuple[str, tuple[str, ...],
 
 def _check_outside_bundles(out: Path) -> None:
     """Refuse a place inside a bundle: what is confidential would travel with what is public."""
-    from gridveil.archive import SUMS
+    from gridveil.archive import SUMS, inside_bundle
 
-    for folder in out.absolute().resolve().parents:
-        if (folder / SUMS).exists():
-            raise OptionError(
-                f"--out {out} lies inside a bundle, which is public; this report is confidential.",
-                outcome="Nothing was attacked and nothing was written.",
-                remedy="Name a place outside it.",
-            )
+    if inside_bundle(out, SUMS):
+        raise OptionError(
+            f"--out {out} lies inside a bundle, which is public; this report is confidential.",
+            outcome="Nothing was attacked and nothing was written.",
+            remedy="Name a place outside it.",
+        )
 
 
 @contextmanager

@@ -155,9 +155,17 @@ def stage_progress(stages: Sequence[str], quiet: bool) -> Iterator[None]:
 
 
 def check_figure(path: Path) -> None:
-    """Refuse a figure whose format cannot be drawn, before any work is done for it."""
+    """Refuse a figure whose format cannot be drawn, or that has no place, before any work is done for it."""
     if path.suffix not in FIGURES:
         raise OptionError(f"--plot {path} is no figure that can be drawn.", expected=".png, .pdf or .svg at its end")
+    from gridveil.archive import check_outside_bundles
+
+    check_outside_bundles(path)
+    with writing(path, "--plot"):
+        taken, there = path.is_dir(), path.parent.is_dir()
+    if taken or not there:
+        why = "it is a folder" if taken else f"{path.parent} is no folder"
+        raise OptionError(f"{path} could not be written: {why}.", remedy="Name another place with --plot.")
 
 
 @contextmanager
