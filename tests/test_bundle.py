@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy.io import loadmat
 
-from cli_helpers import files_under, gridveil, make_release, write_grid
+from cli_helpers import charges, files_under, gridveil, make_release, write_grid
 from gridveil import archive, load, verify
 from gridveil.algorithm import publish
 from gridveil.archive import canonical_zip
@@ -473,6 +473,16 @@ def test_a_full_disk_during_a_release_is_a_clear_error(tmp_path, monkeypatch):
     assert (done.code, done.out) == (2, "")
     assert f"could not be written to {tmp_path / 'out'} (No space left on device)" in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_link_to_nowhere_on_the_way_is_found_before_anything_is_charged(tmp_path, monkeypatch):
+    """No folder can be made where the link lies, and none was there to be looked at."""
+    monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "ledger"))
+    (tmp_path / "gone").symlink_to("nowhere")
+    for place in ("gone/out", "gone/deep/out.zip"):
+        done = gridveil("release", "star5", "--epsilon=1/2", "--out", tmp_path / place)
+        assert (done.code, "gone is not a folder that this user may write to" in done.err) == (2, True), done.err
+    assert charges(tmp_path / "ledger") == []
 
 
 @pytest.mark.parametrize("name", ["bundle", "bundle.zip"])

@@ -42,7 +42,7 @@ def check_free(path: Path) -> None:
     """Refuse a place that is taken, cannot be written to or lies inside a bundle, before anything is drawn."""
     try:
         taken = path.exists() or path.is_symlink()
-        parent = next(folder for folder in path.absolute().parents if folder.exists())
+        parent = next(folder for folder in path.absolute().parents if folder.exists() or folder.is_symlink())
         for name in path.absolute().parts:  # of a folder that is still to be made, only this tells that its name is too long
             (parent / name).exists()
     except OSError as error:
