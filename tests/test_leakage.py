@@ -288,12 +288,39 @@ def test_joint_delta_is_the_hockey_stick_integral(mu, epsilon):
     assert joint_delta(mu, epsilon) == pytest.approx(np.trapezoid(over, x), rel=1e-6, abs=1e-14)
 
 
+@pytest.mark.parametrize("delta", [0.0, -1e-5, 1.0, 2.0, np.nan])
+def test_no_epsilon_is_given_for_what_is_no_probability(delta):
+    """Against normal noise every ε_x has a δ above 0: a finite ε_x at δ = 0 would be a promise that nobody can keep."""
+    with pytest.raises(OptionError, match="a probability above 0"):
+        joint_epsilon(1.0, delta)
+
+
+@pytest.mark.parametrize("mu", [-1.0, np.nan])
+def test_no_joint_claim_is_made_at_what_is_no_length(mu):
+    for compute in (joint_delta, joint_epsilon):
+        with pytest.raises(OptionError, match="mu = "):
+            compute(mu, 0.5)
+    with pytest.raises(OptionError, match="epsilon_x"):
+        joint_delta(1.0, np.nan)
+
+
+def test_records_and_their_noise_are_asked_for(grid):
+    seen = observed(grid.facts, (grid.k, grid.m, grid.d))
+    for compute in (leakage, largest_mu):
+        with pytest.raises(OptionError, match="no record to look at"):
+            compute(table_of(grid), [], Bounds(), Adjacency(), sigma=SIGMA)
+        for sigma in (0.0, -SIGMA, np.nan, np.inf):
+            with pytest.raises(OptionError, match="standard deviation above 0"):
+                compute(table_of(grid), seen, Bounds(), Adjacency(), sigma=sigma, dt_s=0.1)
+
+
 def test_joint_delta_at_its_ends():
     assert joint_delta(0.0, 1.0) == 0
     assert joint_delta(np.inf, 1.0) == 1
     assert joint_delta(500.0, 1.0) == pytest.approx(1)
     assert joint_delta(1.0, 800.0) == 0
     assert joint_epsilon(0.01, 0.1) == 0
+    assert joint_epsilon(np.inf, 1e-5) == np.inf
     assert joint_delta(400.0, joint_epsilon(400.0, 1e-5)) == pytest.approx(1e-5, rel=1e-4)
 
 

@@ -71,8 +71,7 @@ def leakage(
     Uses a public table, public facts and the records' places and times: nothing of the private grid, so it costs nothing.
     """
     check_machines(len(table.facts.machines))
-    if not (math.isfinite(sigma) and sigma > 0):
-        raise OptionError(f"sigma = {sigma:g}", expected="a standard deviation above 0", outcome="Nothing was computed.")
+    _check_records(observed, sigma)
     stage("simulating the table")
     with one_blas_thread():
         at = At(table, _as_known(observed), bounds, dt_s, scheme)
@@ -82,6 +81,13 @@ def leakage(
     buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
     notes = (ESTIMATED,) if any(one.unknown.anything for one in observed) else ()
     return Leakage(known, unknown, sigma, len(at.sampling.observed), buses, adjacency.rule, origin, notes)
+
+
+def _check_records(observed: Sequence[Observation], sigma: float) -> None:
+    if not observed:
+        raise OptionError("There is no record to look at.", expected="one or more", outcome="Nothing was computed.")
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise OptionError(f"sigma = {sigma:g}", expected="a standard deviation above 0", outcome="Nothing was computed.")
 
 
 def _as_known(observed: Sequence[Observation]) -> list[Observation]:
@@ -106,6 +112,7 @@ def largest_mu(
     OptionError where `check_claim` does.
     """
     check_claim(table.facts, observed)
+    _check_records(observed, sigma)
     facts, found = table.facts, [table]
     ends = [(getattr(bounds, name).least, getattr(bounds, name).upper) for name in GROUPS]
     for k, m, d in product(*ends):
