@@ -2,6 +2,7 @@
 
 import io
 import re
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -264,6 +265,38 @@ def test_a_bundle_that_cannot_be_used_is_refused(tmp_path, bundle):
     assert "the zip is cut off or damaged" in at(tmp_path / "cut.zip", record).err
 
 
+def test_what_is_wrong_with_a_coarser_record_is_not_said_of_the_finer_one(tmp_path):
+    """Here every row that a tenth of a second keeps is a gap, of a column in which one in five is."""
+    time, values = TIME, SHORT[1].copy()
+    values[np.rint(50 * time).astype(int) % 5 == 0, 1] = np.nan
+    record = write_measured(tmp_path / "in", time, values)
+    for option, words, wrong in (
+        ("--rate=10Hz", "10 samples a second", "100 % of column 'south' is missing"),
+        ("--round=5Hz", "rounded to 5000 mHz", "column 'north' is constant"),
+    ):
+        done = gridveil("leakage", "star5", "--trajectory", record, option, "--out", tmp_path / "out")
+        assert (done.code, f"The record, {words}, cannot be used: record.csv: " in done.err) == (2, True), done.err
+        assert wrong in done.err and "No coarser record was made." in done.err, done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_trajectory_that_is_given_twice_is_refused(tmp_path, ledger):
+    record = write_measured(tmp_path / "in", *SHORT)
+    other = write_toml(tmp_path / "in" / "other.toml", event="load:1=+0.1@2s")
+    for command in (["leakage", "star5"], ["release", "star5", "--epsilon=1", "--out", tmp_path / "out"]):
+        done = gridveil(*command, "--trajectory", record, "--trajectory", record)
+        assert (done.code, "is given twice, and would count as two records" in done.err) == (2, True), done.err
+    assert charges(ledger) == []
+    done = gridveil("leakage", "star5", "--trajectory", record, "--trajectory", other, "--sigma=1e-4")
+    assert "Verdict  This set of 2 trajectories" in done.out, done.err
+
+
+def test_the_noise_of_a_rounded_record_is_shown_beside_its_own(tmp_path):
+    record = write_measured(tmp_path / "in", *SHORT)
+    done = gridveil("leakage", "star5", "--trajectory", record, "--sigma=6mHz", "--round=50mHz")
+    assert "Noise    0.0001 p.u. (6 mHz), from --sigma; rounded, 0.000261 p.u. (15.6 mHz)" in done.out, done.err
+
+
 def test_nothing_is_written_into_a_bundle(tmp_path, bundle, monkeypatch):
     """It would no longer verify, and a release there would have been charged."""
     monkeypatch.setattr("gridveil.leakage.leakage", lambda *args, **more: pytest.fail("something was computed"))
@@ -302,6 +335,8 @@ def test_a_figure_without_a_place_is_refused_before_any_work(tmp_path, monkeypat
         (["--rate=8Hz"], "no whole part of the record's 50 Hz"),
         (["--round=0mHz"], "--round 0mHz cannot be read"),
         (["--keep=9"], "--keep names bus 9"),
+        (["--keep="], "--keep names no bus"),
+        (["--keep=,"], "--keep names no bus"),
         (["--out=here"], "--out has nothing to write"),
         (["--keep=4", "--out=here.zip"], "ends in .zip, and what is written there is a folder"),
         (["--delta=2"], "--delta 2 is no probability"),
@@ -327,7 +362,7 @@ def test_a_coarser_record_tells_less_and_is_written(tmp_path):
     given = ["--keep=4", "--rate=10Hz", "--round=1mHz", "--out", tmp_path / "out"]
     found = as_json(gridveil("leakage", "star5", "--trajectory", record, *given, "--json"))
     before, after = found["records"]
-    assert after["record"] == "buses 4 only, 10 samples a second, rounded to 1 mHz"
+    assert after["record"] == "bus 4 only, 10 samples a second, rounded to 1 mHz"
     assert after["locations"] == ["4"]
     assert after["sigma_pu"] == pytest.approx(np.hypot(before["sigma_pu"], 1e-3 / 60 / np.sqrt(12)))
     public = "total_load_public"
@@ -411,7 +446,9 @@ def test_a_coarser_record_is_written_last(tmp_path, monkeypatch):
     """Nothing else was changed, an error says of a figure that cannot be written: then nothing else was."""
     record = write_measured(tmp_path / "in", *SHORT)
     given = ["leakage", "star5", "--trajectory", record, "--keep=4", "--out", tmp_path / "out"]
-    done = gridveil(*given, "--plot", tmp_path / "nowhere" / "a.png")
+    with monkeypatch.context() as full:
+        full.setattr("gridveil.plot.plot_leakage", Mock(side_effect=OSError(28, "No space left on device")))
+        done = gridveil(*given, "--plot", tmp_path / "a.png")
     assert (done.code, "Nothing else was changed." in done.err) == (2, True), done.err
     assert sorted(tmp_path.iterdir()) == [tmp_path / "in"]
     with monkeypatch.context() as broken:

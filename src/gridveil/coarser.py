@@ -54,7 +54,7 @@ class Coarser:
         """What was done."""
         parts = []
         if self.keep is not None:
-            parts.append(f"buses {', '.join(self.keep)} only")
+            parts.append(f"{'bus' if len(self.keep) == 1 else 'buses'} {', '.join(self.keep)} only")
         if self.rate_hz is not None:
             parts.append(f"{self.rate_hz:g} samples a second")
         if self.step_hz is not None:

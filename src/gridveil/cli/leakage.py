@@ -18,7 +18,7 @@ from gridveil.cli.basis import NOTHING_DONE, Basis, basis_of
 from gridveil.cli.output import check_figure, print_json, print_notice, print_table, print_text, stage_progress, writing
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import read_all
-from gridveil.errors import GridveilError, OptionError
+from gridveil.errors import GridveilError, InputError, OptionError
 from gridveil.privacy.adjacency import NOTHING_SPENT
 from gridveil.stages import BASIS, CORNERS, LEAKAGE
 
@@ -114,10 +114,8 @@ def leakage(
     with TemporaryDirectory() as folder:
         records = {"as it is": (measured, noise)}
         if how.asked:
-            from gridveil.coarser import write_coarser
-
-            coarser = write_coarser(measured[0].declared, how, Path(folder) / "coarser", base_mva=facts.base_mva)
-            records[how.in_words()] = read_all([coarser], facts), how.sigma(noise, nominal_hz)
+            made = _made_coarser(measured[0], how, Path(folder) / "coarser", facts)
+            records[how.in_words()] = [made], how.sigma(noise, nominal_hz)
         found = {name: _leakage(basis, *record, quiet=json) for name, record in records.items()}
         if how.asked:
             found[how.in_words()] = replace(
@@ -153,7 +151,11 @@ def leakage(
         _print(name, one)
         if joint:
             _print_joint(joint[name])
-    print_text(f"Noise    {noise:.3g} p.u. ({1000 * noise * nominal_hz:.3g} mHz), from {noise_origin}")
+    shown = f"{noise:.3g} p.u. ({1000 * noise * nominal_hz:.3g} mHz), from {noise_origin}"
+    if how.step_hz is not None:
+        rounded = how.sigma(noise, nominal_hz)
+        shown += f"; rounded, {rounded:.3g} p.u. ({1000 * rounded * nominal_hz:.3g} mHz)"
+    print_text(f"Noise    {shown}")
     if how.asked:
         print_text("Coarser  It helps only where the finer record is not public, and never becomes so.")
         if out:
@@ -234,6 +236,8 @@ def _coarser(keep: str | None, rate: str | None, round_to: str | None, out: Path
         _hz(rate, "--rate", "10Hz") if rate is not None else None,
         _hz(round_to, "--round", "1mHz") if round_to is not None else None,
     )
+    if how.keep == ():
+        raise OptionError("--keep names no bus.", expected="buses of the record, such as 1,13", outcome=NOTHING_DONE)
     if out and not how.asked:
         raise OptionError("--out has nothing to write.", expected="--keep, --rate or --round beside it", outcome=NOTHING_DONE)
     if how.asked and records > 1:
@@ -241,6 +245,22 @@ def _coarser(keep: str | None, rate: str | None, round_to: str | None, out: Path
     if out:
         check_free_folder(out)
     return how
+
+
+def _made_coarser(measured: Measured, how: Coarser, folder: Path, facts: GridFacts) -> Measured:
+    """Write the coarser record and read it back; what is wrong with it then is not said of the finer one."""
+    from gridveil.coarser import NOT_COARSER, write_coarser
+
+    declared = write_coarser(measured.declared, how, folder, base_mva=facts.base_mva)
+    try:
+        (made,) = read_all([declared], facts)
+    except InputError as error:
+        raise OptionError(
+            f"The record, {how.in_words()}, cannot be used: {error.problem}",
+            outcome=NOT_COARSER,
+            remedy="Take other buses, another rate or a finer rounding.",
+        ) from None
+    return made
 
 
 def _hz(text: str, option: str, example: str) -> float:

@@ -243,8 +243,16 @@ def read_declarations(value: Any, config: Path | None = None) -> tuple[Declarati
     from gridveil.measured import declaration, read_declaration
 
     found: list[Declaration] = []
+    files: set[Path] = set()
     for one in value if isinstance(value, list) else [value]:
         if isinstance(one, (str, Path)):
+            if (place := Path(one).absolute()) in files:
+                raise OptionError(
+                    f"The trajectory {one} is given twice, and would count as two records.",
+                    outcome=NOTHING_SPENT,
+                    remedy="Give each once.",
+                )
+            files.add(place)
             found.append(read_declaration(Path(one)))
         else:
             assert config is not None, "the command line gives paths only"

@@ -80,7 +80,7 @@ def leakage(
         known, unknown = (_attacker(at, bounds, moved, sigma, total_known=one) for one in (True, False))
     buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
     notes = (ESTIMATED,) if any(one.unknown.anything for one in observed) else ()
-    return Leakage(known, unknown, sigma, len(at.sampling.observed), buses, adjacency.rule, origin, notes)
+    return Leakage(known, unknown, sigma, len(at.sampling.observed), buses, adjacency.rule, origin, notes, len(observed))
 
 
 def _check_records(observed: Sequence[Observation], sigma: float) -> None:

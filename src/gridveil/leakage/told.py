@@ -67,7 +67,7 @@ class Leakage:
     """What records give away by themselves.
 
     known, unknown : with the total load of the events public, and not. origin : what ω was computed at, in words.
-    samples : values that the records hold; sigma : of each [p.u. frequency]; locations : buses that were recorded.
+    records : how many; samples : values that they hold; sigma : of each [p.u. frequency]; locations : buses that were recorded.
     """
 
     known: Attacker
@@ -78,10 +78,12 @@ class Leakage:
     rule: str
     origin: str
     notes: tuple[str, ...] = field(default=())
+    records: int = 1
 
     def verdict(self) -> str:
         """What that means, in plain words."""
-        one = f"This trajectory, of bus {', '.join(self.locations)} only," if len(self.locations) == 1 else "This trajectory"
+        one = "This trajectory" if self.records == 1 else f"This set of {self.records} trajectories"
+        one += f", of bus {self.locations[0]} only," if len(self.locations) == 1 else ""
         told = self.known.items
         given = [f"{IN_WORDS[name]} to about {percent(told[name].typical)}" for name in GROUPS if _state(told[name]) == "given"]
         narrowed = [
