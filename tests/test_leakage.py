@@ -18,6 +18,7 @@ from gridveil.groups import Bounds, Range
 from gridveil.kron import reduce, reduced_model
 from gridveil.leakage import joint_delta, joint_epsilon, largest_mu, leakage, own_sigma
 from gridveil.noisy import PublicTable
+from gridveil.plot import plot_leakage
 from gridveil.posterior import posterior_mean
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.provenance import Provenance
@@ -302,6 +303,18 @@ def test_no_joint_claim_is_made_at_what_is_no_length(mu):
             compute(mu, 0.5)
     with pytest.raises(OptionError, match="epsilon_x"):
         joint_delta(1.0, np.nan)
+
+
+def test_the_figure_says_what_its_line_is_and_has_ticks_that_can_be_read(grid):
+    figure = plot_leakage({"as it is": found_for(grid), "coarser": found_for(grid, sigma=0.1)})
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][-1] == "public bounds alone"
+    for panel in figure.axes:
+        low, high = panel.get_ylim()
+        shown = [float(tick.get_text()) for tick in panel.get_yticklabels() if low <= tick.get_position()[1] <= high]
+        assert len(shown) >= 3 and 100 in shown
+        assert all(float(tick.get_text()).is_integer() for tick in panel.get_xticklabels())
 
 
 def test_records_and_their_noise_are_asked_for(grid):

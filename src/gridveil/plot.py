@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
     from gridveil.leakage import Leakage
@@ -74,9 +75,19 @@ def plot_measured(measured: Sequence[Measured], path: str | None = None) -> Figu
     return _written(figure, path)
 
 
+def plain_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis by 0.1, 0.2, 0.5, 1, …"""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figure:
     """Draw the relative error that records leave an attacker in each item, one panel a group; a line at what bounds leave."""
     import numpy as np
+    from matplotlib.ticker import MaxNLocator
 
     figure, axes = new_figure(9.0, 3.4, columns=3)
     for panel, name in zip(axes, ("k", "m", "d"), strict=True):
@@ -91,10 +102,14 @@ def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figur
                     markersize=4,
                     label=f"{words}, total load {'public' if known else 'unknown'}",
                 )
-        panel.axhline(100 * next(iter(found.values())).known.items[name].prior, color="#888888", linestyle="--", linewidth=0.9)
+        prior = 100 * next(iter(found.values())).known.items[name].prior
+        panel.axhline(prior, color="#888888", linestyle="--", linewidth=0.9, label="public bounds alone")
         panel.set_yscale("log")
+        plain_ticks(panel.yaxis)
+        panel.set_ylim(bottom=min(panel.get_ylim()[0], prior / 10))  # a decade at least, or hardly a tick would be left
         panel.set_title({"k": "line weights k", "m": "inertia m", "d": "damping d"}[name], fontsize=9)
         panel.set_xlabel("item, best known first", fontsize=9)
+        panel.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes[0].set_ylabel("relative error [%]", fontsize=9)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8, frameon=False)
     return _written(figure, path)

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridveil.plot import FITTED, NOISY, SOURCE, new_figure
+from gridveil.plot import FITTED, NOISY, SOURCE, new_figure, plain_ticks
 from gridveil.release import Release
 from gridveil.vault.assess import Assessment, LineScore
 from gridveil.vault.source import Private
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 CONFIDENTIAL = "CONFIDENTIAL: compares with the private grid. Not covered by any ε; do not publish it or anything chosen by it."
@@ -168,8 +167,8 @@ def _guesses(found: Assessment) -> Figure:
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("true k [p.u. power / rad]", fontsize=9)
         axes.legend(fontsize=8, frameon=False)
-        _plain_ticks(axes.xaxis)
-        _plain_ticks(axes.yaxis)
+        plain_ticks(axes.xaxis)
+        plain_ticks(axes.yaxis)
     plain.set_ylabel("guessed k [p.u. power / rad]", fontsize=9)
     return figure
 
@@ -203,7 +202,7 @@ def _over_epsilon(found: Assessment) -> Figure:
     )
     errors.set_ylabel("median relative error [%]", fontsize=9)
     hits.set_xscale("log")
-    _plain_ticks(errors.yaxis)
+    plain_ticks(errors.yaxis)
     _finish((hits, errors), "ε")
     return _demo(figure)
 
@@ -217,10 +216,11 @@ def _over_releases(found: Assessment) -> Figure:
     if all(row.error_k is not None for row in found.averaging):
         errors = [100 * (row.error_k or 0.0) for row in found.averaging]
         axes.loglog(epsilon, errors, "s-", color=FITTED, label="k of fixed lines, averaged")
-    axes.loglog(epsilon, [100 * row.single_m for row in found.averaging], "^--", color=NOISY, label="one release of that ε")
-    axes.axhline(100 * found.blind_m, color="#888888", linestyle="--", linewidth=0.9, label="blind")
+    single = [100 * row.single_m for row in found.averaging]
+    axes.loglog(epsilon, single, "^--", color=NOISY, label=f"{found.averaged}, one release of that ε")
+    axes.axhline(100 * found.blind_m, color="#888888", linestyle="--", linewidth=0.9, label=f"{found.averaged}, blind")
     axes.set_ylabel("median relative error [%]", fontsize=9)
-    _plain_ticks(axes.yaxis)
+    plain_ticks(axes.yaxis)
     _finish((axes,), "total ε of the ledger")
     return _demo(figure)
 
@@ -232,16 +232,7 @@ def _finish(axes: Sequence[Axes], label: str) -> None:
             one.legend(fontsize=8, frameon=False)
         else:
             one.set_title("nothing was drawn of the lines", fontsize=9)
-        _plain_ticks(one.xaxis)
-
-
-def _plain_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis by 0.1, 0.2, 0.5, 1, …"""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+        plain_ticks(one.xaxis)
 
 
 def _demo(figure: Figure) -> Figure:
