@@ -6,8 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from cli_helpers import files_under, found_in, gridveil, make_release, write_grid
+from cli_helpers import as_json, files_under, found_in, gridveil, make_release, write_grid
 from gridveil.archive import write_folder
+from gridveil.bundle import verify
 from gridveil.cases import open_grid
 from gridveil.demo import run_demo
 from gridveil.errors import PrivateValueError
@@ -88,6 +89,31 @@ def test_every_mechanism_can_be_attacked(short, tmp_path, monkeypatch, options):
     release = json.loads(done.out)["topology"][1]
     if "topology" in options[0]:
         assert release["f1"] == pytest.approx(release["blind_f1"])
+
+
+@pytest.mark.parametrize("name", ["release", "release.zip"])
+def test_a_report_says_which_bundle_it_is_of(short, tmp_path, name):
+    make_release(tmp_path, demo=True, epsilon=Fraction(1)).save(tmp_path / name)
+    done = attack(tmp_path / name, "--out", tmp_path / "report", "--seed=7", "--json")
+    found, digest = as_json(done), verify(tmp_path / name).digest
+    told = {key: found[key] for key in ("bundle", "digest", "epsilon", "adjacency", "seed")}
+    assert told == {"bundle": name, "digest": digest, "epsilon": "1", "adjacency": "one-asset", "seed": 7}
+    assert json.loads((tmp_path / "report" / "attack.json").read_text()) | {"report": found["report"]} == found
+    page = (tmp_path / "report" / "attack.md").read_text()
+    assert f"Of the bundle {name} (SHA-256 of its checksums {digest}): ε = 1, adjacency one-asset." in page
+
+
+def test_titles_say_what_their_columns_hold(short, bundle, tmp_path, monkeypatch):
+    """Three figures of a line where α is known, two where none was drawn; F1 is of the edges that ports can show."""
+    monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
+    said = " ".join(attack(bundle, "--out", tmp_path / "report").out.split())
+    assert "so many within 1 % of the truth / within α (1 p.u. power / rad) / median error" in said
+    assert "F1 is of the 6 of 6 between machines and loaded buses" in said
+    grid = bundle.with_name("private.m")
+    assert gridveil("release", grid, "--epsilon=1", "--mechanism=topology", "--out", tmp_path / "hidden").code == 0
+    done = gridveil("attack", tmp_path / "hidden", "--source", grid, "--out", tmp_path / "again")
+    assert "so many within 1 % of the truth / median error" in " ".join(done.out.split()), done.err
+    assert json.loads((tmp_path / "again" / "attack.json").read_text())["alpha"] is None
 
 
 @pytest.mark.parametrize("place", ["inside", "deep/inside"])

@@ -43,7 +43,7 @@ def attack(
     come from releases without a fit. It spends no epsilon, and what it shows is covered by none: do not publish it, and do not
     choose among releases by it.
     """
-    from gridveil.archive import check_free_folder, write_folder
+    from gridveil.archive import check_free_folder, digest_of, write_folder
     from gridveil.audit.advantage import values_for_advantage
     from gridveil.bundle import load
     from gridveil.vault.assess import assess_attacks, check_matches, steps
@@ -62,9 +62,21 @@ def attack(
         if progress:
             progress(f"all but one: {draws} values of perturb")
         advantages = _advantages(release)
-    extra = {"all_but_one": [asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in advantages]}
+    g, digest, name = release.guarantee, digest_of(bundle), bundle.absolute().name
+    extra: dict[str, Any] = {
+        "bundle": name,
+        "digest": digest,
+        "epsilon": str(g.epsilon),
+        "adjacency": g.rule,
+        "seed": seed,
+    }
+    about = (
+        f"Of the bundle {name} (SHA-256 of its checksums {digest}): ε = {g.epsilon}, adjacency {g.rule}. Demo draws "
+        f"have the seed {seed}."
+    )
+    extra |= {"all_but_one": [asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in advantages]}
     table = _advantage_table(advantages)
-    write_folder(out, attack_files(found, release, extra, [table]), mode=0o700)  # for its owner's eyes
+    write_folder(out, attack_files(found, release, extra, [table], about), mode=0o700)  # for its owner's eyes
     if json:
         print_json(attack_json(found, release) | extra | {"report": str(out)})
         return
@@ -84,7 +96,7 @@ def _advantages(release: Release) -> tuple[Advantage, ...]:
 
 def _advantage_table(rows: tuple[Advantage, ...]) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     return (
-        "all but one: advantage of the best test on perturb's output (synthetic grids, usual shares of ε)",
+        "all but one: advantage of the best test on perturb's output (synthetic grids, every item drawn, usual shares of ε)",
         ("what differs by α", "draws", "measured", "99.9 % interval", "exact", "tanh(ε/2)"),
         [
             (

@@ -89,15 +89,17 @@ class MachineRow:
 class Assessment:
     """What all attacks came to. truth, plain_guess, release_guess : (e,) line weights, for a figure; lines that are fixed.
 
-    doubts : why the release may be of another grid, in sentences.
+    alpha : in words, None where nothing was drawn of the lines; edges : of the grid; counted : those of them between machines
+    and loaded buses, which F1 is of. doubts : why the release may be of another grid, in sentences.
     """
 
     lines: int
-    alpha: str
+    alpha: str | None
     rows: tuple[LineRow, ...]
     blind: LineScore
     topology: tuple[TopologyRow, ...]
     edges: int
+    counted: int
     machines: tuple[MachineRow, ...]
     by_epsilon: tuple[EpsilonRow, ...]
     averaging: tuple[AveragingRow, ...]
@@ -177,11 +179,12 @@ def assess_attacks(
     return Private(
         Assessment(
             lines=len(k),
-            alpha=loss.alpha_in_words if loss else "nothing drawn",
+            alpha=loss.alpha_in_words if loss else None,
             rows=tuple(rows),
             blind=_scored(blind, k, loss),
             topology=topology,
             edges=len(facts.edges),
+            counted=true_pairs(facts, None)[1],
             machines=machines,
             by_epsilon=by_epsilon,
             averaging=averaging,

@@ -58,6 +58,7 @@ def attack_json(private: Private[Assessment], release: Release) -> dict[str, Any
         "blind": asdict(found.blind),
         "topology": [asdict(row) for row in found.topology],
         "edges": found.edges,
+        "edges_counted": found.counted,
         "machines": [asdict(row) for row in found.machines],
         "by_epsilon": {"made": MADE, "rows": [asdict(row) for row in found.by_epsilon]},
         "averaging": {
@@ -73,15 +74,16 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
     """The same as tables: title, columns, rows."""
     found = Private.open(private)
     n = found.lines
+    within = f" / within α ({found.alpha})" if found.alpha else ""
     return [
         (
-            f"lines: of {n}, so many within 1 % of the truth / within α ({found.alpha}) / median error; in brackets, "
-            "Jacobian rank and lines fixed",
+            f"lines: of {n}, so many within 1 % of the truth{within} / median error; in brackets, rank of the Jacobian and "
+            "lines fixed",
             ("attack", "plain Kron", "release", "blind"),
             [(row.attack, _score(row.plain, n), _score(row.release, n), _score(found.blind, n)) for row in found.rows],
         ),
         (
-            f"edges, topology unknown (of {found.edges})",
+            f"edges, topology unknown: F1 is of the {found.counted} of {found.edges} between machines and loaded buses",
             ("model", "ports", "guessed", "F1", "blind F1", "buses shown to share a cut vertex"),
             [
                 (row.model, str(row.ports), str(row.guessed), f"{row.f1:.2f}", f"{row.blind_f1:.2f}", str(row.behind_cut))
@@ -129,10 +131,14 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
 
 
 def attack_files(
-    private: Private[Assessment], release: Release, extra: dict[str, Any], tables: Sequence[Table]
+    private: Private[Assessment], release: Release, extra: dict[str, Any], tables: Sequence[Table], about: str
 ) -> dict[str, bytes]:
-    """The files of a report: JSON, a page and figures. extra, tables : what comes from elsewhere, to stand in them too."""
-    page = [f"# Attacks on a release\n\n**{CONFIDENTIAL}**\n", *(f"{note}\n" for note in attack_notes(private, release))]
+    """The files of a report: JSON, a page and figures. extra, tables : what comes from elsewhere, to stand in them too.
+
+    about : which bundle it is of, in a sentence.
+    """
+    page = [f"# Attacks on a release\n\n**{CONFIDENTIAL}**\n", f"{about}\n"]
+    page += [f"{note}\n" for note in attack_notes(private, release)]
     for title, columns, rows in (*attack_tables(private), *tables):
         lines = [" | ".join(columns), "|".join(["---"] * len(columns)), *(" | ".join(row) for row in rows)]
         page.append(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n")
