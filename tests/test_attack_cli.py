@@ -103,6 +103,23 @@ def test_a_report_says_which_bundle_it_is_of(short, tmp_path, name):
     assert f"Of the bundle {name} (SHA-256 of its checksums {digest}): ε = 1, adjacency one-asset." in page
 
 
+def test_attacks_that_a_grid_is_too_large_for_are_said_to_be_left_out(short, bundle, tmp_path, monkeypatch):
+    """A blind guess in their place would read as if the best attack had found nothing."""
+    for module in ("assess", "redraws"):
+        monkeypatch.setattr(f"gridveil.vault.{module}.LARGEST", 5)
+    monkeypatch.setattr("gridveil.vault.assess.can_guess", lambda model: False)
+    done = attack(bundle, "--out", tmp_path / "report")
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "report" / "attack.json").read_text())
+    lines, edges = found["notes"][1:]
+    assert lines.startswith("The grid has 6 lines, and Gauss–Newton works on up to 5: its lines were not attacked")
+    assert edges.startswith("Its plain reduction has 5 ports, too many to guess edges")
+    assert all(note in done.err for note in (lines, edges))
+    assert found["line_attacks"] == [{"attack": "best attack", "plain": None, "release": None}]
+    assert {row["error_k"] for row in found["by_epsilon"]["rows"]} == {None}
+    assert "edges, topology unknown" not in done.out
+
+
 def test_titles_say_what_their_columns_hold(short, bundle, tmp_path, monkeypatch):
     """Three figures of a line where α is known, two where none was drawn; F1 is of the edges that ports can show."""
     monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))

@@ -90,7 +90,8 @@ class Assessment:
     """What all attacks came to. truth, plain_guess, release_guess : (e,) line weights, for a figure; lines that are fixed.
 
     alpha : in words, None where nothing was drawn of the lines; edges : of the grid; counted : those of them between machines
-    and loaded buses, which F1 is of. doubts : why the release may be of another grid, in sentences.
+    and loaded buses, which F1 is of. tried : whether lines were attacked, where the release shows anything of them.
+    left_out : attacks that the grid is too large for, in sentences; doubts : why the release may be of another grid, likewise.
     """
 
     lines: int
@@ -109,6 +110,8 @@ class Assessment:
     plain_guess: Array
     release_guess: Array
     fixed: IntArray
+    tried: bool
+    left_out: tuple[str, ...]
     doubts: tuple[str, ...]
 
 
@@ -159,7 +162,10 @@ def assess_attacks(
         LineRow(name, _line_score(on_plain, k, loss), on_release and _line_score(on_release, k, loss))
         for name, on_plain, on_release in attacked
     ]
-    rows.append(LineRow("best attack", rows[-1].plain if rows else None, _scored(guess, k, loss)))
+    tried = len(k) <= LARGEST
+    # A release that hides its network leaves nothing better than a blind guess; lines that nobody attacked are another matter.
+    best = _scored(guess, k, loss) if tried or shares is None else None
+    rows.append(LineRow("best attack", rows[-1].plain if rows else None, best))
 
     told("guessing edges")
     topology = _topology(facts, plain, release, shares)
@@ -194,6 +200,8 @@ def assess_attacks(
             plain_guess=attacked[-1][1].k if attacked else blind,
             release_guess=guess,
             fixed=np.flatnonzero(fixed),
+            tried=tried,
+            left_out=_left_out(len(k), len(plain.ports), edges_guessed=bool(topology)),
             doubts=doubts(facts, release, misfit),
         )
     )
@@ -208,6 +216,19 @@ def check_matches(source: SourceGrid, release: Release) -> None:
             outcome="Nothing was attacked and nothing was written.",
         )
     port_shares(source.facts, release)
+
+
+def _left_out(lines: int, ports: int, *, edges_guessed: bool) -> tuple[str, ...]:
+    """Attacks that a grid is too large for: that they found nothing is no sign that there is nothing to find."""
+    said = []
+    if lines > LARGEST:
+        said.append(
+            f"The grid has {lines} lines, and Gauss–Newton works on up to {LARGEST}: its lines were not attacked, which does "
+            "not mean that an attacker gets nothing of them."
+        )
+    if not edges_guessed:
+        said.append(f"Its plain reduction has {ports} ports, too many to guess edges between them here: nobody tried.")
+    return tuple(said)
 
 
 def _line_score(found: Inversion, k: Array, loss: GroupLoss | None) -> LineScore:

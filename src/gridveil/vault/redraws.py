@@ -39,12 +39,12 @@ class EpsilonRow:
 
     noisy : of the noisy value, for fixed lines further than α from the bounds, with its 99.9 % interval and 1 − e^(−ε_k);
     best : of the best attack, over all lines, chosen with hindsight, and error_k its error. None where nothing is drawn of
-    lines or seen of them; error_k is then that of a blind guess.
+    lines or seen of them; error_k is then that of a blind guess, and None where there are too many lines to attack.
     """
 
     epsilon: float
     draws: int
-    error_k: float
+    error_k: float | None
     error_m: float
     noisy: float | None = None
     low: float | None = None
@@ -136,6 +136,7 @@ def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Prog
     """Attack demo releases at a multiple of the release's ε."""
     epsilon = again.release.guarantee.epsilon * factor
     bounds, blind = again.release.bounds.k, np.full(len(k), middle(again.release.bounds.k))
+    tried = again.patterns is None or len(k) <= LARGEST
     near, hits, errors, error_m = [], [], [], []
     loss = None
     for number in range(draws_of(again.source.facts)):
@@ -161,7 +162,7 @@ def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Prog
         epsilon=float(epsilon),
         draws=draws_of(again.source.facts),
         best=float(share[best]) if hits else None,
-        error_k=float(np.median([one[best] for one in errors])),
+        error_k=float(np.median([one[best] for one in errors])) if tried else None,
         error_m=float(np.mean(error_m)),
     )
     if not noisy.size or expected is None:

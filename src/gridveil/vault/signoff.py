@@ -31,7 +31,7 @@ Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
 def attack_notes(private: Private[Assessment], release: Release) -> list[str]:
-    """What a reader of the figures must know: a demo, a fit that no attack uses, a bundle that may be of another grid."""
+    """What a reader of the figures must know: a demo, a fit that no attack uses, attacks left out, a bundle in doubt."""
     of_itself = any(one.origin == "simulated" for one in release.provenance)
     said = [DEMO_OF_ITSELF if of_itself else DEMO] if release.demo else []
     if release.fitted:
@@ -41,7 +41,8 @@ def attack_notes(private: Private[Assessment], release: Release) -> list[str]:
             "are not the noisy ones alone; figures over ε and of several releases come from releases without a fit. What a "
             "trajectory gives away is for gridveil leakage to say."
         )
-    return [*said, *Private.open(private).doubts]
+    found = Private.open(private)
+    return [*said, *found.left_out, *found.doubts]
 
 
 def attack_json(private: Private[Assessment], release: Release) -> dict[str, Any]:
@@ -71,11 +72,11 @@ def attack_json(private: Private[Assessment], release: Release) -> dict[str, Any
 
 
 def attack_tables(private: Private[Assessment]) -> list[Table]:
-    """The same as tables: title, columns, rows."""
+    """The same as tables: title, columns, rows; none where nothing was tried."""
     found = Private.open(private)
     n = found.lines
     within = f" / within α ({found.alpha})" if found.alpha else ""
-    return [
+    tables: list[Table] = [
         (
             f"lines: of {n}, so many within 1 % of the truth{within} / median error; in brackets, rank of the Jacobian and "
             "lines fixed",
@@ -128,6 +129,7 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
             ],
         ),
     ]
+    return [table for table in tables if table[2]]
 
 
 def attack_files(
@@ -169,7 +171,8 @@ def _guesses(found: Assessment) -> Figure:
     ends = np.array([found.truth.min() * 0.8, found.truth.max() * 1.25])
     for axes, guess, title in ((plain, found.plain_guess, "plain Kron reduction"), (release, found.release_guess, "release")):
         axes.plot(ends, ends, color="#888888", linewidth=0.9, label="the truth")
-        axes.loglog(found.truth, guess, "o", color=SOURCE if axes is plain else FITTED, markersize=4, label="attacker's guess")
+        whose = "attacker's guess" if found.tried else "blind guess: too many lines to attack"
+        axes.loglog(found.truth, guess, "o", color=SOURCE if axes is plain else FITTED, markersize=4, label=whose)
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("true k [p.u. power / rad]", fontsize=9)
         axes.legend(fontsize=8, frameon=False)
@@ -195,9 +198,9 @@ def _over_epsilon(found: Assessment) -> Figure:
     if found.blind.hit_alpha is not None:
         hits.axhline(100 * found.blind.hit_alpha / found.lines, color="#888888", linestyle="--", linewidth=0.9, label="blind")
     hits.set_ylabel("lines within α of the truth [%]", fontsize=9)
-    errors.loglog(
-        epsilon, [100 * row.error_k for row in found.by_epsilon], "s-", color=FITTED, markersize=4, label="k, best attack"
-    )
+    of_lines = [row.error_k for row in found.by_epsilon if row.error_k is not None]
+    if len(of_lines) == len(epsilon):
+        errors.loglog(epsilon, 100 * np.array(of_lines), "s-", color=FITTED, markersize=4, label="k, best attack")
     errors.loglog(
         epsilon,
         [100 * row.error_m for row in found.by_epsilon],
