@@ -168,6 +168,17 @@ def test_a_named_public_case_may_stand_in(tmp_path):
     record = write_measured(tmp_path / "in", *SHORT)
     (one,) = as_json(gridveil("leakage", "star5", "--trajectory", record, "--surrogate=ieee30", "--json"))["records"]
     assert one["computed_at"] == "ieee30"
+    assert one["notes"] == ["The record's buses and its event are those of the same names in ieee30, wherever they lie there."]
+
+
+def test_a_surrogate_without_the_records_buses_is_to_blame_and_not_the_record(tmp_path):
+    record = write_measured(tmp_path / "in", *SHORT, locations={"north": "1", "south": "13"})
+    done = gridveil("leakage", "ieee30", "--trajectory", record, "--surrogate=star5")
+    assert (done.code, "fits the grid, and not the surrogate star5: record.toml: bus '13' is unknown" in done.err) == (2, True)
+    for changes in ({"locations": {"north": "77"}}, {"unit": "mHz"}):
+        record = write_measured(tmp_path / "in", *SHORT, **changes)
+        done = gridveil("leakage", "ieee30", "--trajectory", record, "--surrogate=star5")
+        assert (done.code, "surrogate" in done.err) == (2, False), done.err
 
 
 # --- at a noisy release -----------------------------------------------------------------------------------------------

@@ -54,7 +54,9 @@ def basis_of(settings: ReleaseSettings, surrogate: str | None, bounded: Sequence
     own = at_middle(facts, settings.bounds)
     if surrogate is None:
         return Basis(own, own, AT_MIDDLE, settings.bounds, asked)
-    return Basis(options.open_surrogate(surrogate, settings, facts), own, Path(surrogate).name, settings.bounds, asked)
+    name = Path(surrogate).name
+    note = f"The record's buses and its event are those of the same names in {name}, wherever they lie there."
+    return Basis(options.open_surrogate(surrogate, settings, facts), own, name, settings.bounds, asked, (note,))
 
 
 def _at_release(path: Path, facts: GridFacts, settings: ReleaseSettings, bounded: Sequence[str]) -> Basis:

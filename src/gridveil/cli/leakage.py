@@ -106,7 +106,7 @@ def leakage(
         basis = basis_of(settings, surrogate, bounded)
     facts = basis.table.facts
     how = _coarser(keep, rate, round_to, out, len(settings.trajectories))
-    measured = read_all(settings.trajectories, facts)
+    measured = _read_on(basis, settings)
     if delta is not None:
         _check_joint(basis, measured, sigma)
     nominal_hz = facts.frequency_hz
@@ -314,6 +314,21 @@ def _check_joint(basis: Basis, measured: Sequence[Measured], sigma: str | None) 
             outcome=NOTHING_DONE,
         )
     check_claim(basis.claimed.facts, _on_own_grid(basis, measured))
+
+
+def _read_on(basis: Basis, settings: ReleaseSettings) -> list[Measured]:
+    """Read the records on the table's buses; where those of a surrogate do not fit, do not blame the record."""
+    try:
+        return read_all(settings.trajectories, basis.table.facts)
+    except InputError as error:
+        if basis.claimed.facts is basis.table.facts:
+            raise
+        read_all(settings.trajectories, basis.claimed.facts)  # what is wrong on the grid itself is the record's own fault
+        raise OptionError(
+            f"The record fits the grid, and not the surrogate {basis.origin}: {error.problem}",
+            outcome=NOTHING_DONE,
+            remedy="Name a public case that has buses of these names, or leave --surrogate out.",
+        ) from None
 
 
 def _on_own_grid(basis: Basis, measured: Sequence[Measured]) -> list[Observation]:
