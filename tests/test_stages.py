@@ -8,7 +8,8 @@ import pytest
 from rich.progress import Progress
 
 from cli_helpers import gridveil, write_grid
-from gridveil.cli.output import stage_progress
+from gridveil.cli.attack import _bar as attack_bar
+from gridveil.cli.output import counted, fit_progress, stage_progress
 from gridveil.stages import BASIS, CORNERS, LEAKAGE, RELEASE, stage, told_to
 from measured_helpers import write_measured
 
@@ -146,6 +147,15 @@ def test_where_nobody_looks_there_is_no_bar(tmp_path, options):
     done = release(tmp_path, *options)
     assert done.code == 0
     assert not any(name in done.err for name in RELEASE)
+
+
+@pytest.mark.parametrize(
+    "bar", [lambda: fit_progress(quiet=False), lambda: counted("work", 3, quiet=False), lambda: attack_bar(3, quiet=False)]
+)
+def test_a_bar_leaves_no_blank_line_in_a_log(capsys, bar):
+    with bar() as progress:
+        assert progress is None
+    assert capsys.readouterr() == ("", "")
 
 
 def test_with_json_there_is_no_bar_on_a_terminal_either(tmp_path, shown):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -127,7 +128,7 @@ def _check_outside_bundles(out: Path) -> None:
 @contextmanager
 def _bar(total: int, quiet: bool) -> Iterator[Callable[[str], Any] | None]:
     """Show a bar that names the attack at work."""
-    if quiet:
+    if quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

@@ -99,7 +99,7 @@ def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
 @contextmanager
 def fit_progress(quiet: bool) -> Iterator[Progress | None]:
     """Show a bar with the mismatch J while a fit runs."""
-    if quiet:
+    if quiet or not sys.stderr.isatty():  # even an empty bar would leave a blank line in a log
         yield None
         return
     from rich.console import Console
@@ -109,7 +109,7 @@ def fit_progress(quiet: bool) -> Iterator[Progress | None]:
         TextColumn("fitting"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("J = {task.fields[J]:.3e}"),
+        TextColumn("J = {task.fields[J]:.3e} p.u.² s"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -120,7 +120,7 @@ def fit_progress(quiet: bool) -> Iterator[Progress | None]:
 @contextmanager
 def counted(words: str, total: int, quiet: bool) -> Iterator[Callable[..., None] | None]:
     """Show a bar over work of a known size. What it yields takes how much more was done, 1 unless told."""
-    if quiet:
+    if quiet or not sys.stderr.isatty():  # even an empty bar would leave a blank line in a log
         yield None
         return
     from rich.console import Console
