@@ -79,6 +79,19 @@ def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
     assert (workplace / "record.csv").read_text(encoding="utf-8").splitlines()[0] == shown.splitlines()[0]
 
 
+def test_the_commands_on_leakage_work_with_the_record_that_it_names(workplace):
+    trajectories, page = ROOT / "docs" / "trajectories.md", ROOT / "docs" / "leakage.md"
+    (workplace / "record.toml").write_text(blocks(trajectories, "toml")[0], encoding="utf-8")
+    exec(compile(blocks(trajectories, "python")[0], trajectories.name, "exec"), {})
+    lines = [line for line in blocks(page, "")[0].splitlines() if line.startswith("gridveil ")]
+    assert len(lines) == 3
+    made = [line for line in trajectories.read_text(encoding="utf-8").splitlines() if line.startswith("gridveil release")]
+    for line in (*made, *lines):
+        result = run(line)
+        assert result.returncode == 0, result.stderr
+    assert (workplace / "coarser" / "record.toml").exists()
+
+
 @pytest.mark.slow
 def test_the_page_on_plans_shows_what_the_command_prints(workplace):
     page = ROOT / "docs" / "plan.md"
