@@ -17,6 +17,7 @@ from gridveil.fit import Observation, Unknown
 from gridveil.groups import Bounds, Range
 from gridveil.kron import reduce, reduced_model
 from gridveil.leakage import joint_delta, joint_epsilon, largest_mu, leakage, own_sigma
+from gridveil.leakage.neighbours import Moves
 from gridveil.noisy import PublicTable
 from gridveil.plot import plot_leakage
 from gridveil.posterior import posterior_mean
@@ -294,6 +295,22 @@ def test_no_epsilon_is_given_for_what_is_no_probability(delta):
     """Against normal noise every ε_x has a δ above 0: a finite ε_x at δ = 0 would be a promise that nobody can keep."""
     with pytest.raises(OptionError, match="a probability above 0"):
         joint_epsilon(1.0, delta)
+
+
+@pytest.mark.parametrize("place", range(9))
+def test_a_mu_that_cannot_be_computed_somewhere_is_not_passed_over(grid, monkeypatch, place):
+    """A claim at the largest of the others would promise too much."""
+    seen, moved = observed(grid.facts, (grid.k, grid.m, grid.d)), []
+
+    def moves(at, adjacency, bounds):
+        moved.append(np.full_like(at.omega, np.nan if len(moved) == place else 1.0))
+        return Moves({name: [[moved[-1]], []] for name in "kmd"}, [])
+
+    monkeypatch.setattr("gridveil.leakage.moves_of", moves)
+    mu = largest_mu(table_of(grid), seen, Bounds(), Adjacency(), sigma=SIGMA, dt_s=0.1)
+    assert (np.isnan(mu), len(moved)) == (True, 9)
+    with pytest.raises(OptionError, match="mu = nan"):
+        joint_epsilon(mu, 1e-5)
 
 
 @pytest.mark.parametrize("mu", [-1.0, np.nan])

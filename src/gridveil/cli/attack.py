@@ -52,7 +52,7 @@ def attack(
 
     _check_outside_bundles(out)
     check_free_folder(out)
-    release = load(bundle)
+    release, digest = load(bundle), digest_of(bundle)
     grid = reading.open(source, publish_loads=publish_loads)
     check_matches(grid, release)
     if not json:
@@ -63,7 +63,7 @@ def attack(
         if progress:
             progress(f"all but one: {draws} values of perturb")
         advantages = _advantages(release)
-    g, digest, name = release.guarantee, digest_of(bundle), bundle.absolute().name
+    g, name = release.guarantee, bundle.absolute().name
     extra: dict[str, Any] = {
         "bundle": name,
         "digest": digest,

@@ -91,12 +91,12 @@ class Moves:
 
     def mu(self, name: str, project: Array | None, sigma: float) -> Array:
         """Largest |ω(θ′) − ω(θ)|/σ of each item of a group; project : (rows, ·) what is first taken out."""
-        return np.array([max((_size(move, project) for move in moves), default=0.0) / sigma for moves in self.items[name]])
+        return np.array([np.max([0.0, *(_size(move, project) for move in moves)]) / sigma for moves in self.items[name]])
 
     def largest(self, project: Array | None, sigma: float) -> float:
         """The largest over neighbours, in one item or in several."""
-        together = max((_size(move, project) / sigma for move in self.more), default=0.0)
-        return max(together, *(float(self.mu(name, project, sigma).max(initial=0.0)) for name in GROUPS))
+        together = [_size(move, project) / sigma for move in self.more]
+        return float(np.max([0.0, *together, *(self.mu(name, project, sigma).max(initial=0.0) for name in GROUPS)]))
 
 
 def moves_of(at: At, adjacency: Adjacency, bounds: Bounds) -> Moves:
