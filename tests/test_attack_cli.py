@@ -7,16 +7,18 @@ from fractions import Fraction
 import pytest
 
 from cli_helpers import as_json, files_under, found_in, gridveil, make_release, write_grid
+from gridveil import Adjacency, Bounds, DemoSampler, Event, publish, reduce, simulate
+from gridveil.allocation import Allocation
 from gridveil.archive import write_folder
 from gridveil.bundle import verify
-from gridveil.cases import open_grid
+from gridveil.cases import declared_public, open_grid
 from gridveil.demo import run_demo
 from gridveil.errors import PrivateValueError
 from gridveil.vault import redraws
 from gridveil.vault.assess import assess_attacks
 from gridveil.vault.signoff import CONFIDENTIAL
 from gridveil.vault.source import Private
-from measured_helpers import write_measured
+from measured_helpers import write_csv, write_measured
 
 
 @pytest.fixture
@@ -174,11 +176,62 @@ def test_a_demo_and_a_fit_are_said_so_in_every_document(short, tmp_path, monkeyp
         assert done.code == 0, done.err
         found, page = json.loads((out / "attack.json").read_text()), (out / "attack.md").read_text()
         assert (found["demo"], found["fitted"]) == (demo, not demo)
-        words = "DEMO: the bundle was made with a seed" if demo else "was fitted to a trajectory; no attack here uses it"
+        words = "DEMO: the bundle was made with a seed" if demo else "No attack here uses it: give it with --trajectory"
         (note,) = found["notes"]  # and no doubt that the bundle is of its grid
         assert words in note
         assert note in page and note in done.err
         assert ("DEMO" in page, "fitted to" in page) == (demo, not demo)
+
+
+def record_of_star5(folder):
+    """A record of all machines of star5, as if somebody had published it."""
+    model = reduce(declared_public(open_grid("star5")))
+    found = simulate(model, Event.load({"5": 0.1}, at_s=2), horizon_s=20, dt_s=0.02, buses=("1", "2", "3", "4"))
+    names = {f"PMU {bus}": bus for bus in found.buses}
+    declared = write_measured(folder, found.time_s, found.omega[:, :2], unit="p.u.", values="deviation", locations=names)
+    write_csv(folder / "record.csv", found.time_s, found.omega, columns=tuple(names))
+    return declared
+
+
+def test_records_are_attacked_alone_and_beside_a_release(short, tmp_path):
+    record = record_of_star5(tmp_path / "in")
+    run_demo("star5").release.save(tmp_path / "bundle")
+    given = ("attack", tmp_path / "bundle", "--source=star5", "--trajectory", record, "--json")
+    done = gridveil(*given, "--out", tmp_path / "report")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    blind, records, release, both = found["with_trajectories"]
+    assert [row["attacker_has"] for row in (blind, records, both)] == ["blind", "the trajectories", "both"]
+    assert release["attacker_has"].startswith("a demo release at ε = ")
+    assert (
+        max(records["m"], records["d"], both["m"], both["d"]) < 0.01 < min(blind["m"], blind["d"], release["m"], release["d"])
+    )
+    assert not any("No attack here uses it" in note for note in found["notes"])
+    assert "with public trajectories" in (tmp_path / "report" / "attack.md").read_text()
+
+
+def test_sums_have_no_row_for_both(short, tmp_path):
+    record = record_of_star5(tmp_path / "in")
+    settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None, "sampler": DemoSampler(1)}
+    sums = Allocation({"k": "items", "m": "sum", "d": "sum"}, {"k": Fraction(1), "m": Fraction(1, 2), "d": Fraction(1, 2)})
+    publish(open_grid("star5"), epsilon=Fraction(1), allocation=sums, **settings).save(tmp_path / "bundle")
+    done = gridveil(
+        "attack", tmp_path / "bundle", "--source=star5", "--trajectory", record, "--json", "--out", tmp_path / "report"
+    )
+    assert done.code == 0, done.err
+    assert [row["attacker_has"][:6] for row in json.loads(done.out)["with_trajectories"]] == ["blind", "the tr", "a demo"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"locations": {"north": "1", "south": "9"}}, "9"), ({"nominal_hz": 50.0}, "nominal_hz is 50 Hz")],
+)
+def test_a_record_that_does_not_fit_is_refused_before_any_attack(bundle, tmp_path, changes, words):
+    record = write_measured(tmp_path / "in", **changes)
+    done = attack(bundle, "--trajectory", record, "--out", tmp_path / "report")
+    assert done.code == 2
+    assert words in done.err and "Traceback" not in done.err
+    assert not (tmp_path / "report").exists()
 
 
 def test_a_demo_fitted_to_its_own_source_shows_nothing_of_a_real_release(short, tmp_path):

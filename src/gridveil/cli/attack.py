@@ -18,7 +18,9 @@ from gridveil.errors import OptionError
 
 if TYPE_CHECKING:
     from gridveil.audit import Advantage
+    from gridveil.fit import Observation
     from gridveil.release import Release
+    from gridveil.vault.source import SourceGrid
 
 ADVANTAGE_DRAWS = 20_000
 
@@ -32,6 +34,7 @@ def attack(
     out: Annotated[
         Path, typer.Option(help="folder for the report: tables, JSON, figures. CONFIDENTIAL; never inside a bundle")
     ] = Path("attack-confidential"),
+    trajectory: options.Trajectories = None,
     seed: Annotated[int, typer.Option(help="seed of the demo draws behind the figures over epsilon", min=0)] = 1,
     *,
     reading: GridReading,
@@ -40,9 +43,9 @@ def attack(
 ) -> None:
     """Try attacks on your own release, beside the plain Kron reduction of the grid and a blind guess. For the owner.
 
-    What a public trajectory gives away is for `gridveil leakage` to say: no attack here uses one, and the figures over epsilon
-    come from releases without a fit. It spends no epsilon, and what it shows is covered by none: do not publish it, and do not
-    choose among releases by it.
+    With --trajectory, also what public records give by themselves and beside a release (gridveil leakage says that at public
+    values). Figures over epsilon come from releases without a fit. It spends no epsilon, and what it shows is covered by none:
+    do not publish it, and do not choose among releases by it.
     """
     from gridveil.archive import check_free_folder, digest_of, write_folder
     from gridveil.audit.advantage import values_for_advantage
@@ -55,11 +58,12 @@ def attack(
     release, digest = load(bundle), digest_of(bundle)
     grid = reading.open(source, publish_loads=publish_loads)
     check_matches(grid, release)
+    observed = _observed(trajectory, grid, release)
     if not json:
         print_notice(CONFIDENTIAL)
     draws = values_for_advantage(ADVANTAGE_DRAWS)
-    with _bar(steps(grid) + 1, quiet=json) as progress:
-        found = assess_attacks(grid, release, seed=seed, progress=progress)
+    with _bar(steps(grid, observed) + 1, quiet=json) as progress:
+        found = assess_attacks(grid, release, observed, seed=seed, progress=progress)
         if progress:
             progress(f"all but one: {draws} values of perturb")
         advantages = _advantages(release)
@@ -86,6 +90,18 @@ def attack(
     for title, columns, rows in (*attack_tables(found), table):
         print_table(title, columns, rows)
     print_text(f"Report   {out}\n{CONFIDENTIAL}")
+
+
+def _observed(trajectories: list[Path] | None, grid: SourceGrid, release: Release) -> list[Observation]:
+    """Read the records that an attacker is said to have, before any attack."""
+    if not trajectories:
+        return []
+    from gridveil.cli.trajectories import read_all
+    from gridveil.fit.two_stage import check_size
+
+    check_size(grid.facts)
+    declared = options.read_declarations(trajectories)
+    return [one.observation for one in read_all(declared, grid.facts, bounds=release.bounds)]
 
 
 def _advantages(release: Release) -> tuple[Advantage, ...]:

@@ -6,6 +6,7 @@ and over several releases come from seeded demo draws of the source, which never
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from gridveil.attack.network import LARGEST, Inversion, invert, port_patterns
 from gridveil.attack.star import is_star, recover_star, recover_star_by_share
 from gridveil.attack.topology import EdgeGuess, Pair, can_guess, equal_columns, guess_edges
 from gridveil.errors import InputError
+from gridveil.fit.problem import Observation
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.kron import reduced_model
 from gridveil.load_ports import port_shares
@@ -39,6 +41,8 @@ from gridveil.vault.redraws import (
     median_error,
 )
 from gridveil.vault.source import Private, SourceGrid
+from gridveil.vault.with_records import STEPS as STEPS_WITH_RECORDS
+from gridveil.vault.with_records import RecordRow, record_rows
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,8 @@ class Assessment:
 
     alpha : in words, None where nothing was drawn of the lines; edges : of the grid; counted : those of them between machines
     and loaded buses, which F1 is of. tried : whether lines were attacked, where the release shows anything of them.
-    left_out : attacks that the grid is too large for, in sentences; doubts : why the release may be of another grid, likewise.
+    with_records : none where no trajectory was given. left_out : attacks that the grid is too large for, in sentences;
+    doubts : why the release may be of another grid, likewise.
     """
 
     lines: int
@@ -104,6 +109,7 @@ class Assessment:
     machines: tuple[MachineRow, ...]
     by_epsilon: tuple[EpsilonRow, ...]
     averaging: tuple[AveragingRow, ...]
+    with_records: tuple[RecordRow, ...]
     averaged: str
     blind_m: float
     truth: Array
@@ -115,15 +121,21 @@ class Assessment:
     doubts: tuple[str, ...]
 
 
-def steps(source: SourceGrid) -> int:
+def steps(source: SourceGrid, observed: Sequence[Observation] = ()) -> int:
     """Count the steps that `assess_attacks` tells its progress."""
-    return 4 + len(EPSILON_FACTORS) * draws_of(source.facts) + max(RELEASES)
+    with_records = STEPS_WITH_RECORDS if observed else 0
+    return 4 + len(EPSILON_FACTORS) * draws_of(source.facts) + max(RELEASES) + with_records
 
 
 def assess_attacks(
-    source: SourceGrid, release: Release, *, seed: int = 1, progress: Progress | None = None
+    source: SourceGrid,
+    release: Release,
+    observed: Sequence[Observation] = (),
+    *,
+    seed: int = 1,
+    progress: Progress | None = None,
 ) -> Private[Assessment]:
-    """Try every attack on the plain Kron reduction of a grid and on a release of it.
+    """Try every attack on the plain Kron reduction of a grid and on a release of it, and those that public records allow.
 
     Privacy
     -------
@@ -182,6 +194,7 @@ def assess_attacks(
     again = Redraws(source, release, own @ shares if shares is not None else None, seed)
     by_epsilon = tuple(epsilon_row(again, factor, k, m, told) for factor in EPSILON_FACTORS)
     averaging = averaging_rows(again, k, m, np.flatnonzero(fixed), told)
+    with_records = record_rows(again, observed, full, told) if observed else ()
     return Private(
         Assessment(
             lines=len(k),
@@ -194,6 +207,7 @@ def assess_attacks(
             machines=machines,
             by_epsilon=by_epsilon,
             averaging=averaging,
+            with_records=with_records,
             averaged="Σm" if again.way("m") == "sum" else "m",
             blind_m=median_error(*drawn_of(again.way("m"), np.full(len(m), middle(release.bounds.m)), m)),
             truth=k,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,11 @@ from gridveil.attack.guess import best_guesses, distance, noisy_values, within
 from gridveil.attack.network import LARGEST, Inversion, invert
 from gridveil.grid import Array, GridFacts, IntArray
 from gridveil.groups import Range
-from gridveil.noisy import drawn_range
+from gridveil.noisy import NoisyGrid, drawn_range
 from gridveil.posterior import middle
 from gridveil.privacy.guarantee import GroupLoss
 from gridveil.release import RATINGS, Release, loaded_buses
+from gridveil.vault.mechanism import perturb
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.source import SourceGrid
 
@@ -87,20 +89,25 @@ class Redraws:
 
     def at(self, epsilon: Fraction, number: int) -> Release:
         """A demo release at some ε."""
+        return publish(self.source, **self._settings(epsilon, number), ports=None)
+
+    def noisy(self, epsilon: Fraction, number: int) -> NoisyGrid:
+        """What perturb drew for the demo release of that number."""
+        return perturb(self.source, **self._settings(epsilon, number))
+
+    def _settings(self, epsilon: Fraction, number: int) -> dict[str, Any]:
         guarantee, groups = self.release.guarantee, self.release.guarantee.groups
         shares = {name: loss.epsilon / guarantee.epsilon for name, loss in groups.items()}
         draws: Mapping[str, Drawn] = {name: self.way(name) for name in "kmd"}
         sharing = "rating" if RATINGS in self.release.public_inputs else "equal"
-        return publish(
-            self.source,
-            epsilon=epsilon,
-            adjacency=guarantee.adjacency,
-            bounds=self.release.bounds,
-            ledger=None,
-            sampler=DemoSampler((self.seed, number, epsilon.numerator, epsilon.denominator)),
-            allocation=Allocation(draws, shares, sharing, guarantee.hides_network),
-            ports=None,
-        )
+        return {
+            "epsilon": epsilon,
+            "adjacency": guarantee.adjacency,
+            "bounds": self.release.bounds,
+            "ledger": None,
+            "sampler": DemoSampler((self.seed, number, epsilon.numerator, epsilon.denominator)),
+            "allocation": Allocation(draws, shares, sharing, guarantee.hides_network),
+        }
 
     def inverted(self, made: Release) -> Inversion | None:
         """The known topology's inversion of a demo release, from one start."""

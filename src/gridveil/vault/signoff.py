@@ -34,14 +34,14 @@ def attack_notes(private: Private[Assessment], release: Release) -> list[str]:
     """What a reader of the figures must know: a demo, a fit that no attack uses, attacks left out, a bundle in doubt."""
     of_itself = any(one.origin == "simulated" for one in release.provenance)
     said = [DEMO_OF_ITSELF if of_itself else DEMO] if release.demo else []
+    found = Private.open(private)
     if release.fitted:
         records, it = ("trajectories", "them") if len(release.provenance) > 1 else ("a trajectory", "it")
+        unused = "" if found.with_records else f" No attack here uses {it}: give {it} with --trajectory."
         said.append(
-            f"The bundle was fitted to {records}; no attack here uses {it}. What is attacked is the fitted model, whose values "
-            "are not the noisy ones alone; figures over ε and of several releases come from releases without a fit. What a "
-            "trajectory gives away is for gridveil leakage to say."
+            f"The bundle was fitted to {records}. What is attacked is the fitted model, whose values are not the noisy ones "
+            f"alone; figures over ε and of several releases come from releases without a fit.{unused}"
         )
-    found = Private.open(private)
     return [*said, *found.left_out, *found.doubts]
 
 
@@ -68,6 +68,7 @@ def attack_json(private: Private[Assessment], release: Release) -> dict[str, Any
             "blind": found.blind_m,
             "rows": [asdict(row) for row in found.averaging],
         },
+        "with_trajectories": [asdict(row) for row in found.with_records],
     }
 
 
@@ -127,6 +128,11 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
                 (str(row.releases), f"{row.epsilon:g}", _percent(row.error_m), _percent(row.error_k), _percent(row.single_m))
                 for row in found.averaging
             ],
+        ),
+        (
+            "with public trajectories, topology and bounds: median relative error",
+            ("an attacker has", "k_r", "m", "d"),
+            [(row.attacker_has, _percent(row.k_r), _percent(row.m), _percent(row.d)) for row in found.with_records],
         ),
     ]
     return [table for table in tables if table[2]]
