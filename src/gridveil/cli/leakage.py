@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from decimal import ROUND_CEILING, Context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,8 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.basis import NOTHING_DONE, Basis, basis_of
-from gridveil.cli.output import check_figure, print_json, print_notice, print_table, print_text, stage_progress, writing
+from gridveil.cli.leakage_output import OWN, SEARCHED, print_joint, print_leakage
+from gridveil.cli.output import check_figure, print_json, print_notice, print_text, stage_progress, writing
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import read_all
 from gridveil.errors import GridveilError, InputError, OptionError
@@ -27,18 +27,9 @@ if TYPE_CHECKING:
     from gridveil.coarser import Coarser
     from gridveil.fit import Observation
     from gridveil.grid import GridFacts
-    from gridveil.leakage import Attacker, Leakage
+    from gridveil.leakage import Leakage
     from gridveil.measured import Measured
     from gridveil.privacy.adjacency import Adjacency
-
-SEARCHED = (
-    "The supremum over neighbours was searched for at the corners of the public bounds, not proven: others may have a larger "
-    "μ, and then the claim does not hold."
-)
-OWN = "the grid's own topology"
-COLUMNS = (
-    "group", "bounds alone", "Σℓ public: bound", "with bounds", "largest μ", "Σℓ unknown: bound", "with bounds", "largest μ",
-)  # fmt: skip
 
 
 @reads_grid
@@ -148,9 +139,9 @@ def leakage(
         )
         return
     for name, one in found.items():
-        _print(name, one)
+        print_leakage(name, one)
         if joint:
-            _print_joint(joint[name])
+            print_joint(joint[name])
     shown = f"{noise:.3g} p.u. ({1000 * noise * nominal_hz:.3g} mHz), from {noise_origin}"
     if how.step_hz is not None:
         rounded = how.sigma(noise, nominal_hz)
@@ -337,68 +328,3 @@ def _on_own_grid(basis: Basis, measured: Sequence[Measured]) -> list[Observation
     if basis.claimed.facts is not basis.table.facts:
         measured = read_all([one.declared for one in measured], basis.claimed.facts)
     return [one.observation for one in measured]
-
-
-def _print(name: str, found: Leakage) -> None:
-    """Print the figures of a record, and what they mean."""
-    from gridveil.leakage import GROUPS, percent
-
-    known, unknown = found.known, found.unknown
-    rows = []
-    for group in GROUPS:
-        told, open_told = known.items[group], unknown.items[group]
-        rows.append(
-            (
-                group,
-                percent(told.prior),
-                _range(known, group),
-                percent(told.typical),
-                f"{known.mu[group].max(initial=0.0):.3g}",
-                _range(unknown, group),
-                percent(open_told.typical),
-                f"{unknown.mu[group].max(initial=0.0):.3g}",
-            )
-        )
-    print_table(
-        f"The record {name}: {found.samples} values at {len(found.locations)} location(s), computed at {found.origin}",
-        COLUMNS,
-        rows,
-    )
-    print_text(
-        f"Rank     {known.rank} of {known.size} directions of (k, m, d) seen, {known.seen} fixed better than by the bounds "
-        f"(Σℓ unknown: {unknown.seen})\n"
-        f"Reduced  without topology, Σℓ public: "
-        + ", ".join(f"{group} {_spread(values)}" for group, values in known.reduced.items())
-        + f"\nμ        {known.mu_neighbours:.3g} between neighbours ({found.rule}) here\nVerdict  {found.verdict()}\n"
-        + "".join(f"Note     {note}\n" for note in found.notes)
-    )
-
-
-def _print_joint(joint: dict[str, Any]) -> None:
-    print_text(
-        f"Joint    if the noise is white and of the declared size, (ε + {_up(joint['epsilon_x'])}, {joint['delta']:g}) for "
-        f"trajectory and release together at μ = {joint['mu']:.3g} on {OWN}. {SEARCHED}"
-        + (" So large an ε says nothing.\n" if joint["epsilon_x"] > 10 else "\n")
-    )
-
-
-def _up(epsilon: float) -> str:
-    """Three digits, rounded up: what is promised must hold."""
-    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(epsilon)):.3g}"
-
-
-def _range(attacker: Attacker, group: str) -> str:
-    """Cramér-Rao bound of a group's items, topology known: median, and how many have one at all."""
-    return _spread(attacker.items[group].bound)
-
-
-def _spread(values: Any) -> str:
-    """Median and ends of relative deviations."""
-    import numpy as np
-
-    from gridveil.leakage import percent
-
-    shown = [
-        percent(float(value)) if np.isfinite(value) else "none" for value in (np.median(values), values.min(), values.max())
-    ]
-    return shown[0] if shown[0] == shown[1] == shown[2] else f"{shown[0]} ({shown[1]} to {shown[2]})"

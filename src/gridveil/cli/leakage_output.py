@@ -1,0 +1,86 @@
+"""How the command leakage shows its figures on a screen."""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, Context
+from typing import TYPE_CHECKING, Any
+
+from gridveil.cli.output import print_table, print_text
+
+if TYPE_CHECKING:
+    from gridveil.leakage import Attacker, Leakage
+
+SEARCHED = (
+    "The supremum over neighbours was searched for at the corners of the public bounds, not proven: others may have a larger "
+    "μ, and then the claim does not hold."
+)
+OWN = "the grid's own topology"
+COLUMNS = (
+    "group", "bounds alone", "Σℓ public: bound", "with bounds", "largest μ", "Σℓ unknown: bound", "with bounds", "largest μ",
+)  # fmt: skip
+
+
+def print_leakage(name: str, found: Leakage) -> None:
+    """Print the figures of a record, and what they mean."""
+    from gridveil.leakage import GROUPS, percent
+
+    known, unknown = found.known, found.unknown
+    rows = []
+    for group in GROUPS:
+        told, open_told = known.items[group], unknown.items[group]
+        rows.append(
+            (
+                group,
+                percent(told.prior),
+                _range(known, group),
+                percent(told.typical),
+                f"{known.mu[group].max(initial=0.0):.3g}",
+                _range(unknown, group),
+                percent(open_told.typical),
+                f"{unknown.mu[group].max(initial=0.0):.3g}",
+            )
+        )
+    print_table(
+        f"The record {name}: {found.samples} values at {len(found.locations)} location(s), computed at {found.origin}",
+        COLUMNS,
+        rows,
+    )
+    print_text(
+        f"Rank     {known.rank} of {known.size} directions of (k, m, d) seen, {known.seen} fixed better than by the bounds "
+        f"(Σℓ unknown: {unknown.seen})\n"
+        f"Reduced  without topology, Σℓ public: "
+        + ", ".join(f"{group} {_spread(values)}" for group, values in known.reduced.items())
+        + f"\nμ        {known.mu_neighbours:.3g} between neighbours ({found.rule}) here\nVerdict  {found.verdict()}\n"
+        + "".join(f"Note     {note}\n" for note in found.notes)
+    )
+
+
+def print_joint(joint: dict[str, Any]) -> None:
+    """Print what trajectory and release promise together, and on what condition."""
+    print_text(
+        f"Joint    if the noise is white and of the declared size, (ε + {_up(joint['epsilon_x'])}, {joint['delta']:g}) for "
+        f"trajectory and release together at μ = {joint['mu']:.3g} on {OWN}. {SEARCHED}"
+        + (" So large an ε says nothing.\n" if joint["epsilon_x"] > 10 else "\n")
+    )
+
+
+def _up(epsilon: float) -> str:
+    """Three digits, rounded up: what is promised must hold."""
+    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(epsilon)):.3g}"
+
+
+def _range(attacker: Attacker, group: str) -> str:
+    """Cramér-Rao bound of a group's items, topology known: median, and how many have one at all."""
+    return _spread(attacker.items[group].bound)
+
+
+def _spread(values: Any) -> str:
+    """Median and ends of relative deviations."""
+    import numpy as np
+
+    from gridveil.leakage import percent
+
+    shown = [
+        percent(float(value)) if np.isfinite(value) else "none" for value in (np.median(values), values.min(), values.max())
+    ]
+    return shown[0] if shown[0] == shown[1] == shown[2] else f"{shown[0]} ({shown[1]} to {shown[2]})"
