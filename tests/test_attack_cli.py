@@ -3,6 +3,7 @@
 import json
 import stat
 from fractions import Fraction
+from importlib import import_module
 
 import pytest
 
@@ -219,6 +220,15 @@ def test_sums_have_no_row_for_both(short, tmp_path):
     )
     assert done.code == 0, done.err
     assert [row["attacker_has"][:6] for row in json.loads(done.out)["with_trajectories"]] == ["blind", "the tr", "a demo"]
+
+
+def test_records_of_too_large_a_grid_are_refused_before_any_attack(bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(import_module("gridveil.fit.two_stage"), "MOST_MACHINES", 1)
+    done = attack(bundle, "--trajectory", write_measured(tmp_path / "in"), "--out", tmp_path / "report")
+    assert (done.code, "Nothing was attacked and nothing was written. Leave --trajectory out." in done.err) == (2, True), (
+        done.err
+    )
+    assert not (tmp_path / "report").exists()
 
 
 @pytest.mark.parametrize(

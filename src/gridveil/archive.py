@@ -147,14 +147,6 @@ def read_files(path: Path) -> dict[str, bytes]:
     return files
 
 
-def digest_of(path: Path) -> str:
-    """SHA-256 of the checksum file of a bundle that was read, which names it."""
-    if path.is_dir():
-        return hashlib.sha256((path / SUMS).read_bytes()).hexdigest()
-    with zipfile.ZipFile(path) as archive:
-        return hashlib.sha256(archive.read(SUMS)).hexdigest()
-
-
 def canonical_zip(files: Mapping[str, bytes]) -> bytes:
     """Pack files so that the same ones always give the same bytes: sorted, stored, without times."""
     buffer = io.BytesIO()

@@ -98,8 +98,14 @@ def is_bundle(path: Path) -> bool:
 
 def load(path: str | Path) -> Release:
     """Load a bundle, once its checksums, schema, certificate and signature hold."""
+    return load_named(path)[0]
+
+
+def load_named(path: str | Path) -> tuple[Release, str]:
+    """Load a bundle, and the digest that names it: SHA-256 of its checksum file."""
     path = Path(path)
-    return _parse(path, read_files(path))[0]
+    files = read_files(path)
+    return _parse(path, files)[0], _digest(files)
 
 
 def contents(release: Release, signer: Signer | None = None, formats: Sequence[str] = ()) -> dict[str, bytes]:
@@ -272,6 +278,10 @@ def _edges(machines: int) -> dict[str, IntArray]:
     return {"edges": complete_edges(machines) + 1} if machines <= EDGES_UP_TO else {}
 
 
+def _digest(files: Mapping[str, bytes]) -> str:
+    return hashlib.sha256(files[SUMS]).hexdigest()
+
+
 def _report(path: Path, files: Mapping[str, bytes], release: Release) -> Report:
     return Report(
         path=str(path),
@@ -280,7 +290,7 @@ def _report(path: Path, files: Mapping[str, bytes], release: Release) -> Report:
         adjacency=release.guarantee.rule,
         machines=len(release.model.m),
         files=tuple(sorted(files)),
-        digest=hashlib.sha256(files[SUMS]).hexdigest(),
+        digest=_digest(files),
         signed_by=json.loads(files[CERTIFICATE])["signed_by"] if CERTIFICATE in files else None,
         trusted=False,
         exports=tuple(one["format"] for one in json.loads(files[DOCUMENT]).get("exports", ())),

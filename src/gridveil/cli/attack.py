@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gridveil.vault.source import SourceGrid
 
 ADVANTAGE_DRAWS = 20_000
+NOT_ATTACKED = "Nothing was attacked and nothing was written."
 
 
 @reads_grid
@@ -47,15 +48,15 @@ def attack(
     values). Figures over epsilon come from releases without a fit. It spends no epsilon, and what it shows is covered by none:
     do not publish it, and do not choose among releases by it.
     """
-    from gridveil.archive import check_free_folder, digest_of, write_folder
+    from gridveil.archive import check_free_folder, write_folder
     from gridveil.audit.advantage import values_for_advantage
-    from gridveil.bundle import load
+    from gridveil.bundle import load_named
     from gridveil.vault.assess import assess_attacks, check_matches, steps
     from gridveil.vault.signoff import CONFIDENTIAL, attack_files, attack_json, attack_notes, attack_tables
 
     _check_outside_bundles(out)
     check_free_folder(out)
-    release, digest = load(bundle), digest_of(bundle)
+    release, digest = load_named(bundle)
     grid = reading.open(source, publish_loads=publish_loads)
     check_matches(grid, release)
     observed = _observed(trajectory, grid, release)
@@ -74,12 +75,12 @@ def attack(
         "epsilon": str(g.epsilon),
         "adjacency": g.rule,
         "seed": seed,
+        "all_but_one": [asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in advantages],
     }
     about = (
         f"Of the bundle {name} (SHA-256 of its checksums {digest}): ε = {g.epsilon}, adjacency {g.rule}. Demo draws "
         f"have the seed {seed}."
     )
-    extra |= {"all_but_one": [asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in advantages]}
     table = _advantage_table(advantages)
     write_folder(out, attack_files(found, release, extra, [table], about), mode=0o700)  # for its owner's eyes
     if json:
@@ -97,9 +98,15 @@ def _observed(trajectories: list[Path] | None, grid: SourceGrid, release: Releas
     if not trajectories:
         return []
     from gridveil.cli.trajectories import read_all
-    from gridveil.fit.two_stage import check_size
+    from gridveil.fit.two_stage import MOST_MACHINES, is_too_large
 
-    check_size(grid.facts)
+    if is_too_large(grid.facts):
+        raise OptionError(
+            f"Trajectories are not attacked on a grid of {len(grid.facts.machines)} machines.",
+            expected=f"at most {MOST_MACHINES}, and fewer where all are joined",
+            outcome=NOT_ATTACKED,
+            remedy="Leave --trajectory out.",
+        )
     declared = options.read_declarations(trajectories)
     return [one.observation for one in read_all(declared, grid.facts, bounds=release.bounds)]
 
@@ -136,7 +143,7 @@ def _check_outside_bundles(out: Path) -> None:
     if inside_bundle(out, SUMS):
         raise OptionError(
             f"--out {out} lies inside a bundle, which is public; this report is confidential.",
-            outcome="Nothing was attacked and nothing was written.",
+            outcome=NOT_ATTACKED,
             remedy="Name a place outside it.",
         )
 
