@@ -124,7 +124,7 @@ def trust(repeats: int = 15) -> dict:
     settings = {"epsilon": Fraction(1, 10), "adjacency": Adjacency(), "bounds": Bounds()}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        ledger = Ledger(folder / "ledger.sqlite", safe=folder / "safe")
+        ledger = Ledger(folder / "ledger.sqlite", safe=folder / "safe", witness=folder / "witness.sqlite")
         ledger.set_budget("ieee30", Adjacency(), Fraction(1000))
         new_key(folder / "keys")
         signer = load_signer(folder / "keys")
@@ -145,7 +145,7 @@ def trust(repeats: int = 15) -> dict:
 
             def account(charge=charge):
                 entry = ledger.charge(charge)
-                ledger.mark_drawn(entry)
+                ledger.mark_drawn(entry, b"")
                 ledger.mark_published(entry, "0" * 64)
 
             taken["ledger_ms"].append(1e3 * _clock(account))

@@ -90,6 +90,7 @@ def folder():
 def home(folder, monkeypatch):
     """A home of the test's own for keys and heads."""
     monkeypatch.setenv("GRIDVEIL_HOME", str(folder / "home"))
+    monkeypatch.setenv("GRIDVEIL_WITNESS", str(folder / "witness" / "witness.sqlite"))
     return folder / "home"
 
 
@@ -111,8 +112,29 @@ def sql(location, statement, **values):
         return [tuple(row) for row in found] if found.returns_rows else []
 
 
+TABLES = ("gridveil_entry", "gridveil_meta", "gridveil_state", "gridveil_version")
+
+
+def backup(location):
+    """Back a ledger's database up; what is returned restores it."""
+    if "://" not in location:
+        data = Path(location).read_bytes()
+        return lambda: Path(location).write_bytes(data)
+    with engine(location).connect() as db:
+        kept = {table: [dict(row) for row in db.execute(text(f"SELECT * FROM {table}")).mappings()] for table in TABLES}
+
+    def restore():
+        with engine(location).begin() as db:
+            for table, rows in kept.items():
+                db.execute(text(f"DELETE FROM {table}"))
+                for row in rows:
+                    db.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES (:{', :'.join(row)})"), row)
+
+    return restore
+
+
 def a_version(name="chain"):
-    return Version(f"version of {name}", tuple(f"names:{name} {line}" for line in range(5)))
+    return Version(tuple(f"names:{name} {line}" for line in range(5)))
 
 
 def a_charge(lineage="chain", epsilon=TENTH, *, rule="one-item", alpha=Fraction(1), version=None):
@@ -136,14 +158,19 @@ def an_adjacency(rule="one-item", alpha=Fraction(1)):
 
 def at_once(functions, *arguments):
     """Call functions, each in a process of its own that may `wait` for all others; say how each ended."""
-    given = (processes.Barrier(len(functions)), os.environ["GRIDVEIL_HOME"])
+    given = (processes.Barrier(len(functions)), own_places())
     with ProcessPoolExecutor(len(functions), processes, _begin, given) as pool:
         return list(pool.map(_outcome, functions, *map(repeat, arguments), timeout=120))
 
 
-def _begin(barrier, home):
+def own_places():
+    """What a process of its own needs of this one's environment: where keys, heads and the witness lie."""
+    return {name: os.environ[name] for name in ("GRIDVEIL_HOME", "GRIDVEIL_WITNESS")}
+
+
+def _begin(barrier, places):
     at_once.barrier = barrier
-    os.environ["GRIDVEIL_HOME"] = home
+    os.environ.update(places)
 
 
 def wait():

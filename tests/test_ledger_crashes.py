@@ -22,7 +22,7 @@ from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.ledger.chain import read_head
 from gridveil.vault.sampler import SecureSampler
-from ledger_helpers import a_charge, processes, sql
+from ledger_helpers import TABLES, a_charge, own_places, processes, sql
 
 KILLS = 100
 
@@ -50,7 +50,7 @@ def release(arguments, environment, opened, drawing):
 
 def start(location, out, **environment):
     opened = processes.Event()
-    environment |= {"GRIDVEIL_HOME": os.environ["GRIDVEIL_HOME"]}
+    environment |= own_places()
     process = processes.Process(target=release, args=(command(location, out), environment, opened, mark(out)), daemon=True)
     process.start()
     assert opened.wait(60)
@@ -114,8 +114,8 @@ def test_a_hundred_kills_at_random_moments_leave_every_draw_charged_and_no_half_
     assert 0 < drawn < runs
 
 
-def begin(location, home, ready):
-    os.environ["GRIDVEIL_HOME"] = home
+def begin(location, places, ready):
+    os.environ.update(places)
     ready.set()
     Ledger(location).charge(a_charge())
 
@@ -124,10 +124,11 @@ def begin(location, home, ready):
 def test_a_ledger_that_is_killed_while_it_is_begun_can_be_begun_again(location, folder, monkeypatch):
     moments, begun = random.Random(2), Counter()
     for number in range(KILLS // 2):
-        place, home = (location if "://" in location else f"{location}-{number}"), str(folder / f"home-{number}")
-        monkeypatch.setenv("GRIDVEIL_HOME", home)
+        place = location if "://" in location else f"{location}-{number}"
+        monkeypatch.setenv("GRIDVEIL_HOME", str(folder / f"home-{number}"))
+        monkeypatch.setenv("GRIDVEIL_WITNESS", str(folder / f"witness-{number}.sqlite"))
         ready = processes.Event()
-        process = processes.Process(target=begin, args=(place, home, ready), daemon=True)
+        process = processes.Process(target=begin, args=(place, own_places(), ready), daemon=True)
         process.start()
         assert ready.wait(60)
         time.sleep(moments.uniform(0, 0.15))
@@ -138,7 +139,7 @@ def test_a_ledger_that_is_killed_while_it_is_begun_can_be_begun_again(location, 
         begun[len(ledger.export())] += 1
         ledger.charge(a_charge("another"))
         if place == location:
-            sql(location, "DROP TABLE gridveil_entry, gridveil_meta")
+            sql(location, f"DROP TABLE {', '.join(TABLES)}")
     assert set(begun) <= {1, 5}  # nothing but its opening; all rows of a first charge
 
 

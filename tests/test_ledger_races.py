@@ -24,7 +24,7 @@ def charge_draw_and_publish(location):
     ledger = Ledger(location)
     wait()
     number = ledger.charge(a_charge())
-    ledger.mark_drawn(number)
+    ledger.mark_drawn(number, b"")
     ledger.mark_published(number, "digest")
 
 

@@ -41,7 +41,7 @@ class HeadDocument(Strict):
 class CertificateDocument(Strict):
     """certificate.json of a bundle."""
 
-    certificate_version: Literal[1]
+    certificate_version: Literal[2]
     adjacency: Rule
     neighbours: str
     epsilon_asked: FractionText
@@ -58,6 +58,10 @@ class CertificateDocument(Strict):
     lineage_spent: FractionText = Field(description="ε spent on this grid so far, this draw included")
     lineage_budget: FractionText = Field(description="ε that may be spent on this grid")
     ledger_entry: Annotated[int, Field(ge=1)]
+    ledger_nonce: Hex = Field(
+        description="random, of this entry: two certificates of one entry that differ show a rolled-back ledger"
+    )
+    draw_commitment: Hex = Field(description="SHA-256 of the nonce and of the noisy values that were drawn")
     ledger_head: HeadDocument
     signed_by: Hex | None = Field(
         description="raw Ed25519 public key whose signature over SHA256SUMS is SHA256SUMS.sig, in hex"
@@ -69,7 +73,7 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
     g, receipt = release.guarantee, release.receipt
     assert receipt is not None, "a demo gets no certificate"
     return CertificateDocument(
-        certificate_version=1,
+        certificate_version=2,
         adjacency=g.rule,
         neighbours=IN_WORDS[g.rule],
         epsilon_asked=str(g.epsilon),
@@ -86,6 +90,8 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
         lineage_spent=str(receipt.spent),
         lineage_budget=str(receipt.budget),
         ledger_entry=receipt.entry,
+        ledger_nonce=receipt.nonce,
+        draw_commitment=receipt.commitment,
         ledger_head=HeadDocument(**receipt.head.__dict__),
         signed_by=public_key.hex() if public_key else None,
     )
@@ -130,7 +136,8 @@ Conditional on:
 
 Several draws: {certificate.selection}
 
-Ledger {head.ledger}: entry {certificate.ledger_entry}; head after the draw: {head.count} rows, {head.mac}
+Ledger {head.ledger}: entry {certificate.ledger_entry}, nonce {certificate.ledger_nonce},
+commitment to the draw {certificate.draw_commitment}; head after the draw: {head.count} rows, {head.mac}
 Signed by: {certificate.signed_by or "nobody: this bundle carries no signature"}
 """
 

@@ -11,3 +11,8 @@ def gridveil_home() -> Path:
     if named := os.environ.get("GRIDVEIL_HOME"):
         return Path(named)
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "gridveil"
+
+
+def state_home() -> Path:
+    """Name a folder that no backup of the owner's folder holds: gridveil in the user's state folder. It may not exist yet."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "gridveil"

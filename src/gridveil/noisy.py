@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 from gridveil.allocation import ITEMS, Allocation, Drawn
 from gridveil.grid import Array, GridFacts, frozen
 from gridveil.groups import GROUPS, Bounds, Range
 from gridveil.privacy.guarantee import Guarantee
-from gridveil.privacy.ledger.chain import Head
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What the ledger gave for a draw: the number of its entry, and where the ledger and the account stood after it.
-
-    spent, budget : ε spent on the lineage so far, this draw included, and ε that may be.
-    """
-
-    entry: int
-    head: Head
-    spent: Fraction
-    budget: Fraction
+from gridveil.privacy.ledger.accounts import Receipt
 
 
 @dataclass(frozen=True, eq=False)

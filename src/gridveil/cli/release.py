@@ -88,6 +88,7 @@ def release(
         str | None, typer.Option(help="account of the ledger to charge; default: the grid's name", show_default=False)
     ] = None,
     ledger: options.LedgerPlace = None,
+    witness: options.WitnessPlace = None,
     count: Annotated[
         int | None, typer.Option(help="draw this many releases; costs as many times epsilon; default 1", show_default=False)
     ] = None,
@@ -141,10 +142,10 @@ def release(
     measured = read_all(settings.trajectories, source.facts, fit.dt_s, settings.bounds)
     observed = [one.observation for one in measured]
     check_observed(observed, source.facts, fit, settings.bounds)
-    book = Ledger(settings.ledger)
+    book = Ledger(settings.ledger, witness=settings.witness)
     faults.step("opened")
     name = settings.lineage or Path(source.facts.name).stem
-    known = book.accounts().get(name)
+    known = book.account(name)
     chosen = settings.adjacency(known)
     try:
         leaked = before_release(measured, source.facts, settings, chosen, quiet=json, yes=yes)
@@ -198,7 +199,8 @@ def release(
     warnings = _warnings(settings.epsilon, reports[-1][0].clipped, source.facts, allocation)
     if by_default and json:
         warnings.insert(0, _default_bounds(settings.bounds))
-    account = book.accounts()[name]
+    account = book.account(name)
+    assert account is not None, "it was charged"
     spent, left = float_at_least(account.spent), float_at_most(account.left)
     left = left if left > 1e-12 else 0.0  # what rounding down to floats left over
     made, report = reports[-1]

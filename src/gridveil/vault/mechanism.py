@@ -14,7 +14,7 @@ from gridveil.allocation import ITEMS, Allocation
 from gridveil.errors import OptionError
 from gridveil.grid import Array
 from gridveil.groups import UNITS, Bounds, Range
-from gridveil.noisy import NoisyGrid, Receipt, drawn_range
+from gridveil.noisy import NoisyGrid, drawn_range
 from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
@@ -100,12 +100,10 @@ def perturb(
         for name, loss in plan.losses.items()
     }
     faults.step("drawn")
+    public = {name: _clipped(drawn[name], ranges[name], adjacency) if name in drawn else np.empty(0) for name in private}
     receipt = None
     if ledger is not None and entry is not None:
-        head, account = ledger.mark_drawn(entry), ledger.accounts()[lineage or source.facts.name]
-        receipt = Receipt(entry, head, account.spent, account.epsilon)
-
-    public = {name: _clipped(drawn[name], ranges[name], adjacency) if name in drawn else np.empty(0) for name in private}
+        receipt = ledger.mark_drawn(entry, b"".join(values.astype("<f8").tobytes() for values in public.values()))
     return NoisyGrid(source.facts, **public, bounds=bounds, guarantee=guarantee, receipt=receipt, allocation=allocation)
 
 
@@ -126,14 +124,13 @@ def _ranges(source: SourceGrid, bounds: Bounds, allocation: Allocation) -> dict[
 
 
 def version_of(source: SourceGrid, ledger: Ledger) -> Version:
-    """Name a grid by keyed fingerprints: one of all its values, and one of the network around each line."""
-    content = [source.facts.edges.tobytes(), *(Private.open(values).tobytes() for values in (source.k, source.m, source.d))]
+    """Describe a grid to a ledger by keyed marks of its network: public facts alone, no value."""
     marks = [
         f"{kind}:{name}"
         for kind, marks in line_marks(source.facts).items()
         for name in sorted(ledger.name(mark) for mark in marks)[:SAMPLE]
     ]
-    return Version(ledger.name(b"".join(content)), tuple(marks))
+    return Version(tuple(marks))
 
 
 def _plan(

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
 
 from gridveil.errors import NOTHING_SPENT, BudgetExceeded, LedgerError
 from gridveil.privacy.adjacency import ASSETS, Adjacency, Rule
-from gridveil.privacy.ledger.chain import Row
+from gridveil.privacy.ledger.chain import Head, Row
 
 State = Literal["reserved", "drawn", "published"]
 
 
 @dataclass(frozen=True)
 class Version:
-    """A grid as a ledger knows it: keyed fingerprints only. marks : kind:name, of its lines (`line_marks`)."""
+    """A grid as a ledger knows it: keyed marks, kind:name, of its network alone (`line_marks`); nothing of its values."""
 
-    fingerprint: str
     marks: tuple[str, ...]
 
 
@@ -56,18 +55,35 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Receipt:
+    """What a ledger gives for a draw: its entry, and where ledger and account stood after it.
+
+    nonce : random, of the reservation; commitment : SHA-256 of the nonce and of what was drawn. spent, budget : ε spent on the
+    lineage so far, this draw included, and ε that may be.
+    """
+
+    entry: int
+    nonce: str
+    commitment: str
+    head: Head
+    spent: Fraction
+    budget: Fraction
+
+
+@dataclass(frozen=True)
 class Account:
     """A lineage: its budget, fixed in adjacency and α for ever, and what was spent of it.
 
-    totals : loss of each group so far; spent : of all, by the adjacency's rule; epsilon : the budget.
+    versions : how many networks of it are known; draws : how many times it was charged; totals : loss of each group so far;
+    spent : of all, by the adjacency's rule; epsilon : the budget.
     """
 
     lineage: str
-    versions: int
-    adjacency: Adjacency | None
-    epsilon: Fraction
-    totals: Mapping[str, Fraction]
-    entries: tuple[Entry, ...]
+    versions: int = 0
+    adjacency: Adjacency | None = None
+    epsilon: Fraction = Fraction(0)
+    totals: Mapping[str, Fraction] = field(default_factory=lambda: dict.fromkeys(ASSETS, Fraction(0)))
+    draws: int = 0
 
     @property
     def spent(self) -> Fraction:
@@ -97,65 +113,57 @@ class Account:
                 remedy=f"Ask for less, or raise the budget: gridveil ledger budget {self.lineage} --epsilon …",
             )
 
+    def after(self, kind: str, body: Mapping[str, Any]) -> Account:
+        """Its state after one more row about it."""
+        if kind == "version":
+            return replace(self, versions=self.versions + 1)
+        if kind == "budget":
+            return replace(
+                self, adjacency=Adjacency(body["adjacency"], exact_values(body["alpha"])), epsilon=Fraction(body["epsilon"])
+            )
+        if kind == "reserved":
+            return replace(self, totals=self._totals_with(body), draws=self.draws + 1)
+        assert kind == "registered", kind
+        return self
 
-def replay(rows: Sequence[Row]) -> dict[str, Account]:
-    """Replay the rows into accounts."""
-    budgets: dict[str, tuple[Adjacency | None, Fraction]] = {}
-    draws: dict[int, dict[str, Any]] = {}
-    states: dict[int, tuple[State, str | None]] = {}
-    versions = versions_of(rows)
+    def _totals_with(self, body: Mapping[str, Any]) -> dict[str, Fraction]:
+        """Add, group by group, what one more draw tells about a change by the budget's α: spent · α_ref / α."""
+        alpha, totals = exact_values(body["alpha"]), dict(self.totals)
+        for name, spent in body["spent"].items():
+            reference = self.adjacency.alpha[name] if self.adjacency else alpha[name]
+            assert reference == alpha[name] or not Adjacency(body["adjacency"]).relative, "ratios do not scale; check_same"
+            totals[name] += Fraction(spent) * reference / alpha[name]
+        return totals
+
+
+# Rows that tell about one lineage; the others tell about the ledger itself or about a charge.
+OF_A_LINEAGE = ("registered", "version", "budget", "reserved")
+
+
+def replay(rows: Iterable[Row]) -> dict[str, Account]:
+    """Add up the rows, lineage by lineage."""
+    found: dict[str, Account] = {}
+    for row in rows:
+        if row.kind in OF_A_LINEAGE:
+            body = json.loads(row.body)
+            name = body["lineage"]
+            found[name] = found.get(name, Account(name)).after(row.kind, body)
+    return found
+
+
+def entries_of(rows: Iterable[Row]) -> list[Entry]:
+    """List the draws, oldest first, each as far as it has come."""
+    found: dict[int, Entry] = {}
     for row in rows:
         body = json.loads(row.body)
-        if row.kind == "registered":
-            budgets[body["lineage"]] = (None, Fraction(0))
-        elif row.kind == "budget":
-            budgets[body["lineage"]] = (Adjacency(body["adjacency"], exact_values(body["alpha"])), Fraction(body["epsilon"]))
-        elif row.kind == "reserved":
-            draws[row.number], states[row.number] = body, ("reserved", None)
-        elif row.kind == "drawn":
-            states[body["of"]] = ("drawn", None)
-        elif row.kind == "published":
-            states[body["of"]] = ("published", body["digest"])
-    found = {}
-    for lineage, (adjacency, epsilon) in budgets.items():
-        entries = tuple(
-            Entry(
-                number,
-                states[number][0],
-                lineage,
-                body["adjacency"],
-                Fraction(body["epsilon"]),
-                exact_values(body["alpha"]),
-                body["spent"],
-                states[number][1],
+        if row.kind == "reserved":
+            epsilon, alpha = Fraction(body["epsilon"]), exact_values(body["alpha"])
+            found[row.number] = Entry(
+                row.number, "reserved", body["lineage"], body["adjacency"], epsilon, alpha, body["spent"], None
             )
-            for number, body in draws.items()
-            if body["lineage"] == lineage
-        )
-        totals = _totals(entries, adjacency)
-        found[lineage] = Account(lineage, len(versions.get(lineage, {})), adjacency, epsilon, totals, entries)
-    return found
-
-
-def _totals(entries: Sequence[Entry], adjacency: Adjacency | None) -> dict[str, Fraction]:
-    """Add up, group by group, what all draws tell about a change by the budget's α: Σ spent · α_ref / α."""
-    totals = dict.fromkeys(ASSETS, Fraction(0))
-    for entry in entries:
-        for name, spent in entry.spent.items():
-            reference = adjacency.alpha[name] if adjacency else entry.alpha[name]
-            assert reference == entry.alpha[name] or not Adjacency(entry.rule).relative, "ratios do not scale; check_same"
-            totals[name] += Fraction(spent) * reference / entry.alpha[name]
-    return totals
-
-
-def versions_of(rows: Sequence[Row]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Marks of every version of every lineage."""
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for row in rows:
-        if row.kind == "version":
-            body = json.loads(row.body)
-            found.setdefault(body["lineage"], {})[body["fingerprint"]] = tuple(body["marks"])
-    return found
+        elif body.get("of") in found:
+            found[body["of"]] = replace(found[body["of"]], state=row.kind, digest=body.get("digest"))
+    return list(found.values())
 
 
 def check_same(account: Account, adjacency: Adjacency) -> None:

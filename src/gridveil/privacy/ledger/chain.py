@@ -1,7 +1,8 @@
 """The keyed hash chain: what makes an edited, dropped, swapped or inserted row of a ledger show.
 
 mac_n = HMAC-SHA256(key, ledger, n, kind, body, mac_(n−1)). Whoever lacks the key cannot write a row that fits; whoever has an
-old head (count, mac) notices a lost tail and a restored backup.
+old head (count, mac) notices a lost tail and a restored backup. Every body holds a random nonce: two histories of one ledger,
+one of them forgotten by a restored backup, never have the same macs.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gridveil.durable import replace_whole
-from gridveil.errors import NOTHING_SPENT, LedgerError
+from gridveil.errors import LedgerError
+from gridveil.regular import read_regular
+
+LARGEST_HEAD = 2**20  # bytes of a file that holds a head: a certificate has a few thousand
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Secret:
         self._chain = hmac.digest(secret, b"gridveil ledger chain", "sha256")
         self._names = hmac.digest(secret, b"gridveil ledger names", "sha256")
         self._head = hmac.digest(secret, b"gridveil ledger head", "sha256")
+        self._seals = hmac.digest(secret, b"gridveil ledger seals", "sha256")
 
     def __repr__(self) -> str:
         return f"<Secret of ledger {self.ledger}>"
@@ -59,6 +63,10 @@ class Secret:
     def name(self, data: bytes) -> str:
         """Name data by a keyed fingerprint: the same data, the same name; without the key it tells nothing."""
         return hmac.digest(self._names, data, "sha256").hex()[:32]
+
+    def seal(self, *parts: str) -> str:
+        """Seal what is kept beside the chain, so that nobody without the key can change it."""
+        return hmac.digest(self._seals, json.dumps(parts).encode(), "sha256").hex()
 
     def head(self, count: int, mac: str) -> Head:
         """Sign where the ledger stands."""
@@ -84,111 +92,63 @@ def head_is_genuine(head: Head, public_key: str | None = None) -> bool:
     return True
 
 
-def problems(secret: Secret, rows: Iterable[Row], head: Head | None) -> list[str]:
-    """Compare rows, in order, with the chain and with a head; name the first row that is wrong."""
-    before, count, macs = "", 0, [""]
+def problems(secret: Secret, rows: Iterable[Row], heads: Mapping[str, Head | None], start: Row | None = None) -> list[str]:
+    """Compare rows, in order, with the chain and with heads, by name; name the first row that is wrong.
+
+    start : the row before them, if they are not all; then heads that saw fewer rows than that are not compared.
+    """
+    before, count = (start.mac, start.number) if start else ("", 0)
+    macs = {count: before}
     for row in rows:
         count += 1
         if row.number != count:
             return [f"row {count} is missing"] if row.number > count else [f"row {row.number} occurs twice"]
         if not hmac.compare_digest(secret.mac(row.number, row.kind, row.body, before), row.mac):
             return [f"row {row.number} was changed, swapped, inserted, or follows a row that was dropped"]
-        before = row.mac
-        macs.append(row.mac)
-    if head is None:
-        return []
-    if head.ledger != secret.ledger or not head_is_genuine(head, secret.head(0, "").public_key):
-        return ["the head is not a head of this ledger"]
-    if count < head.count:
-        return [f"rows {count + 1} to {head.count} are missing at the end: a tail was lost or an old backup restored"]
-    if macs[head.count] != head.mac:
-        return [f"row {head.count} is not the one that the head saw: an old backup was restored and written on"]
+        before = macs[count] = row.mac
+    for name, head in heads.items():
+        if head is None:
+            continue
+        if head.ledger != secret.ledger or not head_is_genuine(head, secret.head(0, "").public_key):
+            return [f"the {name} is not a head of this ledger"]
+        if count < head.count:
+            return [
+                f"rows {count + 1} to {head.count} are missing at the end: a tail was lost or an old backup restored "
+                f"(by the {name})"
+            ]
+        if head.count in macs and macs[head.count] != head.mac:
+            return [f"row {head.count} is not the one that the {name} saw: an old backup was restored and written on"]
     return []
-
-
-@dataclass(frozen=True)
-class Safe:
-    """The files of a ledger outside its database: its key and its latest head, in a folder of their own."""
-
-    folder: Path
-    ledger: str
-
-    def secret(self) -> Secret:
-        """Read the key."""
-        try:
-            data = bytes.fromhex(self._key_path.read_text(encoding="ascii").strip())
-            if len(data) != 32:
-                raise ValueError
-        except (OSError, ValueError):
-            raise LedgerError(
-                f"The key of ledger {self.ledger} is missing or unreadable: {self._key_path}.",
-                outcome=NOTHING_SPENT,
-                remedy="Bring the key back from its backup: without it a ledger can neither be checked nor written.",
-            ) from None
-        return Secret(self.ledger, data)
-
-    def make_secret(self, location: str) -> Secret:
-        """Make a new ledger's key, and note where the ledger is."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        secret = secrets.token_bytes(32)
-        replace_whole(self.folder / f"{self.ledger}.place", f"{_place(location)}\n".encode())
-        replace_whole(self._key_path, f"{secret.hex()}\n".encode())
-        return Secret(self.ledger, secret)
-
-    def head(self) -> Head | None:
-        """Read the latest head, if there is one."""
-        return read_head(self._head_path) if self._head_path.exists() else None
-
-    def keep(self, head: Head) -> None:
-        """Replace the head by a later one; an earlier one never replaces a later one."""
-        import fcntl  # here: whoever only reads bundles needs no locks, and Windows has none
-
-        with (self.folder / f"{self.ledger}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            old = self.head()
-            if old is None or old.count < head.count:
-                replace_whole(self._head_path, f"{json.dumps(head.__dict__, indent=2)}\n".encode())
-
-    @property
-    def _key_path(self) -> Path:
-        return self.folder / f"{self.ledger}.key"
-
-    @property
-    def _head_path(self) -> Path:
-        return self.folder / f"{self.ledger}.head.json"
-
-
-def check_nothing_lost(folder: Path, location: str) -> None:
-    """Refuse to open a new ledger where one with rows was before: an empty one would forget what was spent."""
-    for note in sorted(folder.glob("*.place")):
-        safe = Safe(folder, note.stem)
-        head = safe.head()
-        if head is not None and note.read_text(encoding="utf-8").strip() == _place(location):
-            raise LedgerError(
-                f"The ledger at {location} is gone: by its head it had {head.count} rows.",
-                outcome=NOTHING_SPENT,
-                remedy=f"Bring it back from its backup; to start anew all the same, remove {note}.",
-            )
-
-
-def _place(location: str) -> str:
-    return location if "://" in location else str(Path(location).absolute())
 
 
 def read_head(path: Path) -> Head:
     """Read a head from a file of its own or from a certificate, strictly."""
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
-        data = data.get("ledger_head", data)
-        head = Head(**data)
-        well_formed = isinstance(head.count, int) and all(isinstance(v, str) for k, v in data.items() if k != "count")
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        well_formed, head = False, None
-    if not well_formed or head is None:
+        head = parse_head(read_regular(path, most=LARGEST_HEAD))
+    except OSError:
+        head = None
+    if head is None:
         raise LedgerError(
             f"{path} is no ledger head.", outcome="Nothing was checked.", remedy="Name a head file or a certificate."
         )
     return head
+
+
+def parse_head(text: str | bytes) -> Head | None:
+    """Read a head, or the one in a certificate; None if it is none."""
+    try:
+        data: Any = json.loads(text)
+        data = data.get("ledger_head", data)
+        head = Head(**data)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    well_formed = type(head.count) is int and all(isinstance(value, str) for name, value in data.items() if name != "count")
+    return head if well_formed else None
+
+
+def new_nonce() -> str:
+    """Draw what makes a row unlike any other."""
+    return secrets.token_hex(16)
 
 
 def new_ledger_id() -> str:

@@ -1,45 +1,16 @@
-"""Where a ledger's rows are: SQLite by default, PostgreSQL by URL. One writer at a time, and what is committed is on disk."""
+"""Where a ledger's rows are, beside what they add up to and the marks of its grids."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-from sqlalchemy import (
-    URL,
-    BigInteger,
-    Column,
-    Connection,
-    MetaData,
-    Table,
-    Text,
-    create_engine,
-    event,
-    inspect,
-    make_url,
-    select,
-    text,
-)
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, Text, delete, func, inspect, select, text
 
-from gridveil.errors import NOTHING_SPENT, LedgerError
+from gridveil.errors import LedgerError
 from gridveil.privacy.ledger.chain import Row
+from gridveil.privacy.ledger.database import Database
 
-SCHEMA_VERSION = 2
-# Of the advisory lock that makes PostgreSQL's writers queue; any number that nobody else uses.
-LOCK = 7_238_501_964
-# How long a writer waits for its turn.
-PATIENCE_S = 120
-PATIENTLY = text(f"SELECT set_config('lock_timeout', '{PATIENCE_S}s', true)")
-# A database may be set to confirm a commit before it is on disk; a charge must be there.
-DURABLY = text(
-    "SELECT set_config('synchronous_commit', 'on', true) "
-    "WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
-)
+SCHEMA_VERSION = 3
 
 metadata = MetaData()
 entry = Table(
@@ -51,77 +22,55 @@ entry = Table(
     Column("mac", Text, nullable=False),
 )
 meta = Table("gridveil_meta", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
+# What the rows add up to; see checkpoint.py.
+state = Table("gridveil_state", metadata, Column("name", Text, primary_key=True), Column("body", Text, nullable=False))
+# Marks of grids stay here, beside the chain: its head is published, and must be no function of a network.
+version = Table(
+    "gridveil_version",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False, index=True),
+    Column("lineage", Text, nullable=False),
+    Column("marks", Text, nullable=False),
+    Column("seal", Text, nullable=False),
+)
 
 
-class Store:
-    """The rows of one ledger. location : a path (SQLite) or a URL of SQLAlchemy's, such as postgresql://host/database."""
+@dataclass(frozen=True)
+class StoredVersion:
+    """A grid as it is stored. name : keyed, of all its marks; lineage, marks : JSON; seal : over all of it."""
 
-    def __init__(self, location: str | Path, *, create: bool = True) -> None:
-        self.is_sqlite, self._create = "://" not in str(location), create
-        # No password in a message: of a URL, only where the server and the database are.
-        self.location = str(location) if self.is_sqlite else f"{str(location).partition('://')[0]}://…"
-        if self.is_sqlite:
-            path = Path(location)
-            if not create and not path.exists():
-                raise self.absent()
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                # touch opens no file that exists: closing it would drop the POSIX locks this process holds on it.
-                path.touch(mode=0o600)
-            except OSError as error:
-                raise self.error(error.strerror or "cannot be opened") from None
-            # Made absolute: SQLite takes :memory: and file:… for something else. Given in parts: no ?, # or % is read in it.
-            url = URL.create("sqlite", database=str(path.absolute()))
-            self._engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": PATIENCE_S})
-            event.listen(self._engine, "connect", _careful_sqlite)
-        else:
-            try:
-                url = make_url(re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", str(location)))
-                if "@" in (url.host or ""):
-                    raise ValueError
-            except (SQLAlchemyError, ValueError):
-                raise self.error("its URL cannot be read; in a password, write @ as %40 and / as %2F") from None
-            server = f"{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
-            socket = f"?host={url.query['host']}" if "host" in url.query else ""
-            self.location = f"{str(location).partition('://')[0]}://{'…@' if url.username else ''}{server}{socket}"
-            try:
-                # Each statement sees what was committed before it: the first one waits for the lock.
-                self._engine = create_engine(url, poolclass=NullPool, isolation_level="READ COMMITTED")
-            except (SQLAlchemyError, ImportError) as error:
-                raise self.error(f"cannot be used ({type(error).__name__}); pip install gridveil[postgres]") from None
+    id: str
+    name: str
+    lineage: str
+    marks: str
+    seal: str
 
-    @contextmanager
-    def transaction(self, outcome: str = NOTHING_SPENT) -> Iterator[Connection]:
-        """Hold the ledger alone; commit at the end, durably, or leave everything as it was."""
-        try:
-            with self._engine.connect() as connection:
-                if self.is_sqlite:
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
-                else:
-                    connection.execute(DURABLY)
-                    connection.execute(PATIENTLY)
-                    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-                yield connection
-                connection.commit()
-        except SQLAlchemyError as error:
-            reason = str(getattr(error, "orig", None) or type(error).__name__).splitlines()[0]
-            raise self.error(reason, outcome) from None
+
+class Store(Database):
+    """The rows of one ledger, and what is kept beside them."""
 
     def prepare(self, connection: Connection) -> int:
-        """Create the tables if there are none; return the schema version that was found (0: a new ledger)."""
+        """Create the tables that are missing; return the schema version that was found (0: a new ledger)."""
+        found = self.schema(connection)
+        if found == SCHEMA_VERSION:
+            return found
         names = set(inspect(connection).get_table_names())
-        if meta.name in names:
-            version = int(self.read_meta(connection, "schema_version") or 0)
-            if version > SCHEMA_VERSION:
-                raise self.error(f"was written by a newer gridveil (schema {version}, this one knows {SCHEMA_VERSION})")
-            return version
-        if not self._create:
-            raise self.absent()
         metadata.create_all(connection)
         if self.is_sqlite:
             connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")  # where a gridveil of schema 1 looks
+        connection.execute(delete(meta).where(meta.c.name == "schema_version"))
         self.write_meta(connection, "schema_version", str(SCHEMA_VERSION))
-        return 1 if "entry" in names and self.is_sqlite else 0
+        return found or (1 if "entry" in names and self.is_sqlite else 0)
+
+    def schema(self, connection: Connection) -> int:
+        """Read the schema version; 0 where there are no tables of ours."""
+        if not inspect(connection).has_table(meta.name):
+            return 0
+        found = int(self.read_meta(connection, "schema_version") or 0)
+        if found > SCHEMA_VERSION:
+            raise self.error(f"was written by a newer gridveil (schema {found}, this one knows {SCHEMA_VERSION})")
+        return found
 
     def read_meta(self, connection: Connection, name: str) -> str | None:
         """Read a fact about the ledger itself."""
@@ -131,14 +80,44 @@ class Store:
         """Write a fact about the ledger itself, once."""
         connection.execute(meta.insert().values(name=name, value=value))
 
-    def rows(self, connection: Connection) -> list[Row]:
-        """All rows in order."""
-        found = connection.execute(select(entry.c.number, entry.c.kind, entry.c.body, entry.c.mac).order_by(entry.c.number))
-        return [Row(*row) for row in found]
+    def rows(self, connection: Connection, since: int | None = None) -> list[Row]:
+        """All rows in order, or those from a number on."""
+        wanted = select(entry.c.number, entry.c.kind, entry.c.body, entry.c.mac).order_by(entry.c.number)
+        return [Row(*row) for row in connection.execute(wanted if since is None else wanted.where(entry.c.number >= since))]
+
+    def row(self, connection: Connection, number: int) -> Row | None:
+        """One row."""
+        found = connection.execute(
+            select(entry.c.number, entry.c.kind, entry.c.body, entry.c.mac).where(entry.c.number == number)
+        ).first()
+        return Row(*found) if found else None
+
+    def extent(self, connection: Connection) -> tuple[int, int]:
+        """How many rows there are, and the highest number."""
+        count, last = connection.execute(select(func.count(entry.c.number), func.max(entry.c.number))).one()
+        return count, last or 0
 
     def append(self, connection: Connection, row: Row) -> None:
         """Add a row."""
         connection.execute(entry.insert().values(number=row.number, kind=row.kind, body=row.body, mac=row.mac))
+
+    def read_state(self, connection: Connection, name: str) -> str | None:
+        """Read a part of what the rows add up to."""
+        return connection.execute(select(state.c.body).where(state.c.name == name)).scalar()
+
+    def write_state(self, connection: Connection, name: str, body: str) -> None:
+        """Replace a part of what the rows add up to."""
+        connection.execute(delete(state).where(state.c.name == name))
+        connection.execute(state.insert().values(name=name, body=body))
+
+    def versions(self, connection: Connection, **equal: str) -> list[StoredVersion]:
+        """The grids that are known: all, or those with a name."""
+        found = connection.execute(select(version).filter_by(**equal))
+        return [StoredVersion(**row) for row in found.mappings()]
+
+    def add_version(self, connection: Connection, one: StoredVersion) -> None:
+        """Keep a grid's marks."""
+        connection.execute(version.insert().values(**vars(one)))
 
     def first_version(self, connection: Connection) -> list[tuple[str, ...]]:
         """Rows of a ledger of schema 1: state, grid, rule, epsilon, alpha, spent."""
@@ -152,18 +131,3 @@ class Store:
             outcome="Nothing was read.",
             remedy="Check --ledger and $GRIDVEIL_LEDGER; the first release or `gridveil ledger register` makes one.",
         )
-
-    def error(self, reason: str, outcome: str = NOTHING_SPENT) -> LedgerError:
-        """Say what is wrong with this ledger."""
-        return LedgerError(
-            f"The ledger {self.location}: {reason}.",
-            outcome=outcome,
-            remedy="Name a ledger that this user may write with --ledger or $GRIDVEIL_LEDGER.",
-        )
-
-
-def _careful_sqlite(connection: Any, _: Any) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves
-    # EXTRA: with FULL, a power cut after the commit may bring the deleted journal back and undo the charge.
-    connection.execute("PRAGMA synchronous = EXTRA")
-    connection.execute("PRAGMA fullfsync = ON")

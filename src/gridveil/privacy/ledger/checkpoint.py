@@ -1,0 +1,115 @@
+"""The checkpoint: what a ledger's rows add up to, sealed, so that a charge need not read them all again.
+
+Accounts lie on shelves, by a hash of their lineage; the checkpoint holds the digest of every shelf, and where the chain stood.
+It is sealed with the ledger's key and written in the transaction that writes the rows. Whoever lacks the key can change neither
+it nor a shelf, nor bring an older shelf back; an older checkpoint is that of an older chain, which head and witness notice.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.ledger.accounts import Account, exact_values
+from gridveil.privacy.ledger.chain import Secret
+from gridveil.privacy.ledger.store import Store
+
+NAME = "checkpoint"
+SHELVES = 256
+
+
+class CheckpointDamaged(Exception):
+    """The checkpoint or a shelf is not as it was sealed."""
+
+
+class Checkpoint:
+    """The accounts of a ledger inside one transaction. count, mac : of the last row; versions : grids that are known."""
+
+    def __init__(self, store: Store, connection: Connection, secret: Secret) -> None:
+        self._store, self._connection, self._secret = store, connection, secret
+        self.count, self.mac, self.versions = 0, "", 0
+        self._digests: dict[str, str] = {}
+        self._shelves: dict[str, dict[str, Account]] = {}
+        self._changed: set[str] = set()
+
+    def read(self) -> bool:
+        """Read what was sealed; tell whether there was anything, as there is not in a new ledger or one of an older schema."""
+        text = self._store.read_state(self._connection, NAME)
+        if text is None:
+            return False
+        seal, _, body = text.partition("\n")
+        if not hmac.compare_digest(seal.encode(), self._secret.seal(NAME, body).encode()):
+            raise CheckpointDamaged
+        self.count, self.mac, self.versions, self._digests = json.loads(body)
+        return True
+
+    def save(self) -> None:
+        """Seal the accounts as they stand."""
+        for shelf in sorted(self._changed):
+            text = _json({name: _to_json(account) for name, account in self._shelves[shelf].items()})
+            self._digests[shelf] = sha256(text.encode()).hexdigest()
+            self._store.write_state(self._connection, shelf, text)
+        self._changed.clear()
+        body = _json([self.count, self.mac, self.versions, self._digests])
+        self._store.write_state(self._connection, NAME, f"{self._secret.seal(NAME, body)}\n{body}")
+
+    def account(self, lineage: str) -> Account | None:
+        """Look an account up; None: the lineage is not registered."""
+        return self._shelf(_shelf_of(lineage)).get(lineage)
+
+    def put(self, account: Account) -> None:
+        """Put an account back as it is now."""
+        shelf = _shelf_of(account.lineage)
+        self._shelf(shelf)[account.lineage] = account
+        self._changed.add(shelf)
+
+    def accounts(self) -> dict[str, Account]:
+        """All accounts."""
+        return {name: account for shelf in sorted(self._digests) for name, account in self._shelf(shelf).items()}
+
+    def _shelf(self, shelf: str) -> dict[str, Account]:
+        if shelf not in self._shelves:
+            digest = self._digests.get(shelf)
+            text = "{}" if digest is None else self._store.read_state(self._connection, shelf) or ""
+            if digest is not None and sha256(text.encode()).hexdigest() != digest:
+                raise CheckpointDamaged
+            self._shelves[shelf] = {name: _from_json(name, data) for name, data in json.loads(text).items()}
+        return self._shelves[shelf]
+
+
+def _shelf_of(lineage: str) -> str:
+    return f"shelf {sha256(lineage.encode('utf-8', 'surrogatepass')).digest()[0] % SHELVES}"
+
+
+def _to_json(account: Account) -> dict[str, Any]:
+    fixed = account.adjacency
+    return {
+        "versions": account.versions,
+        "draws": account.draws,
+        "rule": fixed.rule if fixed else None,
+        "alpha": {name: str(value) for name, value in fixed.alpha.items()} if fixed else None,
+        "epsilon": str(account.epsilon),
+        "totals": {name: str(value) for name, value in account.totals.items()},
+    }
+
+
+def _from_json(lineage: str, data: Mapping[str, Any]) -> Account:
+    return Account(
+        lineage,
+        data["versions"],
+        Adjacency(data["rule"], exact_values(data["alpha"])) if data["rule"] else None,
+        Fraction(data["epsilon"]),
+        exact_values(data["totals"]),
+        data["draws"],
+    )
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))

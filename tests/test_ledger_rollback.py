@@ -1,0 +1,189 @@
+"""A ledger that is set back, in whole or in part, is found out: at the next charge, or by comparing two certificates."""
+
+import json
+import shutil
+from fractions import Fraction
+from itertools import chain, combinations
+
+import pytest
+
+from cli_helpers import gridveil
+from gridveil.errors import LedgerError
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.ledger import Ledger
+from gridveil.privacy.ledger.chain import read_head
+from gridveil.privacy.ledger.witness import Witness
+from gridveil.vault.mechanism import version_of
+from ledger_helpers import a_charge, a_version, an_adjacency, backup, sql
+from privacy_helpers import private_grid
+
+PARTS = ("database", "key", "head", "witness")
+
+
+@pytest.fixture
+def parts(location, home, folder):
+    """How each part of a ledger is backed up; what that returns restores it."""
+
+    def file(path):
+        data = path.read_bytes()
+        return lambda: path.write_bytes(data)
+
+    return {
+        "database": lambda: backup(location),
+        "key": lambda: file(next(home.glob("ledgers/*.key"))),
+        "head": lambda: file(next(home.glob("ledgers/*.head.json"))),
+        "witness": lambda: file(folder / "witness" / "witness.sqlite"),
+    }
+
+
+def release(location, out, epsilon="1/10"):
+    done = gridveil("release", "star5", "--epsilon", epsilon, "--ledger", location, "--out", out)
+    return done, json.loads((out / "certificate.json").read_text()) if out.exists() else None
+
+
+def subsets(items):
+    return list(chain.from_iterable(combinations(items, size) for size in range(1, len(items) + 1)))
+
+
+# What finds a rollback of these parts. The key never changes, and a head or a witness that lags behind is no rollback.
+def found_by(rolled_back):
+    if "database" not in rolled_back:
+        return "nothing: nothing that counts was set back"
+    if "head" not in rolled_back or "witness" not in rolled_back:
+        return "the next charge"
+    return "two certificates"
+
+
+@pytest.mark.parametrize("rolled_back", subsets(PARTS), ids=" ".join)
+def test_a_rollback_of_any_part_is_noticed_by_the_next_charge_or_by_two_certificates(parts, location, folder, rolled_back):
+    Ledger(location).set_budget("star5", Adjacency(), Fraction(1))
+    restore = [parts[name]() for name in rolled_back]
+    first, one = release(location, folder / "first")
+    assert first.code == 0
+    for step in restore:
+        step()
+    second, two = release(location, folder / "second")
+    how = found_by(rolled_back)
+    assert (second.code, two is None) == ((2, True) if how == "the next charge" else (0, False))
+    if how == "the next charge":
+        assert "has lost rows since its" in second.err
+        assert "nothing was spent" in second.err
+    elif how == "two certificates":
+        assert one["ledger_entry"] == two["ledger_entry"]
+        assert one["ledger_head"]["count"] == two["ledger_head"]["count"]
+        assert one["ledger_nonce"] != two["ledger_nonce"]
+        assert one["draw_commitment"] != two["draw_commitment"]
+        assert one["ledger_head"]["mac"] != two["ledger_head"]["mac"]
+        heads = [argument for name in ("first", "second") for argument in ("--head", folder / name / "certificate.json")]
+        told = gridveil("ledger", "verify", "--ledger", location, *heads)
+        assert (told.code, "is not the one that the given head 1 saw: an old backup was restored" in told.out) == (1, True)
+    else:
+        assert two["ledger_entry"] > one["ledger_entry"]
+        assert Ledger(location).verify(*(read_head(folder / name / "certificate.json") for name in ("first", "second"))) == []
+
+
+@pytest.mark.parametrize("name", ["head", "witness"])
+def test_a_ledger_with_rows_is_not_written_to_without_its_head_or_its_witness(location, home, folder, name):
+    ledger = Ledger(location)
+    ledger.set_budget("chain", an_adjacency(), Fraction(1))
+    ledger.charge(a_charge())
+    files = {"head": next(home.glob("ledgers/*.head.json")), "witness": folder / "witness" / "witness.sqlite"}
+    files[name].unlink()
+    for opened in (ledger, Ledger(location)):
+        with pytest.raises(LedgerError, match=f"has 5 rows, and no {name} that knows them") as refusal:
+            opened.charge(a_charge())
+        assert "nothing was spent" in str(refusal.value)
+    assert ledger.missing == (name,)
+    assert len(ledger.entries()) == 1
+    ledger.adopt()
+    assert ledger.export()[-1]["body"]["missing"] == [name]
+    assert ledger.charge(a_charge()) == 7
+    assert (ledger.missing, ledger.verify()) == ((), [])
+
+
+def test_a_ledger_that_lost_rows_cannot_be_adopted(parts, location, folder):
+    ledger = Ledger(location)
+    ledger.set_budget("star5", Adjacency(), Fraction(1))
+    restore = [parts[name]() for name in ("database", "head")]
+    release(location, folder / "first")
+    for step in restore:
+        step()
+    for heads in ((), (read_head(folder / "first" / "certificate.json"),)):
+        with pytest.raises(LedgerError, match="are missing at the end"):
+            ledger.adopt(*heads)
+    (folder / "witness" / "witness.sqlite").unlink()  # now only the certificate knows better
+    refused = gridveil("ledger", "adopt", "--ledger", location, "--head", folder / "first" / "certificate.json")
+    assert (refused.code, "are missing at the end" in refused.err) == (2, True)
+    adopted = gridveil("ledger", "adopt", "--ledger", location, "--json")
+    assert json.loads(adopted.out)["missing"] == ["witness"]
+
+
+def test_a_ledger_that_vanished_with_its_home_is_missed_by_its_witness(folder, home):
+    location = folder / "ledger.sqlite"
+    Ledger(location).charge(a_charge())
+    location.unlink()
+    shutil.rmtree(home)
+    with pytest.raises(LedgerError, match="is gone: it had 5 rows"):
+        Ledger(location)
+
+
+def test_a_witness_can_be_a_database(postgres, folder):
+    """On another machine, say, where whoever restores this one has no hand in."""
+    location = str(folder / "ledger.sqlite")
+    ledger = Ledger(location, witness=postgres)
+    ledger.charge(a_charge())
+    head = ledger.head()
+    assert Witness(postgres).head(head.ledger, "") == head
+    assert sql(postgres, "SELECT ledger, count FROM gridveil_witness") == [(head.ledger, head.count)]
+    assert not (folder / "witness").exists()
+    with pytest.raises(LedgerError, match="no witness that knows them"):
+        Ledger(location).charge(a_charge())
+
+
+def test_a_witness_in_the_ledger_itself_is_none(location):
+    with pytest.raises(LedgerError, match="cannot lie in the ledger itself"):
+        Ledger(location, witness=location)
+
+
+def test_a_witness_that_cannot_be_written_stops_a_charge_before_it_is_made(location, folder, home):
+    ledger = Ledger(location)
+    (folder / "witness" / "witness.sqlite").unlink()
+    (folder / "witness").rmdir()
+    (folder / "witness").write_text("no folder")
+    with pytest.raises(LedgerError, match="nothing was spent"):
+        ledger.charge(a_charge())
+    assert ledger.entries() == []
+
+
+def test_a_forged_witness_is_none(location, folder):
+    ledger = Ledger(location)
+    ledger.charge(a_charge())
+    for head in ("{}", json.dumps(vars(ledger.head()) | {"count": 1})):
+        sql(str(folder / "witness" / "witness.sqlite"), "UPDATE gridveil_witness SET head = :head", head=head)
+        with pytest.raises(LedgerError, match="nothing was spent"):
+            ledger.charge(a_charge())
+
+
+def test_no_two_rows_have_the_same_nonce(location):
+    ledger = Ledger(location)
+    ledger.set_budget("chain", an_adjacency(), Fraction(1))
+    for _ in range(5):
+        ledger.mark_drawn(ledger.charge(a_charge()), b"the same")
+    nonces = [row["body"]["nonce"] for row in ledger.export()]
+    commitments = [row["body"]["commitment"] for row in ledger.export() if row["kind"] == "drawn"]
+    assert len(set(nonces)) == len(nonces) == 14
+    assert len(set(commitments)) == 5
+
+
+def test_rows_hold_no_function_of_the_grid(parts, location, monkeypatch):
+    """With the key, and every value but one known, nothing that is published confirms a guess of that one, or of a line."""
+    monkeypatch.setattr("gridveil.privacy.ledger.writer.new_nonce", lambda: "00" * 16)
+    ledger = Ledger(location)
+    restore, rows = [parts[name]() for name in PARTS], []
+    grids = (private_grid(), private_grid(k=[9.0, 9.0, 9.0, 9.0]))
+    for version in (*(version_of(grid, ledger) for grid in grids), a_version("another network")):
+        ledger.charge(a_charge("mine", version=version))
+        rows.append(ledger.export())
+        for step in restore:
+            step()
+    assert rows[0] == rows[1] == rows[2]
