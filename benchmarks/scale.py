@@ -75,7 +75,7 @@ def releases() -> list[dict]:
             done = subprocess.run(
                 [sys.executable, "-c", MEASURE, *call],
                 capture_output=True,
-                env=os.environ | {"GRIDVEIL_HOME": folder},
+                env=os.environ | {"GRIDVEIL_HOME": folder, "GRIDVEIL_WITNESS": f"{folder}/witness.sqlite"},
                 check=True,
             )
             size = sum(file.stat().st_size for file in Path(folder, "bundle").iterdir())

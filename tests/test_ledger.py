@@ -1,5 +1,6 @@
 """Every draw is charged for good, exactly, to the budget of its lineage: in SQLite and in PostgreSQL."""
 
+import json
 import re
 import sqlite3
 import stat
@@ -18,7 +19,7 @@ from gridveil.groups import Bounds
 from gridveil.privacy.adjacency import RULES, Adjacency
 from gridveil.privacy.ledger import Ledger, database, default_location
 from gridveil.vault.mechanism import perturb
-from ledger_helpers import PASSWORD, TENTH, a_charge, an_adjacency, sql
+from ledger_helpers import PASSWORD, TENTH, a_charge, a_version, an_adjacency, sql
 from privacy_helpers import TRUE, private_grid, traces
 
 HALF, ONE = Fraction(1, 2), Fraction(1)
@@ -405,3 +406,49 @@ def test_an_older_gridveil_refuses_what_this_one_wrote(path, folder):
         Ledger(place)
         with closing(sqlite3.connect(place)) as db:
             assert db.execute("PRAGMA user_version").fetchone() == (3,)  # schema 1 looked there
+
+
+# --- ledgers of schema 2 ----------------------------------------------------------------------------------------------
+
+
+def second_version(location):
+    """Rewrite a ledger as the second gridveil would have written it: marks in rows, no nonces, nothing sealed, no witness."""
+    ledger = Ledger(location)
+    ledger.charge(a_charge(version=a_version()))
+    rows, before = [], ""
+    for number, row in enumerate(ledger.export(), start=1):
+        body = {name: value for name, value in row["body"].items() if name != "nonce"}
+        if row["kind"] == "version":
+            body = {"lineage": "chain", "fingerprint": "f" * 32, "marks": list(a_version().marks)}
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        before = ledger._secret.mac(number, row["kind"], text, before)
+        rows.append((number, row["kind"], text, before))
+    sql(location, "DROP TABLE gridveil_state")
+    sql(location, "DROP TABLE gridveil_version")
+    sql(location, "UPDATE gridveil_meta SET value = '2' WHERE name = 'schema_version'")
+    sql(location, "DELETE FROM gridveil_entry")
+    for number, kind, body, mac in rows:
+        insert = "INSERT INTO gridveil_entry VALUES (:number, :kind, :body, :mac)"
+        sql(location, insert, number=number, kind=kind, body=body, mac=mac)
+    head = next(ledger._safe.folder.glob("*.head.json"))
+    head.write_text(json.dumps(vars(ledger._secret.head(len(rows), before))))
+    Path(ledger._witness.location).unlink()
+    return ledger
+
+
+def test_a_ledger_of_schema_2_is_read_as_it_is_and_written_to_once_it_is_adopted(location):
+    ledger = second_version(location)
+    assert ledger.verify() == []
+    assert [(entry.number, entry.epsilon) for entry in ledger.entries()] == [(5, TENTH)]
+    with pytest.raises(LedgerError, match="written by an older gridveil") as refusal:
+        Ledger(location).charge(a_charge())
+    assert "nothing was spent" in str(refusal.value)
+    Ledger(location).adopt()
+    assert ledger.verify() == []
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(a_charge())
+    with pytest.raises(LedgerError, match="shares most of its lines with lineage 'chain'"):
+        ledger.charge(a_charge("another", version=a_version()))
+    ledger.set_budget("chain", an_adjacency(), ONE)
+    assert ledger.charge(a_charge(version=a_version())) == 8
+    assert ledger.accounts()["chain"].versions == 1

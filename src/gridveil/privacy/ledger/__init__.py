@@ -15,7 +15,7 @@ from typing import Any
 from gridveil.errors import NOTHING_SPENT, LedgerError
 from gridveil.home import gridveil_home
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.ledger.accounts import Account, Charge, Entry, Receipt, Version, check_same, entries_of, replay
+from gridveil.privacy.ledger.accounts import Account, Charge, Entry, Receipt, Version, entries_of, replay
 from gridveil.privacy.ledger.chain import Head, Row, new_ledger_id
 from gridveil.privacy.ledger.safe import Safe, lost_at
 from gridveil.privacy.ledger.store import Store
@@ -99,27 +99,9 @@ class Ledger:
         with self._writing() as writer:
             known = writer.account(charge.lineage) is not None
             version = writer.admit(charge.lineage, charge.version)
-            adjacency = Adjacency(charge.rule, charge.alpha)
             if not known:
-                writer.set_budget(charge.lineage, adjacency, charge.epsilon)
-            account = writer.account(charge.lineage)
-            assert account is not None, "admitted"
-            if account.adjacency is not None:
-                check_same(account, adjacency)
-            account.check_covers(charge.epsilon, {name: Fraction(spent) for name, spent in charge.spent.items()})
-            return writer.append(
-                "reserved",
-                {
-                    "lineage": charge.lineage,
-                    "version": version,
-                    "adjacency": charge.rule,
-                    "epsilon": str(charge.epsilon),
-                    "alpha": {name: str(alpha) for name, alpha in charge.alpha.items()},
-                    "spent": dict(charge.spent),
-                    "scale": dict(charge.scale),
-                    "draws": dict(charge.draws),
-                },
-            )
+                writer.set_budget(charge.lineage, Adjacency(charge.rule, charge.alpha), charge.epsilon)
+            return writer.reserve(charge, version)
 
     def mark_drawn(self, number: int, output: bytes) -> Receipt:
         """Note that the noise of a charge was drawn, and commit to what came out. output : the noisy values."""

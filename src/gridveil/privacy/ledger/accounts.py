@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal
 
 from gridveil.errors import NOTHING_SPENT, BudgetExceeded, LedgerError
@@ -181,4 +182,9 @@ def check_same(account: Account, adjacency: Adjacency) -> None:
 
 def exact_values(values: Mapping[str, str]) -> dict[str, Fraction]:
     """Read fractions as they are stored."""
-    return {name: Fraction(value) for name, value in values.items()}
+    return {name: _fraction(value) for name, value in values.items()}
+
+
+@lru_cache(maxsize=256)
+def _fraction(text: str) -> Fraction:
+    return Fraction(text)  # rows repeat a few, and to read one takes longer than the rest of its row

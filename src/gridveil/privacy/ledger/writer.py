@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from gridveil.errors import NOTHING_SPENT, LedgerError
 from gridveil.privacy.adjacency import ASSETS, Adjacency
-from gridveil.privacy.ledger.accounts import OF_A_LINEAGE, Account, Version, check_same, exact_values, replay
+from gridveil.privacy.ledger.accounts import OF_A_LINEAGE, Account, Charge, Version, check_same, exact_values, replay
 from gridveil.privacy.ledger.chain import Head, Row, Secret, new_nonce, problems
 from gridveil.privacy.ledger.checkpoint import Checkpoint, CheckpointDamaged
 from gridveil.privacy.ledger.marks import are_alike
@@ -148,10 +148,35 @@ class Writer:
             self.append("registered", {"lineage": lineage})
         if version is None:
             return ""
+        return self.admit_unseen(lineage, version)
+
+    def admit_unseen(self, lineage: str, version: Version) -> str:
+        """Note a version of a lineage, whatever other lineages look like; return its id."""
         identity = new_nonce()  # random: a name made of the grid would tell about it through the published head
         self.append("version", {"lineage": lineage, "version": identity})
         self._keep_marks(identity, lineage, version.marks)
         return identity
+
+    def reserve(self, charge: Charge, version: str) -> int:
+        """Write a charge of a known version down, if the budget covers it; return its number."""
+        account = self.account(charge.lineage)
+        assert account is not None, "admitted"
+        if account.adjacency is not None:
+            check_same(account, Adjacency(charge.rule, charge.alpha))
+        account.check_covers(charge.epsilon, {name: Fraction(spent) for name, spent in charge.spent.items()})
+        return self.append(
+            "reserved",
+            {
+                "lineage": charge.lineage,
+                "version": version,
+                "adjacency": charge.rule,
+                "epsilon": str(charge.epsilon),
+                "alpha": {name: str(alpha) for name, alpha in charge.alpha.items()},
+                "spent": dict(charge.spent),
+                "scale": dict(charge.scale),
+                "draws": dict(charge.draws),
+            },
+        )
 
     def kin(self, version: Version, besides: str | None = None) -> str | None:
         """Find a lineage that a grid belongs to, by its marks."""
