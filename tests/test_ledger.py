@@ -443,12 +443,13 @@ def test_a_ledger_of_schema_2_is_read_as_it_is_and_written_to_once_it_is_adopted
     with pytest.raises(LedgerError, match="written by an older gridveil") as refusal:
         Ledger(location).charge(a_charge())
     assert "nothing was spent" in str(refusal.value)
-    Ledger(location).adopt()
-    assert ledger.verify() == []
+    for _ in range(2):  # once more does no harm
+        Ledger(location).adopt()
+        assert ledger.verify() == []
     with pytest.raises(BudgetExceeded):
         ledger.charge(a_charge())
     with pytest.raises(LedgerError, match="shares most of its lines with lineage 'chain'"):
         ledger.charge(a_charge("another", version=a_version()))
     ledger.set_budget("chain", an_adjacency(), ONE)
-    assert ledger.charge(a_charge(version=a_version())) == 8
+    assert ledger.charge(a_charge(version=a_version())) == 9
     assert ledger.accounts()["chain"].versions == 1

@@ -107,10 +107,10 @@ class Writer:
         for account in replay(rows).values():
             self._books.put(account)
         for body in [json.loads(row.body) for row in rows if row.kind == "version"]:
-            if "marks" not in body:
-                self._books.versions += 1
-            elif not self._store.versions(self._connection, id=body["fingerprint"]):
+            if "marks" in body and not self._store.versions(self._connection, id=body["fingerprint"]):
                 self._keep_marks(body["fingerprint"], body["lineage"], body["marks"])
+            else:
+                self._books.versions += 1
 
     def seal(self) -> None:
         """Seal what was written; without it, what was appended is no part of the ledger."""
