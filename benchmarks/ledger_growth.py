@@ -56,13 +56,13 @@ def _filled(folder: Path, *, rows: int, lineages: int) -> Ledger:
     """A ledger of so many rows, written in one transaction."""
     book = Ledger(folder / "ledger.sqlite", safe=folder, witness=folder / "witness.sqlite")
     with book._writing() as writer:
-        versions = {}
         for number in range(lineages):
-            versions[number] = writer.admit_unseen(f"grid {number}", _version(number))
+            writer.append("registered", {"lineage": f"grid {number}"})
+            writer._keep_marks(f"{number:032x}", f"grid {number}", _version(number).marks)
             writer.set_budget(f"grid {number}", ADJACENCY, Fraction(10**9))
         while writer.count < rows:
             number = writer.count % lineages
-            writer.reserve(_charge(f"grid {number}", number), versions[number])
+            writer.reserve(_charge(f"grid {number}", number))
     return book
 
 

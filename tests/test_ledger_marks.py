@@ -125,7 +125,7 @@ def test_a_version_is_charged_to_its_lineage(ledger, folder):
     assert not (folder / "refused").exists()
     gridveil("ledger", "budget", "mine", "--epsilon", "1/10", "--ledger", ledger.location)
     assert gridveil(*command, "--out", folder / "out", "--lineage", "mine").code == 0
-    assert [(account.versions, account.draws) for account in ledger.accounts().values()] == [(2, 1)]
+    assert (ledger.versions(), ledger.accounts()["mine"].draws) == ({"mine": 2}, 1)
 
 
 def test_two_ledgers_know_a_grid_by_different_names(ledger, folder):

@@ -61,6 +61,10 @@ class CertificateDocument(Strict):
     ledger_nonce: Hex = Field(
         description="random, of this entry: two certificates of one entry that differ show a rolled-back ledger"
     )
+    earlier_draws: tuple[Hex, ...] = Field(
+        max_length=256,
+        description="nonces of the ledger's charges before this one, the latest: a later certificate names the earlier",
+    )
     draw_commitment: Hex = Field(description="SHA-256 of the nonce and of the noisy values that were drawn")
     ledger_head: HeadDocument
     signed_by: Hex | None = Field(
@@ -91,6 +95,7 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
         lineage_budget=str(receipt.budget),
         ledger_entry=receipt.entry,
         ledger_nonce=receipt.nonce,
+        earlier_draws=receipt.earlier,
         draw_commitment=receipt.commitment,
         ledger_head=HeadDocument(**receipt.head.__dict__),
         signed_by=public_key.hex() if public_key else None,

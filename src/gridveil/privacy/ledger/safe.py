@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from gridveil.durable import replace_whole
 from gridveil.errors import NOTHING_SPENT, LedgerError
-from gridveil.privacy.ledger.chain import Head, Secret, read_head
+from gridveil.privacy.ledger.chain import LARGEST_HEAD, Head, Secret, parse_head
 from gridveil.regular import read_regular
 
 
@@ -34,27 +36,60 @@ class Safe:
             ) from None
         return Secret(self.ledger, data)
 
-    def make_secret(self, location: str) -> Secret:
-        """Make a new ledger's key, and note where the ledger is."""
+    def make_secret(self) -> Secret:
+        """Make a new ledger's key."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         secret = secrets.token_bytes(32)
-        replace_whole(self.folder / f"{self.ledger}.place", f"{place(location)}\n".encode())
         replace_whole(self._key_path, f"{secret.hex()}\n".encode())
         return Secret(self.ledger, secret)
 
     def head(self) -> Head | None:
         """Read the latest head, if there is one."""
-        return read_head(self._head_path) if self._head_path.exists() else None
+        try:
+            head = parse_head(read_regular(self._head_path, most=LARGEST_HEAD))
+        except FileNotFoundError:
+            return None
+        except OSError:
+            head = None
+        if head is None:
+            raise LedgerError(
+                f"The head of ledger {self.ledger} cannot be read: {self._head_path}.",
+                outcome=NOTHING_SPENT,
+                remedy="Let this user read it, or bring it back from its backup; if it is lost, remove it and see `gridveil "
+                "ledger adopt`.",
+            )
+        return head
 
-    def keep(self, head: Head) -> None:
-        """Replace the head by a later one; an earlier one never replaces a later one."""
+    def keep(self, head: Head, where: str) -> Head:
+        """Replace the head by a later one, and note where its ledger is; return the one that is kept now."""
+        with self.locked():
+            old = self.head()
+            if old is not None and old.count >= head.count:  # an earlier one never replaces a later one
+                return old
+            if self.place() != where:
+                replace_whole(self._place_path, f"{where}\n".encode("utf-8", "surrogateescape"))
+            replace_whole(self._head_path, f"{json.dumps(head.__dict__, indent=2)}\n".encode())
+            return head
+
+    def place(self) -> str | None:
+        """Where the ledger was when its head was last kept."""
+        try:
+            return read_regular(self._place_path, most=10_000).decode("utf-8", "surrogateescape").strip()
+        except OSError:
+            return None
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the head alone."""
         import fcntl  # here: whoever only reads bundles needs no locks, and Windows has none
 
         with (self.folder / f"{self.ledger}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            old = self.head()
-            if old is None or old.count < head.count:
-                replace_whole(self._head_path, f"{json.dumps(head.__dict__, indent=2)}\n".encode())
+            yield
+
+    @property
+    def _place_path(self) -> Path:
+        return self.folder / f"{self.ledger}.place"
 
     @property
     def _key_path(self) -> Path:
@@ -65,15 +100,12 @@ class Safe:
         return self.folder / f"{self.ledger}.head.json"
 
 
-def lost_at(folder: Path, location: str) -> Head | None:
-    """Find the last head of a ledger that was at a place and was written to, by the notes in a folder."""
+def head_at(folder: Path, where: str, besides: str = "") -> Head | None:
+    """Find the last head of a ledger, but one, that was at a place and was written to."""
     for note in sorted(folder.glob("*.place")):
-        head = Safe(folder, note.stem).head()
-        if head is not None and head.count > 1 and note.read_text(encoding="utf-8").strip() == place(location):
-            return head
+        safe = Safe(folder, note.stem)
+        if note.stem != besides and safe.place() == where:
+            head = safe.head()
+            if head is not None and head.count > 1:
+                return head
     return None
-
-
-def place(location: str) -> str:
-    """Name the place of a ledger, however it was written."""
-    return location if "://" in location else str(Path(location).absolute())

@@ -10,19 +10,18 @@ import json
 import os
 from pathlib import Path
 
-from sqlalchemy import BigInteger, Column, MetaData, Table, Text, delete, inspect, select
+from sqlalchemy import Column, ColumnElement, MetaData, Table, Text, and_, delete, inspect, select
 
+from gridveil.errors import NOTHING_SPENT, LedgerError
 from gridveil.home import state_home
 from gridveil.privacy.ledger.chain import Head, parse_head
 from gridveil.privacy.ledger.database import Database
-from gridveil.privacy.ledger.safe import place
 
 metadata = MetaData()
 seen = Table(
     "gridveil_witness",
     metadata,
     Column("ledger", Text, primary_key=True),
-    Column("count", BigInteger, nullable=False),
     Column("head", Text, nullable=False),
     Column("place", Text, nullable=False),
 )
@@ -35,22 +34,12 @@ class Witness:
         self._database = Database(
             location or default_witness(), what="witness of the ledger", option="--witness or $GRIDVEIL_WITNESS"
         )
-        self.location = self._database.location
+        self.location, self.place = self._database.location, self._database.place
 
     def head(self, ledger: str, outcome: str) -> Head | None:
         """Read the last head that it saw of a ledger; None: it knows nothing of it."""
-        if not self._database.exists:
-            return None
-        with self._database.reading(outcome) as connection:
-            if not inspect(connection).has_table(seen.name):
-                return None
-            found = connection.execute(select(seen.c.head).where(seen.c.ledger == ledger)).scalar()
-        if found is None:
-            return None
-        head = parse_head(found)
-        if head is None:
-            raise self._database.error("what it holds of this ledger is no head: it was changed", outcome)
-        return head
+        found = self._find(seen.c.ledger == ledger, outcome)
+        return found[0] if found else None
 
     def prepare(self, outcome: str) -> None:
         """Make it if there is none; refuse one that cannot be written to."""
@@ -58,29 +47,50 @@ class Witness:
         with self._database.writing(outcome) as connection:
             metadata.create_all(connection)
 
-    def keep(self, head: Head, location: str, outcome: str) -> None:
-        """Remember a later head; an earlier one never replaces a later one."""
+    def keep(self, head: Head, where: str, outcome: str) -> Head:
+        """Remember a later head, and where its ledger is; return the one that it remembers now."""
         with self._database.writing(outcome) as connection:
-            known = connection.execute(select(seen.c.count).where(seen.c.ledger == head.ledger)).scalar()
-            if known is None or known < head.count:
-                connection.execute(delete(seen).where(seen.c.ledger == head.ledger))
-                row = {"ledger": head.ledger, "count": head.count, "head": json.dumps(vars(head)), "place": place(location)}
-                connection.execute(seen.insert().values(row))
+            known = connection.execute(select(seen.c.head).where(seen.c.ledger == head.ledger)).scalar()
+            old = parse_head(known) if known else None
+            if old is not None and old.count >= head.count:  # an earlier one never replaces a later one
+                return old
+            connection.execute(delete(seen).where(seen.c.ledger == head.ledger))
+            local = where if self._database.is_sqlite else ""  # to a server of several machines a path means nothing
+            connection.execute(seen.insert().values(ledger=head.ledger, head=json.dumps(vars(head)), place=local))
+            kept = connection.execute(select(seen.c.head).where(seen.c.ledger == head.ledger)).scalar()
+            if not kept or parse_head(kept) != head:
+                raise self._database.error("it does not keep what it is told", outcome)
+            return head
 
-    def lost_at(self, location: str) -> Head | None:
-        """Find the last head of a ledger that was at a place.
-
-        Only a witness on this machine tells: to one that serves several, the same path on two of them is two places.
-        """
-        if not (self._database.is_sqlite and self._database.exists):
+    def head_at(self, where: str, besides: str = "") -> Head | None:
+        """Find the last head of a ledger, but one, that was at a place and was written to; only a local witness tells."""
+        if not self._database.is_sqlite:
             return None
-        with self._database.reading() as connection:
+        found = self._find(and_(seen.c.place == where, seen.c.ledger != besides), NOTHING_SPENT)
+        return next((head for head in found if head.count > 1), None)
+
+    def _find(self, which: ColumnElement[bool], outcome: str) -> list[Head]:
+        if not self._database.exists:
+            return []
+        with self._database.reading(outcome) as connection:
             if not inspect(connection).has_table(seen.name):
-                return None
-            found = connection.execute(select(seen.c.head).where(seen.c.place == place(location), seen.c.count > 1)).scalar()
-        return parse_head(found) if found else None
+                return []
+            texts = connection.execute(select(seen.c.head).where(which)).scalars().all()
+        heads = [head for text in texts if (head := parse_head(text))]
+        if len(heads) < len(texts):
+            raise self._database.error("what it holds of a ledger is no head: it was changed", outcome)
+        return heads
 
 
 def default_witness() -> str:
     """Where the witness lies if nobody says otherwise: $GRIDVEIL_WITNESS, or the user's state folder, not the data folder."""
-    return os.environ.get("GRIDVEIL_WITNESS") or str(state_home() / "witness.sqlite")
+    if named := os.environ.get("GRIDVEIL_WITNESS"):
+        return named
+    try:
+        return str(state_home() / "witness.sqlite")
+    except RuntimeError:
+        raise LedgerError(
+            "This user has no home folder to keep the ledger's witness in.",
+            outcome=NOTHING_SPENT,
+            remedy="Say where it may lie with --witness or $GRIDVEIL_WITNESS.",
+        ) from None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hmac
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,8 +16,8 @@ from sqlalchemy import Connection
 from gridveil.errors import NOTHING_SPENT, LedgerError
 from gridveil.privacy.adjacency import ASSETS, Adjacency
 from gridveil.privacy.ledger.accounts import OF_A_LINEAGE, Account, Charge, Version, check_same, exact_values, replay
-from gridveil.privacy.ledger.chain import Head, Row, Secret, new_nonce, problems
-from gridveil.privacy.ledger.checkpoint import Checkpoint, CheckpointDamaged
+from gridveil.privacy.ledger.chain import Head, Row, Secret, new_nonce, new_version_id, problems
+from gridveil.privacy.ledger.checkpoint import LATEST, Checkpoint, CheckpointDamaged
 from gridveil.privacy.ledger.marks import are_alike
 from gridveil.privacy.ledger.store import SCHEMA_VERSION, Store, StoredVersion
 
@@ -43,7 +43,7 @@ class Writer:
     def sealed(self, outcome: str, *, read: bool = True) -> Iterator[None]:
         """Work on what was sealed, read first unless it was; say clearly where it was changed."""
         try:
-            if read and not self._books.read():
+            if read and (self._store.schema(self._connection) < SCHEMA_VERSION or not self._books.read()):
                 raise LedgerError(
                     f"The ledger {self._store.location} was written by an older gridveil.",
                     outcome=outcome,
@@ -51,7 +51,7 @@ class Writer:
                 )
             yield
         except CheckpointDamaged:
-            raise self._changed("what its rows add up to was changed", outcome) from None
+            raise self.changed("what its rows add up to was changed", outcome) from None
 
     def check_whole(self, kept: Mapping[str, Head | None], outcome: str) -> None:
         """Refuse to write on a ledger that was changed, or has lost rows since its head or its witness saw it.
@@ -82,18 +82,19 @@ class Writer:
             if not found and (rows[-1].number, rows[-1].mac) != (self.count, self._books.mac):
                 found = [f"row {self.count} was changed"]
             for problem in found:
-                raise self._changed(problem, outcome)
+                raise self.changed(problem, outcome)
 
     def problems(self, heads: Mapping[str, Head | None]) -> list[str]:
         """Check every row, and what was sealed against what the rows add up to; return what is wrong."""
         rows = self._store.rows(self._connection)
         if found := problems(self._secret, rows, heads):
             return found
-        if self._store.schema(self._connection) != SCHEMA_VERSION:
-            return []  # an older one sealed nothing
+        if not (rows and "nonce" in json.loads(rows[-1].body)):
+            return []  # an older gridveil sealed nothing
         try:
+            same = self._books.read() and self._books.accounts() == replay(rows) and self._books.nonces == _nonces(rows)
             known = [self._checked(one) for one in self._store.versions(self._connection)]
-            same = self._books.read() and self._books.accounts() == replay(rows) and (self._books.versions == len(known))
+            same = same and self._books.versions == len(known)
         except CheckpointDamaged:
             same = False
         return [] if same else ["what its rows add up to, or the marks of its grids, was changed"]
@@ -101,16 +102,16 @@ class Writer:
     def rebuild(self, heads: Mapping[str, Head | None], outcome: str) -> None:
         """Add all rows up anew, once they are seen to be whole; marks that an older gridveil left in rows go beside them."""
         rows = self._store.rows(self._connection)
-        for problem in problems(self._secret, rows, heads):
-            raise self._changed(problem, outcome)
-        self._books.count, self._books.mac = rows[-1].number, rows[-1].mac
+        for problem in problems(self._secret, rows, heads) or ([] if rows else ["it has no rows"]):
+            raise self.changed(problem, outcome)
+        self._books.count, self._books.mac, self._books.nonces = rows[-1].number, rows[-1].mac, _nonces(rows)
         for account in replay(rows).values():
             self._books.put(account)
         for body in [json.loads(row.body) for row in rows if row.kind == "version"]:
-            if "marks" in body and not self._store.versions(self._connection, id=body["fingerprint"]):
+            if not self._store.versions(self._connection, id=body["fingerprint"]):
                 self._keep_marks(body["fingerprint"], body["lineage"], body["marks"])
-            else:
-                self._books.versions += 1
+        with self.sealed(outcome, read=False):
+            self._books.versions = len([self._checked(one) for one in self._store.versions(self._connection)])
 
     def seal(self) -> None:
         """Seal what was written; without it, what was appended is no part of the ledger."""
@@ -118,47 +119,49 @@ class Writer:
 
     def append(self, kind: str, body: Mapping[str, Any]) -> int:
         """Add a row with a nonce of its own, and count it in."""
-        text = json.dumps({**body, "nonce": new_nonce()}, sort_keys=True, separators=(",", ":"))
-        number = self.count + 1
+        nonce, number = new_nonce(), self.count + 1
+        text = json.dumps({**body, "nonce": nonce}, sort_keys=True, separators=(",", ":"))
         row = Row(number, kind, text, self._secret.mac(number, kind, text, self._books.mac))
         self._store.append(self._connection, row)
         if kind in OF_A_LINEAGE:
             name = body["lineage"]
             self._books.put((self._books.account(name) or Account(name)).after(kind, body))
+        if kind == "reserved":
+            self._books.nonces.append(nonce)
         self._books.count, self._books.mac = number, row.mac
         return number
+
+    def before(self, nonce: str) -> tuple[str, ...]:
+        """Nonces of the latest charges before one."""
+        nonces = self._books.nonces
+        return tuple(nonces[: nonces.index(nonce)]) if nonce in nonces else ()
 
     def account(self, lineage: str) -> Account | None:
         """Look an account up; None: the lineage is not registered."""
         return self._books.account(lineage)
 
-    def admit(self, lineage: str, version: Version | None) -> str:
-        """Register a lineage and note a version of it, unless the grid belongs to another one; return the version's id."""
-        known = self._known(version) if version else None
-        if known is not None and known.lineage == lineage:  # it was compared with all others when it was admitted
-            return known.id
-        other = self.kin(version, besides=lineage) if version else None
-        if other is not None:
-            raise LedgerError(
-                f"This grid shares most of its lines with lineage {other!r}: it is a version of that one.",
-                outcome=NOTHING_SPENT,
-                remedy=f"Release it with --lineage {other}, from the same budget.",
-            )
+    def admit(self, lineage: str, version: Version | None) -> None:
+        """Register a lineage and note a version of it, unless the grid belongs to another one.
+
+        Versions stay out of the chain: even that a lineage has a new one tells something of its network.
+        """
+        found = self._store.versions(self._connection, name=self._name(version.marks)) if version else []
+        known = self._checked(found[0]) if found else None
+        if known is None or known.lineage != lineage:  # else it was compared with all others when it was admitted
+            other = self.kin(version, besides=lineage) if version else None
+            if other is not None:
+                raise LedgerError(
+                    f"This grid shares most of its lines with lineage {other!r}: it is a version of that one.",
+                    outcome=NOTHING_SPENT,
+                    remedy=f"Release it with --lineage {other}, from the same budget.",
+                )
+            if version is not None:
+                self._keep_marks(new_version_id(), lineage, version.marks)
         if self.account(lineage) is None:
             self.append("registered", {"lineage": lineage})
-        if version is None:
-            return ""
-        return self.admit_unseen(lineage, version)
 
-    def admit_unseen(self, lineage: str, version: Version) -> str:
-        """Note a version of a lineage, whatever other lineages look like; return its id."""
-        identity = new_nonce()  # random: a name made of the grid would tell about it through the published head
-        self.append("version", {"lineage": lineage, "version": identity})
-        self._keep_marks(identity, lineage, version.marks)
-        return identity
-
-    def reserve(self, charge: Charge, version: str) -> int:
-        """Write a charge of a known version down, if the budget covers it; return its number."""
+    def reserve(self, charge: Charge) -> int:
+        """Write a charge of an admitted grid down, if the budget covers it; return its number."""
         account = self.account(charge.lineage)
         assert account is not None, "admitted"
         if account.adjacency is not None:
@@ -168,7 +171,6 @@ class Writer:
             "reserved",
             {
                 "lineage": charge.lineage,
-                "version": version,
                 "adjacency": charge.rule,
                 "epsilon": str(charge.epsilon),
                 "alpha": {name: str(alpha) for name, alpha in charge.alpha.items()},
@@ -187,6 +189,10 @@ class Writer:
             if one.lineage != besides and are_alike(version.marks, json.loads(one.marks)):
                 return one.lineage
         return None
+
+    def versions(self) -> dict[str, int]:
+        """Count the networks that are known of each lineage."""
+        return Counter(self._checked(one).lineage for one in self._store.versions(self._connection))
 
     def set_budget(self, lineage: str, adjacency: Adjacency, epsilon: Fraction) -> None:
         """Give a lineage its budget, or raise it."""
@@ -208,7 +214,7 @@ class Writer:
         if row is None or row.kind != "reserved":
             raise LedgerError(f"Row {number} of the ledger {self._store.location} is no charge.", outcome=outcome)
         for problem in problems(self._secret, [row], {}, before):
-            raise self._changed(problem, outcome)
+            raise self.changed(problem, outcome)
         return json.loads(row.body)
 
     def import_first_version(self) -> None:
@@ -228,14 +234,10 @@ class Writer:
             total = adjacency.loss(losses, ASSETS)
             self.append("budget", {"lineage": grid, "adjacency": mine[0][2], "alpha": mine[0][4], "epsilon": str(total)})
             for state, _, rule, epsilon, alpha, spent in mine:
-                body = {"lineage": grid, "version": "", "adjacency": rule, "epsilon": epsilon, "alpha": alpha, "spent": spent}
+                body = {"lineage": grid, "adjacency": rule, "epsilon": epsilon, "alpha": alpha, "spent": spent}
                 number = self.append("reserved", {**body, "scale": {}})
                 if state == "drawn":
                     self.append("drawn", {"of": number})
-
-    def _known(self, version: Version) -> StoredVersion | None:
-        found = self._store.versions(self._connection, name=self._name(version.marks))
-        return self._checked(found[0]) if found else None
 
     def _keep_marks(self, identity: str, lineage: str, marks: Sequence[str]) -> None:
         parts = (identity, self._name(marks), json.dumps(lineage), json.dumps(list(marks)))
@@ -244,7 +246,7 @@ class Writer:
 
     def _checked(self, one: StoredVersion) -> StoredVersion:
         """A stored grid with its lineage in plain text, if its seal fits."""
-        if not hmac.compare_digest(self._secret.seal(one.id, one.name, one.lineage, one.marks), one.seal):
+        if one.seal != self._secret.seal(one.id, one.name, one.lineage, one.marks):
             raise CheckpointDamaged
         return replace(one, lineage=json.loads(one.lineage))
 
@@ -259,12 +261,18 @@ class Writer:
             "certificate and go on: gridveil ledger adopt --head certificate.json (docs/ledger.md).",
         )
 
-    def _changed(self, problem: str, outcome: str) -> LedgerError:
+    def changed(self, problem: str, outcome: str) -> LedgerError:
+        """Say that the ledger is not as it was written."""
         return LedgerError(
             f"The ledger {self._store.location} is not as it was written: {problem}.",
             outcome=outcome,
             remedy="Restore it, with its key, from before that: see `gridveil ledger verify` and docs/ledger.md.",
         )
+
+
+def _nonces(rows: Sequence[Row]) -> list[str]:
+    bodies = (json.loads(row.body) for row in rows if row.kind == "reserved")
+    return [body["nonce"] for body in bodies if "nonce" in body][-LATEST:]
 
 
 def commitment(nonce: str, output: bytes) -> str:
