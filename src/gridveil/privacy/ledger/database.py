@@ -42,7 +42,7 @@ class Database:
         if self.is_sqlite:
             self._path = Path(location)
             # However it is written: where it is, links followed, and where a link to it lies.
-            self.place, self.name = os.path.realpath(location), os.path.abspath(location)
+            self.place, self.name = os.path.realpath(location), os.path.normpath(self._path.absolute())
             self._engine = create_engine("sqlite://", poolclass=NullPool, creator=self._connect)
             event.listen(self._engine, "connect", _careful_sqlite)
             return
