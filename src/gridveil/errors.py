@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gridveil.shown import shown
+
 NOTHING_SPENT = "Nothing was drawn and nothing was spent."
 
 
@@ -11,15 +13,17 @@ class GridveilError(Exception):
     problem : what was wrong, and where.
     outcome : what did not happen because of it.
     remedy : the next step.
+
+    All three are one line: what they quote of a file, a bundle or an option is escaped.
     """
 
     exit_code = 2
 
     def __init__(self, problem: str, *, outcome: str = "Nothing was written.", remedy: str = "") -> None:
-        self.problem = problem if problem.endswith((".", "…")) else f"{problem}."
-        self.outcome = outcome
-        self.remedy = remedy
-        super().__init__(" ".join(part for part in (self.problem, outcome, remedy) if part))
+        self.problem = shown(problem if problem.endswith((".", "…")) else f"{problem}.")
+        self.outcome = shown(outcome)
+        self.remedy = shown(remedy)
+        super().__init__(" ".join(part for part in (self.problem, self.outcome, self.remedy) if part))
 
 
 class InputError(GridveilError):

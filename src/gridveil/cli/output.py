@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gridveil.errors import GridveilError, OptionError
+from gridveil.shown import json_text, shown
 
 if TYPE_CHECKING:
     from gridveil.fit.methods import Progress
@@ -22,34 +22,35 @@ FIGURES = (".png", ".pdf", ".svg")
 
 def print_json(data: Any) -> None:
     """Print one JSON document."""
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(data) + "\n")
 
 
-def print_text(text: str) -> None:
-    """Print a line, wrapped to the terminal."""
+def print_text(*lines: str) -> None:
+    """Print lines, wrapped to the terminal. A line end within one is escaped: a value cannot begin a line of its own."""
     from rich.console import Console
 
-    Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty()).print(text)
+    text = "\n".join(map(shown, lines))
+    Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty()).print(text)
 
 
 def print_notice(text: str) -> None:
     """Say something before the work starts, on stderr: it belongs to no result."""
-    sys.stderr.write(f"gridveil: {text}\n")
+    sys.stderr.write(f"gridveil: {shown(text)}\n")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int = 1) -> None:
-    """Print a table; the first columns are texts, the others line up on the right."""
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Sequence[str]]], *, texts: int = 1) -> None:
+    """Print a table; the first columns are texts, the others line up on the right. A cell is a line, or a list of lines."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=shown(title), title_justify="left", box=box.SIMPLE_HEAD)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < texts else "right")
+        table.add_column(shown(column), justify="left" if number < texts else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*("\n".join(map(shown, [cell] if isinstance(cell, str) else cell)) for cell in row))
     width = None if sys.stdout.isatty() else 160
-    Console(highlight=False, markup=False, width=width).print(table)
+    Console(highlight=False, markup=False, emoji=False, width=width).print(table)
 
 
 def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
@@ -61,7 +62,7 @@ def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
         texts=2,
     )
     print_text(guarantee.in_words())
-    print_text("Conditional on: " + ("; ".join(guarantee.conditional_on) or "nothing") + "\n")
+    print_text("Conditional on: " + ("; ".join(guarantee.conditional_on) or "nothing"), "")
 
 
 def _group_row(name: str, guarantee: Guarantee, clipped: dict[str, int]) -> tuple[str, ...]:

@@ -236,15 +236,15 @@ def release(
         print_text(f"Port     {port}: {', '.join(buses)}")
     for one, _ in reports:
         if one.fitted:
-            print_text(_fit_in_words(one.fitted))
+            print_text(*_fit_in_words(one.fitted))
         for line in events_in_words(one.events, measured, source.facts):
             print_text(line)
     for _, one in reports:
         print_text(f"Bundle   {one.path}")
     print_text(
-        f"Ledger   {book.location}: lineage {name}, ε = {spent:.6g} spent, {left:.6g} left of {account.epsilon}\n"
-        + (f"Signed   by key {signer.key_id}\n" if signer else "Signed   by nobody: make a key with gridveil keys new\n")
-        + f"Next     gridveil verify {report.path}"
+        f"Ledger   {book.location}: lineage {name}, ε = {spent:.6g} spent, {left:.6g} left of {account.epsilon}",
+        f"Signed   by key {signer.key_id}" if signer else "Signed   by nobody: make a key with gridveil keys new",
+        f"Next     gridveil verify {report.path}",
     )
 
 
@@ -296,15 +296,15 @@ def _fit_json(fitted: FitSummary) -> dict[str, Any]:
     }
 
 
-def _fit_in_words(fitted: FitSummary) -> str:
+def _fit_in_words(fitted: FitSummary) -> list[str]:
     text = (
         f"Fit      {fitted.method}: mismatch J from {fitted.mismatch_before:.3e} to {fitted.mismatch_after:.3e} p.u.² s in "
         f"{fitted.iterations} iterations{'' if fitted.converged else ', where it stopped before converging'}"
     )
     if fitted.by_records is None:
-        return text
+        return [text]
     fixed = f"{fitted.by_records} directions of the parameters fixed by records, {fitted.by_release} by the release"
-    return f"{text}\n         {fixed}"
+    return [text, f"         {fixed}"]
 
 
 def _numbered(path: Path, number: int) -> Path:

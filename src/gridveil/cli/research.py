@@ -49,4 +49,4 @@ def paper(
     )
     for claim in found.claims:
         print_text(f"{claim.verdict:>13}  {claim.words}: {claim.figure}")
-    print_text(f"\nFigures, data and the page reproduction.md: {out}")
+    print_text("", f"Figures, data and the page reproduction.md: {out}")

@@ -15,7 +15,17 @@ from typing import Any
 from gridveil.errors import NOTHING_SPENT, LedgerError
 from gridveil.home import gridveil_home
 from gridveil.privacy.adjacency import ASSETS, Adjacency
-from gridveil.privacy.ledger.accounts import Account, Charge, Entry, Version, check_same, exact_values, replay, versions_of
+from gridveil.privacy.ledger.accounts import (
+    Account,
+    Charge,
+    Entry,
+    Version,
+    check_lineage,
+    check_same,
+    exact_values,
+    replay,
+    versions_of,
+)
 from gridveil.privacy.ledger.chain import Head, Row, Safe, Secret, check_nothing_lost, new_ledger_id, problems
 from gridveil.privacy.ledger.marks import are_alike
 from gridveil.privacy.ledger.store import Store
@@ -216,6 +226,7 @@ class _Writer:
                         remedy=f"Release it with --lineage {other}, from the same budget.",
                     )
         if lineage not in self.accounts():
+            check_lineage(lineage)
             self.append("registered", {"lineage": lineage})
         if version is not None and version.fingerprint not in seen.get(lineage, {}):
             self.append("version", {"lineage": lineage, "fingerprint": version.fingerprint, "marks": list(version.marks)})
