@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from gridveil.shown import shown
 
 NOTHING_SPENT = "Nothing was drawn and nothing was spent."
@@ -24,6 +26,12 @@ class GridveilError(Exception):
         self.outcome = shown(outcome)
         self.remedy = shown(remedy)
         super().__init__(" ".join(part for part in (self.problem, self.outcome, self.remedy) if part))
+
+    def also(self, outcome: str) -> Self:
+        """Say more of what did and did not happen."""
+        self.outcome = f"{self.outcome} {shown(outcome)}"
+        self.args = (" ".join(part for part in (self.problem, self.outcome, self.remedy) if part),)
+        return self
 
 
 class InputError(GridveilError):
@@ -98,9 +106,11 @@ class BudgetExceeded(GridveilError):
 
 
 class Interrupted(GridveilError):
-    """Ctrl-C in the middle of a release: it says whether privacy budget was spent."""
+    """A signal in the middle of a release: it says whether privacy budget was spent. signal : its number, 2 for Ctrl-C."""
 
-    exit_code = 130
+    def __init__(self, problem: str, *, outcome: str, remedy: str = "", signal: int = 2) -> None:
+        self.exit_code = 128 + signal  # as shells have it
+        super().__init__(problem, outcome=outcome, remedy=remedy)
 
 
 class OutputExists(GridveilError):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from signal import SIGINT
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gridveil.cli import assurance, attack, bundles, cases, export, grids, keys, leakage, ledger, plan, release, research
-from gridveil.cli.ends import exit_code, own_streams
+from gridveil.cli.ends import exit_code, outcome_words, own_streams
 from gridveil.cli.output import fail, fail_unexpectedly, print_json, print_text
 from gridveil.errors import GridveilError
 from gridveil.interrupts import Ended, raised, signal_of
@@ -61,7 +61,7 @@ app.command("paper")(research.paper)
 
 
 # typer brings click along, under a name that changes with its version.
-_UsageError = typer.BadParameter.__mro__[1]
+_UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 def main() -> None:
@@ -74,7 +74,8 @@ def main() -> None:
             code = end.code if isinstance(end.code, int) else 0
         except (Ended, KeyboardInterrupt) as interrupt:
             number = signal_of(interrupt)
-            sys.stderr.write(f"gridveil: {'interrupted' if number == SIGINT else f'ended by {number.name}'}.\n")
+            how = "interrupted" if number == SIGINT else f"ended by {number.name}"
+            sys.stderr.write(f"gridveil: {how}.{outcome_words()}\n")
             # At once: a progress bar's thread may hold stderr, on which Python's own way out would abort.
             os._exit(exit_code(128 + number, out))
         code = exit_code(code, out)
@@ -86,8 +87,8 @@ def _run(as_json: bool, debug: bool) -> int:
     try:
         return app(standalone_mode=False) or 0
     except _UsageError as error:  # an option that typer cannot read
-        error.message = shown(error.message)  # pyright: ignore[reportAttributeAccessIssue]
-        error.show()  # pyright: ignore[reportAttributeAccessIssue]
+        error.message = shown(error.message)
+        error.show()
         if as_json:
             print_json(
                 {"error": "The command line cannot be read: see stderr.", "outcome": "Nothing was done.", "remedy": "--help"}

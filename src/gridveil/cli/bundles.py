@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import check_figure, print_json, print_table, print_text, writing
-from gridveil.errors import OptionError
+from gridveil.cli.output import check_figure, check_place, print_json, print_table, print_text, writing
 
 if TYPE_CHECKING:
     from gridveil.bundle import Report
@@ -85,13 +84,10 @@ def simulate(
     from gridveil.metrics import read
 
     release = load(bundle)
-    for path in (plot, csv):
-        if path and bundle.is_dir() and path.absolute().parent == bundle.absolute():
-            raise OptionError(
-                f"{path} lies inside the bundle, which would no longer verify.", remedy="Name a place outside it."
-            )
     if plot:
         check_figure(plot)
+    if csv:
+        check_place(csv, "--csv")
     shown = [bus.strip() for bus in buses.split(",")] if buses else None
     happening = Event.parse(";".join(event), base_mva=release.model.base_mva)
     clock = {"horizon_s": horizon, "dt_s": dt, "scheme": scheme}

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -64,6 +65,7 @@ class _Result:
 
     words = ""
     done = False
+    told = False
 
 
 _result = _Result()
@@ -71,7 +73,13 @@ _result = _Result()
 
 def note_outcome(words: str, *, done: bool = False) -> None:
     """Note what stands, however the command may end from here on. done : nothing is missing but its text."""
-    _result.words, _result.done = words, done
+    _result.words, _result.done, _result.told = words, done, False
+
+
+def outcome_words() -> str:
+    """What stands, to be said now: a blank and a sentence, or nothing."""
+    _result.told = True
+    return f" {shown(_result.words)}" if _result.words else ""
 
 
 @contextmanager
@@ -84,7 +92,7 @@ def own_streams() -> Iterator[Outlet]:
             os.open(os.devnull, os.O_RDWR)
     before = sys.stdin, sys.stdout, sys.stderr
     for stream in before[1:]:
-        if hasattr(stream, "reconfigure"):  # a screen without ε must not break off a release that was drawn
+        if isinstance(stream, TextIOWrapper):  # a screen without ε must not break off a release that was drawn
             stream.reconfigure(errors="replace")
     out: Any = Outlet(sys.stdout)
     err: Any = Outlet(sys.stderr)
@@ -100,9 +108,8 @@ def exit_code(code: int, out: Outlet) -> int:
     """Flush, say what stands if the command did not get to say it, and return the exit code that follows from it."""
     sys.stdout.flush()
     lost = f"stdout could not be written ({out.lost})" if out.lost and not out.left else ""
-    words = _result.words
-    if words and (code or out.lost):
-        sys.stderr.write(f"gridveil: {shown('; '.join(part for part in (lost, words) if part))}\n")
+    if _result.done and not _result.told and (code or out.lost):
+        sys.stderr.write(f"gridveil:{f' {lost}.' if lost else ''}{outcome_words()}\n")
     elif lost and not code:
         sys.stderr.write(f"gridveil: {lost}: what this command printed is lost.\n")
     sys.stderr.flush()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from gridveil.cli.ends import outcome_words
 from gridveil.errors import GridveilError, OptionError
 from gridveil.shown import json_text, shown
 
@@ -159,18 +160,42 @@ def check_figure(path: Path) -> None:
     """Refuse a figure whose format cannot be drawn, or that has no place, before any work is done for it."""
     if path.suffix not in FIGURES:
         raise OptionError(f"--plot {path} is no figure that can be drawn.", expected=".png, .pdf or .svg at its end")
-    from gridveil.archive import check_outside_bundles
+    check_place(path, "--plot")
 
-    check_outside_bundles(path)
-    with writing(path, "--plot"):
+
+def check_place(path: Path, option: str) -> None:
+    """Refuse a file that has no place, or whose place, links followed, is a bundle's, before any work is done for it."""
+    _check_no_bundle(path, option)
+    with _failures_told(path, option):
         taken, there = path.is_dir(), path.parent.is_dir()
     if taken or not there:
         why = "it is a folder" if taken else f"{path.parent} is no folder"
-        raise OptionError(f"{path} could not be written: {why}.", remedy="Name another place with --plot.")
+        raise OptionError(f"{path} could not be written: {why}.", remedy=f"Name another place with {option}.")
 
 
 @contextmanager
 def writing(path: Path, option: str) -> Iterator[None]:
+    """Write a file, never into a bundle; turn a failure into a clear error."""
+    _check_no_bundle(path, option)
+    with _failures_told(path, option):
+        if path.is_file() and path.stat().st_nlink > 1:  # a bundle may hold the same file under another name
+            path.resolve().unlink()
+        yield
+
+
+def _check_no_bundle(path: Path, option: str) -> None:
+    from gridveil.archive import check_outside_bundles
+    from gridveil.bundle import is_bundle
+
+    check_outside_bundles(path)
+    with _failures_told(path, option):
+        is_file = path.is_file()
+    if is_file and is_bundle(path):
+        raise OptionError(f"{path} is a bundle, and would be lost.", remedy=f"Name another place with {option}.")
+
+
+@contextmanager
+def _failures_told(path: Path, option: str) -> Iterator[None]:
     """Turn a failure to write a file into a clear error."""
     try:
         yield
@@ -198,7 +223,8 @@ def fail_unexpectedly(error: Exception, debug: bool) -> NoReturn:
         _list_places(error)
     where = " < ".join(f"{frame.name} ({frame.lineno})" for frame in reversed(traceback.extract_tb(error.__traceback__)[-4:]))
     sys.stderr.write(
-        f"gridveil: internal error, {type(error).__name__} in {where}. Please report it with the command you ran.\n"
+        f"gridveil: internal error, {type(error).__name__} in {where}. Please report it with the command you ran."
+        f"{outcome_words()}\n"
     )
     sys.exit(70)
 
