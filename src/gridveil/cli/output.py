@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gridveil.cli.ends import outcome_words
 from gridveil.errors import GridveilError, OptionError
+from gridveil.sealed import places_of
 from gridveil.shown import json_text, shown
 
 if TYPE_CHECKING:
@@ -221,7 +221,8 @@ def fail_unexpectedly(error: Exception, debug: bool) -> NoReturn:
     """Print where a bug struck, without the exception's own words: they might hold a private value."""
     if debug:
         _list_places(error)
-    where = " < ".join(f"{frame.name} ({frame.lineno})" for frame in reversed(traceback.extract_tb(error.__traceback__)[-4:]))
+    places = (place.rpartition(" ") for place in reversed(places_of(error)[-4:]))
+    where = " < ".join(f"{name} ({at.rpartition(':')[2]})" for at, _, name in places)
     sys.stderr.write(
         f"gridveil: internal error, {type(error).__name__} in {where}. Please report it with the command you ran."
         f"{outcome_words()}\n"
@@ -231,5 +232,5 @@ def fail_unexpectedly(error: Exception, debug: bool) -> NoReturn:
 
 def _list_places(error: Exception) -> None:
     """List the places that an error came through, innermost last: modules, functions and lines, no source and no values."""
-    for frame in traceback.extract_tb(error.__traceback__):
-        sys.stderr.write(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}\n")
+    for place in places_of(error):
+        sys.stderr.write(f"  {shown(place)}\n")

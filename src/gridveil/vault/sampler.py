@@ -14,6 +14,7 @@ from gridveil.errors import NOTHING_SPENT, BudgetExceeded, OptionError
 from gridveil.grid import Array
 from gridveil.interrupts import held
 from gridveil.privacy.epsilon import float_at_least, float_at_most
+from gridveil.sealed import sealed
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class SecureSampler:
 
         return f"OpenDP {version('opendp')} make_laplace"
 
+    @sealed
     def draw(self, values: Array, scale: float) -> Array:
         """Release values + Lap(scale).
 
@@ -111,6 +113,7 @@ class DemoSampler:
             raise OptionError("The seed is negative.", expected="a whole number of 0 or more", outcome="Nothing was drawn.")
         self._random = np.random.default_rng(seed)
 
+    @sealed
     def draw(self, values: Array, scale: float) -> Array:
         """Return values + Lap(scale) from the seeded generator."""
         _check_draw(values, scale)
