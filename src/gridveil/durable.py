@@ -49,7 +49,7 @@ def workplace(folder: Path) -> Iterator[Path]:
     Workplaces of runs that were killed are swept away first. A run locks its own while it lives: one that is not locked is
     nobody's any more.
     """
-    _sweep(folder)
+    sweep(folder)
     place, lock = _new(folder)
     try:
         yield place / MADE
@@ -73,7 +73,7 @@ def _new(folder: Path) -> tuple[Path, int | None]:
         os.close(lock)
 
 
-def _sweep(folder: Path) -> None:
+def sweep(folder: Path) -> None:
     """Remove workplaces that nobody has locked; nothing that could be anybody else's."""
     with suppress(OSError), os.scandir(folder) as found:
         for place in [Path(entry) for entry in found if WORKPLACE.fullmatch(entry.name)]:
