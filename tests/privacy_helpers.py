@@ -1,6 +1,9 @@
 """A small grid whose private values are easy to find again, and ways to look for them."""
 
+import reprlib
 import struct
+import traceback
+from pathlib import Path
 
 import numpy as np
 
@@ -54,3 +57,20 @@ def all_that_it_says(error):
         said.append(f"{error} {error!r} {vars(error)}")
         error = error.__cause__ or error.__context__
     return "\n".join(said)
+
+
+def locals_seen(error):
+    """What a traceback with locals (capture_locals, rich, pytest -l) shows of an error: all frames but those of the tests."""
+    said = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if not Path(frame.f_code.co_filename).is_relative_to(Path(__file__).parent):
+            said += [f"{frame.f_code.co_name}:{line} {name} = {_seen(value)}" for name, value in frame.f_locals.items()]
+    return "\n".join(said)
+
+
+def _seen(value):
+    """As it is printed; of long texts, which a debugger shows whole, more than repr's own shortening would."""
+    try:
+        return repr(value) if not isinstance(value, np.ndarray) else repr(value.tolist())
+    except Exception as refusal:
+        return reprlib.repr(refusal)

@@ -19,7 +19,7 @@ from gridveil.privacy.ledger import Ledger
 from gridveil.vault.sampler import SecureSampler
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model
-from privacy_helpers import all_that_it_says
+from privacy_helpers import all_that_it_says, locals_seen
 
 
 class Planted(NamedTuple):
@@ -220,7 +220,7 @@ def test_an_error_carries_no_true_value_along(planted, suffix, change):
     path.write_text(change(path.read_text()), encoding="latin-1")
     with pytest.raises(GridveilError) as refusal:
         open_grid(str(planted.path))
-    assert leaks(planted, all_that_it_says(refusal.value)) == []
+    assert leaks(planted, all_that_it_says(refusal.value), locals_seen(refusal.value)) == []
 
 
 def test_a_release_toml_that_is_no_text_is_not_carried_along(planted, monkeypatch):

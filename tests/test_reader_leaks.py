@@ -20,6 +20,7 @@ from fuzzing import OPTIONS, mutate
 from gridveil.cases import open_grid
 from gridveil.errors import GridveilError
 from gridveil.vault.source import Private
+from privacy_helpers import locals_seen
 
 BEFORE = dict(os.environ)
 LINES = ((1, 4), (2, 4), (3, 5), (4, 5), (1, 2), (2, 5))
@@ -262,7 +263,7 @@ class Search:
 
 
 def all_that_it_carries(error):
-    """The words of an error, its attributes, and those of all errors behind it."""
+    """The words of an error, its attributes and the locals of its frames, and those of all errors behind it."""
     said, seen, to_do = [], set(), [error]
     while to_do:
         one = to_do.pop()
@@ -270,7 +271,7 @@ def all_that_it_carries(error):
             continue
         seen.add(id(one))
         attributes = {name: getattr(one, name, None) for name in dir(one) if not name.startswith("__")}
-        said.append(f"{one} {one!r} {one.args} {attributes} {getattr(one, '__notes__', '')}")
+        said.append(f"{one} {one!r} {one.args} {attributes} {getattr(one, '__notes__', '')}\n{locals_seen(one)}")
         to_do += [one.__cause__, one.__context__, *(part for part in one.args if isinstance(part, BaseException))]
     return "\n".join(said)
 

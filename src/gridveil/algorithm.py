@@ -23,11 +23,13 @@ from gridveil.posterior import Start, middle, posterior_mean
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger import Ledger
 from gridveil.release import Release, loaded_buses
+from gridveil.sealed import sealed
 from gridveil.vault.mechanism import perturb
 from gridveil.vault.sampler import Sampler, SecureSampler, makes_demo
 from gridveil.vault.source import SourceGrid
 
 
+@sealed
 def publish(
     source: SourceGrid,
     observed: Sequence[Observation] = (),

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from gridveil import faults
-from gridveil.durable import sync_folder, write_synced
+from gridveil.durable import sync_folder, workplace, write_synced
 from gridveil.errors import BundleError, GridveilError, InputError, OptionError, OutputExists
 
 SUMS, SIGNATURE, DOCUMENT = "SHA256SUMS", "SHA256SUMS.sig", "release.json"
@@ -55,7 +53,8 @@ def check_free(path: Path) -> None:
         raise OutputExists(str(path))
     check_outside_bundles(path)
     try:
-        Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=parent)).rmdir()
+        with workplace(parent):
+            pass
     except OSError as error:
         raise GridveilError(
             f"{parent} is not a folder that this user may write to ({error.strerror}).",
@@ -109,16 +108,12 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, mode: int = 0o777) -
 def _in_one_move(path: Path) -> Iterator[Path]:
     """Give a place beside a path to make something at; move it there if it was made whole, else leave nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))  # for this user's eyes only
-    faults.step("bundle-begun")
-    try:
-        made = work / "bundle"
+    with workplace(path.parent) as made:
+        faults.step("bundle-begun")
         yield made
         made.rename(path)
         sync_folder(path.parent)
         faults.step("bundle-moved")
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _fill(folder: Path, files: Mapping[str, bytes], mode: int) -> None:

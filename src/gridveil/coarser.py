@@ -17,6 +17,7 @@ from gridveil.measured import Declaration, read_declaration
 from gridveil.measured.clock import sampling
 from gridveil.measured.record import RawRecord, read_record, read_time
 from gridveil.measured.unknown import is_unknown, read_unknown
+from gridveil.shown import csv_cell, csv_name
 
 NOT_COARSER = "No coarser record was made."
 RECORD, DECLARED = "record.csv", "record.toml"
@@ -77,8 +78,13 @@ def write_coarser(declared: Declaration, how: Coarser, out: Path, *, base_mva: f
         values = np.rint(values / (how.step_hz * unit)) * (how.step_hz * unit)
     if sigma is not None:
         sigma = how.sigma(sigma, 1 / unit)
-    written = replace(declared, locations={column: declared.locations[column] for column in columns}, sigma=sigma)
-    lines = [",".join(_cell(text) for text in (declared.time_column, *columns))]
+    written = replace(
+        declared,
+        time_column=csv_name(declared.time_column),
+        locations={csv_name(column): declared.locations[column] for column in columns},
+        sigma=sigma,
+    )
+    lines = [",".join(csv_cell(text) for text in (declared.time_column, *columns))]
     for time, row in zip(raw.time_s[rows], values, strict=True):
         shown = ("" if np.isnan(value) else f"{value:.12g}" for value in row.tolist())
         lines.append(",".join([_time(float(time), raw.zoned), *shown]))
@@ -131,10 +137,6 @@ def _time(time_s: float, zoned: bool | None) -> str:
         return repr(time_s)
     stamp = datetime.fromtimestamp(time_s, UTC)
     return (stamp if zoned else stamp.replace(tzinfo=None)).isoformat(timespec="microseconds")
-
-
-def _cell(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n') else text
 
 
 def _toml(declared: Declaration, how: Coarser) -> str:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+MADE = "made"  # what a workplace holds: a file or a folder
+WORKPLACE = re.compile(r"\.gridveil-[a-z0-9_]{8}")
 
 
 def write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
@@ -18,17 +25,10 @@ def write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 def replace_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replace a file whole or not at all, durably; until then its text is for this user's eyes only."""
-    handle, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)  # 0600 from the start
-    work = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        work.replace(path)
-    finally:
-        work.unlink(missing_ok=True)
+    with workplace(path.parent) as made:
+        write_synced(made, data, 0o600)
+        made.chmod(mode)
+        made.replace(path)
     sync_folder(path.parent)
 
 
@@ -40,3 +40,62 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+@contextmanager
+def workplace(folder: Path) -> Iterator[Path]:
+    """Give a place, for this user's eyes only, to make something that is then moved elsewhere on the same disk.
+
+    Workplaces of runs that were killed are swept away first. A run locks its own while it lives: one that is not locked is
+    nobody's any more.
+    """
+    sweep(folder)
+    place, lock = _new(folder)
+    try:
+        yield place / MADE
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _new(folder: Path) -> tuple[Path, int | None]:
+    while True:
+        place = Path(tempfile.mkdtemp(prefix=".gridveil-", dir=folder))
+        try:
+            lock = _lock(place)
+        except (BlockingIOError, FileNotFoundError):  # another run's sweep was quicker than our lock
+            continue
+        except (ImportError, OSError):  # without locks nothing is swept either
+            return place, None
+        if place.exists():
+            return place, lock
+        os.close(lock)
+
+
+def sweep(folder: Path) -> None:
+    """Remove workplaces that nobody has locked; nothing that could be anybody else's."""
+    with suppress(OSError), os.scandir(folder) as found:
+        for place in [Path(entry) for entry in found if WORKPLACE.fullmatch(entry.name)]:
+            with suppress(ImportError, OSError):
+                known = place.lstat()
+                if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.geteuid() or known.st_mode & 0o777 != 0o700:
+                    continue
+                lock = _lock(place)
+                try:
+                    if all(inside.name == MADE for inside in place.iterdir()):
+                        shutil.rmtree(place, ignore_errors=True)
+                finally:
+                    os.close(lock)
+
+
+def _lock(place: Path) -> int:
+    import fcntl  # here: Windows has none
+
+    handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle

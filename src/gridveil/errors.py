@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Self
+
+from gridveil.shown import shown
+
 NOTHING_SPENT = "Nothing was drawn and nothing was spent."
 
 
@@ -11,15 +15,23 @@ class GridveilError(Exception):
     problem : what was wrong, and where.
     outcome : what did not happen because of it.
     remedy : the next step.
+
+    All three are one line: what they quote of a file, a bundle or an option is escaped.
     """
 
     exit_code = 2
 
     def __init__(self, problem: str, *, outcome: str = "Nothing was written.", remedy: str = "") -> None:
-        self.problem = problem if problem.endswith((".", "…")) else f"{problem}."
-        self.outcome = outcome
-        self.remedy = remedy
-        super().__init__(" ".join(part for part in (self.problem, outcome, remedy) if part))
+        self.problem = shown(problem if problem.endswith((".", "…")) else f"{problem}.")
+        self.outcome = shown(outcome)
+        self.remedy = shown(remedy)
+        super().__init__(" ".join(part for part in (self.problem, self.outcome, self.remedy) if part))
+
+    def also(self, outcome: str) -> Self:
+        """Say more of what did and did not happen."""
+        self.outcome = f"{self.outcome} {shown(outcome)}"
+        self.args = (" ".join(part for part in (self.problem, self.outcome, self.remedy) if part),)
+        return self
 
 
 class InputError(GridveilError):
@@ -94,9 +106,11 @@ class BudgetExceeded(GridveilError):
 
 
 class Interrupted(GridveilError):
-    """Ctrl-C in the middle of a release: it says whether privacy budget was spent."""
+    """A signal in the middle of a release: it says whether privacy budget was spent. signal : its number, 2 for Ctrl-C."""
 
-    exit_code = 130
+    def __init__(self, problem: str, *, outcome: str, remedy: str = "", signal: int = 2) -> None:
+        self.exit_code = 128 + signal  # as shells have it
+        super().__init__(problem, outcome=outcome, remedy=remedy)
 
 
 class OutputExists(GridveilError):

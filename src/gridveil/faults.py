@@ -9,6 +9,7 @@ STEPS = ("opened", "charged", "drawn", "reduced", "bundle-begun", "bundle-half",
 
 
 def step(name: str) -> None:
-    """Die here, as if the power had gone, if $GRIDVEIL_FAULT names this step. Otherwise do nothing."""
-    if os.environ.get("GRIDVEIL_FAULT") == name:
-        os.kill(os.getpid(), signal.SIGKILL)
+    """Die here, as if the power had gone, if $GRIDVEIL_FAULT names this step; or get a signal, if it is STEP:SIGTERM."""
+    at, _, sent = os.environ.get("GRIDVEIL_FAULT", "").partition(":")
+    if at == name:
+        os.kill(os.getpid(), signal.Signals[sent or "SIGKILL"])

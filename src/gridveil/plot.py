@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from gridveil.shown import shown
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 NOISY, FITTED, SOURCE = "#DDAA33", "#004488", "#BB5566"
 CYCLE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#000000")
 UNTOLD = {"png": ("Software",), "pdf": ("Creator", "Producer", "CreationDate"), "svg": ("Creator", "Date")}
+LONGEST = 100  # characters of a title or a label; a longer one would leave no room for the axes
 STYLES = ("-", "--", "-.", ":")
 
 
@@ -43,7 +46,7 @@ def plot_trajectory(trajectory: Trajectory, path: str | None = None) -> Figure:
     figure, (axes,) = new_figure(6.4, 3.6)
     for number, (bus, hz) in enumerate(zip(trajectory.buses, trajectory.deviation_hz.T, strict=True)):
         style = STYLES[number // len(CYCLE) % len(STYLES)]
-        axes.plot(trajectory.time_s, hz, style, color=CYCLE[number % len(CYCLE)], linewidth=1.2, label=bus)
+        axes.plot(trajectory.time_s, hz, style, color=CYCLE[number % len(CYCLE)], linewidth=1.2, label=_plain(bus))
     axes.axhline(trajectory.settling * trajectory.frequency_hz, color="#888888", linewidth=0.8, linestyle=(0, (1, 2)))
     axes.set_xlabel("time [s]", fontsize=9)
     axes.set_ylabel("frequency deviation [Hz]", fontsize=9)
@@ -60,14 +63,14 @@ def plot_measured(measured: Sequence[Measured], path: str | None = None) -> Figu
     for panel, one in zip(axes, measured, strict=True):
         record = one.trajectory
         for number, (place, hz) in enumerate(zip(one.locations, record.deviation_hz.T, strict=True)):
-            label = f"{place.column} (bus {place.bus}), {100 * place.gaps:.0f} % gaps"
+            label = _plain(f"{place.column} (bus {place.bus}), {100 * place.gaps:.0f} % gaps")
             # Dots too: a sample between two gaps makes no line.
             panel.plot(
                 record.time_s, 1000 * hz, ".-", color=CYCLE[number % len(CYCLE)], linewidth=0.9, markersize=2, label=label
             )
         for number, step in enumerate(one.event.steps):
             panel.axvline(step.at_s, color="#888888", linewidth=0.9, linestyle="--", label="event" if number == 0 else None)
-        panel.set_title(f"{one.declared.file}: {one.declared.event}", fontsize=9)
+        panel.set_title(_plain(f"{one.declared.file}: {one.declared.event}"), fontsize=9)
         panel.set_xlabel("time [s]", fontsize=9)
         panel.set_ylabel("deviation [mHz]", fontsize=9)
         if len(one.locations) <= 12:
@@ -100,7 +103,7 @@ def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figur
                     "o" if known else "x",
                     color=CYCLE[number % len(CYCLE)],
                     markersize=4,
-                    label=f"{words}, total load {'public' if known else 'unknown'}",
+                    label=_plain(f"{words}, total load {'public' if known else 'unknown'}"),
                 )
         prior = 100 * next(iter(found.values())).known.items[name].prior
         panel.axhline(prior, color="#888888", linestyle="--", linewidth=0.9, label="public bounds alone")
@@ -129,7 +132,7 @@ def plot_comparison(source: Trajectory, noisy: Trajectory, fitted: Trajectory, p
             noisy.time_s, noisy.deviation_hz[:, place], color=NOISY, linewidth=1.4, linestyle="--", label="noisy (steps 1, 2)"
         )
         panel.plot(fitted.time_s, fitted.deviation_hz[:, place], color=FITTED, linewidth=1.1, label="fitted (step 3)")
-        panel.set_title(f"machine {fitted.buses[place]}", fontsize=9)
+        panel.set_title(_plain(f"machine {fitted.buses[place]}"), fontsize=9)
         if place // columns == rows - 1:
             panel.set_xlabel("time [s]", fontsize=9)
         if place % columns == 0:
@@ -164,7 +167,7 @@ def plot_plan(plan: Plan, path: str | None = None) -> Figure:
         panel.set_ylabel(f"error of the {name} [{target.unit}]", fontsize=9)
         panel.legend(fontsize=8, frameon=False)
     figure.suptitle(
-        f"{plan.surrogate.facts.name} (public surrogate): {100 * plan.quantile:g} % of releases are nearer than this",
+        _plain(f"{plan.surrogate.facts.name} (public surrogate): {100 * plan.quantile:g} % of releases are nearer than this"),
         fontsize=9,
     )
     return _written(figure, path)
@@ -173,6 +176,13 @@ def plot_plan(plan: Plan, path: str | None = None) -> Figure:
 def mark_demo(figure: Figure) -> None:
     """Write "demo" into a corner: the figure shows the truth or seeded noise."""
     figure.text(0.005, 0.005, "demo", ha="left", va="bottom", fontsize=8, color="#888888")
+
+
+def _plain(words: str) -> str:
+    """Words with a name in them: matplotlib would set what stands between dollars, and hide what begins with _."""
+    text = shown(words)
+    text = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return (" " * text.startswith("_") + text).replace("$", r"\$")
 
 
 def _written(figure: Figure, path: str | None) -> Figure:

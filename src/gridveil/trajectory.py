@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridveil.grid import Array, IntArray
+from gridveil.shown import csv_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +69,7 @@ class Trajectory:
 
     def to_csv(self) -> str:
         """Write time [s] and frequency deviations [p.u.] as CSV text, floats in full."""
-        header = ",".join(["time_s", *(f"omega_{bus}_pu" for bus in self.buses)])
+        header = ",".join(["time_s", *(csv_cell(f"omega_{bus}_pu") for bus in self.buses)])
         rows = (",".join(map(repr, (t, *row))) for t, row in zip(self.time_s.tolist(), self.omega.tolist(), strict=True))
         return "\n".join([header, *rows]) + "\n"
 

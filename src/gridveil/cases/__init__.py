@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridveil.errors import InputError
+from gridveil.sealed import sealed
 from gridveil.stages import stage
 from gridveil.vault.source import SourceGrid
 
@@ -18,6 +19,7 @@ BUNDLED = ("ieee30", "star5")
 KNOWN = f"{' or '.join(BUNDLED)}, a file, or a case of an installed package"
 
 
+@sealed
 def open_grid(
     grid: str | Path, *, dynamics_file: str | Path | None = None, options: Mapping[str, Any] | None = None
 ) -> SourceGrid:
@@ -42,6 +44,7 @@ def open_grid(
     return assemble(read_grid(path, dyr), dynamics.over(options or {}), name=name)
 
 
+@sealed
 def declared_public(source: SourceGrid) -> PublicTable:
     """The table of a grid that is public by its owner's word: a surrogate, to try settings out on."""
     from gridveil.vault.truth import public_table

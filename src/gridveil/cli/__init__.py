@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from io import TextIOWrapper
-from typing import Annotated, NoReturn
+from signal import SIGINT
+from typing import Annotated, Any
 
 import typer
 
 from gridveil.cli import assurance, attack, bundles, cases, export, grids, keys, leakage, ledger, plan, release, research
+from gridveil.cli.ends import exit_code, outcome_words, own_streams
 from gridveil.cli.output import fail, fail_unexpectedly, print_json, print_text
 from gridveil.errors import GridveilError
+from gridveil.interrupts import Ended, raised, signal_of
+from gridveil.shown import shown
 
 app = typer.Typer(
     help="Publish a dynamic model of a power grid without publishing the grid.",
@@ -57,33 +60,44 @@ app.command("attack")(attack.attack)
 app.command("paper")(research.paper)
 
 
+# typer brings click along, under a name that changes with its version.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
 def main() -> None:
-    """Run the command line: exit code 2 for a user's mistake, 1 for a bundle that does not verify."""
+    """Run the command line: exit code 2 for a user's mistake, 1 for a bundle that does not verify; docs/commands.md has all."""
     as_json, debug = "--json" in sys.argv, "--debug" in sys.argv
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a screen without ε must not break off a release that was drawn
-            stream.reconfigure(errors="replace")
+    with own_streams() as out, raised():
+        try:
+            code = _run(as_json, debug)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0
+        except (Ended, KeyboardInterrupt) as interrupt:
+            number = signal_of(interrupt)
+            how = "interrupted" if number == SIGINT else f"ended by {number.name}"
+            sys.stderr.write(f"gridveil: {how}.{outcome_words()}\n")
+            # At once: a progress bar's thread may hold stderr, on which Python's own way out would abort.
+            os._exit(exit_code(128 + number, out))
+        code = exit_code(code, out)
+    sys.exit(code)
+
+
+def _run(as_json: bool, debug: bool) -> int:
+    """Run a command and return its exit code."""
     try:
-        app()
-    except SystemExit as end:
-        if end.code == 130:  # how typer passes Ctrl-C on
-            _interrupted()
-        if as_json and end.code == 2:  # typer has told stderr which option it cannot read
+        return app(standalone_mode=False) or 0
+    except _UsageError as error:  # an option that typer cannot read
+        error.message = shown(error.message)
+        error.show()
+        if as_json:
             print_json(
                 {"error": "The command line cannot be read: see stderr.", "outcome": "Nothing was done.", "remedy": "--help"}
             )
-        raise
+        return 2
+    except typer.Abort:
+        sys.stderr.write("gridveil: called off.\n")
+        return 1
     except GridveilError as error:
         fail(error, as_json, debug)
-    except KeyboardInterrupt:
-        _interrupted()
     except Exception as error:
         fail_unexpectedly(error, debug)
-
-
-def _interrupted() -> NoReturn:
-    sys.stderr.write("gridveil: interrupted.\n")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # At once: a progress bar's thread may hold stderr, on which Python's own way out would abort.
-    os._exit(130)

@@ -74,8 +74,8 @@ def _print_findings(found: list[Finding]) -> None:
     fallen = [f"{row.subject}: {row.pattern}" for row in found if not row.passed]
     if fallen:
         print_text(
-            f"FAILED: more than the charged ε leaks ({'; '.join(fallen)}).\n"
-            "Make no release with this installation, and report it with this table."
+            f"FAILED: more than the charged ε leaks ({'; '.join(fallen)}).",
+            "Make no release with this installation, and report it with this table.",
         )
     else:
         print_text("Passed: no bound exceeds the ε that was charged.")

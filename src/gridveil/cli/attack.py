@@ -15,6 +15,7 @@ from gridveil.cli import options
 from gridveil.cli.output import print_json, print_notice, print_table, print_text
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.errors import OptionError
+from gridveil.shown import shown
 
 if TYPE_CHECKING:
     from gridveil.audit import Advantage
@@ -68,7 +69,7 @@ def attack(
         if progress:
             progress(f"all but one: {draws} values of perturb")
         advantages = _advantages(release)
-    g, name = release.guarantee, bundle.absolute().name
+    g, name = release.guarantee, shown(bundle.absolute().name)
     extra: dict[str, Any] = {
         "bundle": name,
         "digest": digest,
@@ -90,7 +91,7 @@ def attack(
         print_notice(note)
     for title, columns, rows in (*attack_tables(found), table):
         print_table(title, columns, rows)
-    print_text(f"Report   {out}\n{CONFIDENTIAL}")
+    print_text(f"Report   {out}", CONFIDENTIAL)
 
 
 def _observed(trajectories: list[Path] | None, grid: SourceGrid, release: Release) -> list[Observation]:

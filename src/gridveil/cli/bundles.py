@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import check_figure, print_json, print_table, print_text, writing
-from gridveil.errors import OptionError
+from gridveil.cli.output import check_figure, check_place, print_json, print_table, print_text, writing
 
 if TYPE_CHECKING:
     from gridveil.bundle import Report
@@ -33,16 +32,19 @@ def verify(
     kind = "DEMO (made with a seed; protects nothing)" if report.demo else "real release"
     print_text(
         f"{report.path}: intact. {kind}, ε = {report.epsilon}, adjacency {report.adjacency}, {report.machines} machines, "
-        f"{len(report.files)} files.\nSHA-256 of its checksums: {report.digest}\n{_exports(report)}{_signature(report)}"
+        f"{len(report.files)} files.",
+        f"SHA-256 of its checksums: {report.digest}",
+        *_exports(report),
+        _signature(report),
     )
 
 
-def _exports(report: Report) -> str:
+def _exports(report: Report) -> list[str]:
     made = [name for name in report.exports if name not in report.not_recomputed]
-    told = f"Also for {', '.join(made)}: as this model gives them.\n" if made else ""
+    told = [f"Also for {', '.join(made)}: as this model gives them."] if made else []
     if report.not_recomputed:
         others = ", ".join(report.not_recomputed)
-        told += f"Also for {others}: by another version of gridveil, so that only the checksums vouch for it.\n"
+        told.append(f"Also for {others}: by another version of gridveil, so that only the checksums vouch for it.")
     return told
 
 
@@ -82,13 +84,10 @@ def simulate(
     from gridveil.metrics import read
 
     release = load(bundle)
-    for path in (plot, csv):
-        if path and bundle.is_dir() and path.absolute().parent == bundle.absolute():
-            raise OptionError(
-                f"{path} lies inside the bundle, which would no longer verify.", remedy="Name a place outside it."
-            )
     if plot:
         check_figure(plot)
+    if csv:
+        check_place(csv, "--csv")
     shown = [bus.strip() for bus in buses.split(",")] if buses else None
     happening = Event.parse(";".join(event), base_mva=release.model.base_mva)
     clock = {"horizon_s": horizon, "dt_s": dt, "scheme": scheme}
@@ -144,4 +143,4 @@ def simulate(
             [(str(n), f"{mode.frequency_hz:.4f}", f"{100 * mode.damping_ratio:.2f}") for n, mode in enumerate(modes, start=1)],
         )
     written = [f"Figure   {plot}"] * bool(plot) + [f"Samples  {csv}  [s, p.u.]"] * bool(csv)
-    print_text("\n".join(written) or "Add --plot response.png for a figure, --csv response.csv for the samples.")
+    print_text(*(written or ["Add --plot response.png for a figure, --csv response.csv for the samples."]))

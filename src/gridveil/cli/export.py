@@ -56,8 +56,9 @@ def export(
         print_json({"demo": release.demo, "to": to, "out": str(place), "files": list(files), "run": chosen.runs})
         return
     print_text(
-        ("DEMO: made with a seed; it protects nothing.\n" if release.demo else "")
-        + f"Written  {place}: {', '.join(files)}\nRun      {_go_to(place)} && {chosen.runs}"
+        *["DEMO: made with a seed; it protects nothing."] * release.demo,
+        f"Written  {place}: {', '.join(files)}",
+        f"Run      {_go_to(place)} && {chosen.runs}",
     )
 
 

@@ -74,12 +74,15 @@ def demo(
     print_guarantee(result.release.guarantee, result.release.clipped)
     print_text(
         f"Mismatch J of the noisy model {fitted.mismatch_before:.3e}, of the fitted one {fitted.mismatch_after:.3e} p.u.² s "
-        f"({fitted.iterations} iterations).\n"
-        f"Largest frequency error {noisy_mhz:.1f} mHz noisy, {fitted_mhz:.1f} mHz fitted.\n"
+        f"({fitted.iterations} iterations).",
+        f"Largest frequency error {noisy_mhz:.1f} mHz noisy, {fitted_mhz:.1f} mHz fitted.",
+        "",
     )
     print_text(
-        f"Bundle   {out / 'bundle'}\nFigure   {figure}\nNext     gridveil verify {out / 'bundle'}\n"
-        f'         gridveil simulate {out / "bundle"} --event "load:G1=+0.1" --plot response.png'
+        f"Bundle   {out / 'bundle'}",
+        f"Figure   {figure}",
+        f"Next     gridveil verify {out / 'bundle'}",
+        f'         gridveil simulate {out / "bundle"} --event "load:G1=+0.1" --plot response.png',
     )
 
 
@@ -121,7 +124,7 @@ def inspect(
     print_table(
         f"{facts.name}: public facts",
         ("fact", "value"),
-        [(key.replace("_", " "), "\n".join(value) if isinstance(value, list) else f"{value}") for key, value in shown.items()],
+        [(key.replace("_", " "), value if isinstance(value, list) else f"{value}") for key, value in shown.items()],
         texts=2,
     )
     print_table(

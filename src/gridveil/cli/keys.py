@@ -153,10 +153,10 @@ def _show(folder: Path, json: bool, done: str, more: dict[str, Any]) -> None:
     print_table(f"keys in {folder}", ("id", "status", "public key"), [(key.id, key.status, key.text) for key in keys])
     if active:
         print_text(
-            f"Publish  {files['keyring']}   (again after every change; recipients: gridveil verify BUNDLE --key keyring.json)\n"
-            f"         {files['public_key']}   (for openssl alone)\n"
-            f"Back up  {files['private_key']}   (never publish it)\n"
-            f"         {files['keyring']}"
+            f"Publish  {files['keyring']}   (again after every change; recipients: gridveil verify BUNDLE --key keyring.json)",
+            f"         {files['public_key']}   (for openssl alone)",
+            f"Back up  {files['private_key']}   (never publish it)",
+            f"         {files['keyring']}",
         )
     else:
-        print_text(f"Publish  {files['keyring']}   (recipients learn of the revocation from it)\nNext     gridveil keys new")
+        print_text(f"Publish  {files['keyring']}   (recipients learn of the revocation from it)", "Next     gridveil keys new")

@@ -47,11 +47,13 @@ def print_leakage(name: str, found: Leakage) -> None:
     )
     print_text(
         f"Rank     {known.rank} of {known.size} directions of (k, m, d) seen, {known.seen} fixed better than by the bounds "
-        f"(Σℓ unknown: {unknown.seen})\n"
-        f"Reduced  without topology, Σℓ public: "
-        + ", ".join(f"{group} {_spread(values)}" for group, values in known.reduced.items())
-        + f"\nμ        {known.mu_neighbours:.3g} between neighbours ({found.rule}) here\nVerdict  {found.verdict()}\n"
-        + "".join(f"Note     {note}\n" for note in found.notes)
+        f"(Σℓ unknown: {unknown.seen})",
+        "Reduced  without topology, Σℓ public: "
+        + ", ".join(f"{group} {_spread(values)}" for group, values in known.reduced.items()),
+        f"μ        {known.mu_neighbours:.3g} between neighbours ({found.rule}) here",
+        f"Verdict  {found.verdict()}",
+        *(f"Note     {note}" for note in found.notes),
+        "",
     )
 
 
@@ -60,7 +62,8 @@ def print_joint(joint: dict[str, Any]) -> None:
     print_text(
         f"Joint    if the noise is white and of the declared size, (ε + {_up(joint['epsilon_x'])}, {joint['delta']:g}) for "
         f"trajectory and release together at μ = {joint['mu']:.3g} on {OWN}. {SEARCHED}"
-        + (" So large an ε says nothing.\n" if joint["epsilon_x"] > 10 else "\n")
+        + (" So large an ε says nothing." if joint["epsilon_x"] > 10 else ""),
+        "",
     )
 
 

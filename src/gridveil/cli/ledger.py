@@ -13,6 +13,7 @@ from gridveil.cli import options
 from gridveil.cli.output import print_json, print_notice, print_table, print_text, writing
 from gridveil.cli.reading import GridReading, reads_grid
 from gridveil.errors import LedgerError, OptionError
+from gridveil.shown import json_text
 
 if TYPE_CHECKING:
     from gridveil.privacy.ledger import Account, Entry, Ledger
@@ -176,8 +177,6 @@ def export(
     json: options.Json = False,
 ) -> None:
     """Write all rows and the signed head as JSON, for an auditor. No key and no value of a grid is in it."""
-    import json as codec
-
     book = _open(ledger, witness)
     rows = book.export()
     head = book.head_of(rows)
@@ -192,7 +191,7 @@ def export(
         print_json(document)
         return
     with writing(out, "--out"):
-        out.write_text(codec.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        out.write_text(json_text(document) + "\n", encoding="utf-8")
     if json:
         print_json({"written": str(out), "rows": len(document["rows"])})
     else:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from gridveil.cli.ends import outcome_words
 from gridveil.errors import GridveilError, OptionError
+from gridveil.sealed import places_of
+from gridveil.shown import json_text, shown
 
 if TYPE_CHECKING:
     from gridveil.fit.methods import Progress
@@ -22,34 +23,35 @@ FIGURES = (".png", ".pdf", ".svg")
 
 def print_json(data: Any) -> None:
     """Print one JSON document."""
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(data) + "\n")
 
 
-def print_text(text: str) -> None:
-    """Print a line, wrapped to the terminal."""
+def print_text(*lines: str) -> None:
+    """Print lines, wrapped to the terminal. A line end within one is escaped: a value cannot begin a line of its own."""
     from rich.console import Console
 
-    Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty()).print(text)
+    text = "\n".join(map(shown, lines))
+    Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty()).print(text)
 
 
 def print_notice(text: str) -> None:
     """Say something before the work starts, on stderr: it belongs to no result."""
-    sys.stderr.write(f"gridveil: {text}\n")
+    sys.stderr.write(f"gridveil: {shown(text)}\n")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int = 1) -> None:
-    """Print a table; the first columns are texts, the others line up on the right."""
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Sequence[str]]], *, texts: int = 1) -> None:
+    """Print a table; the first columns are texts, the others line up on the right. A cell is a line, or a list of lines."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=shown(title), title_justify="left", box=box.SIMPLE_HEAD)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < texts else "right")
+        table.add_column(shown(column), justify="left" if number < texts else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*("\n".join(map(shown, [cell] if isinstance(cell, str) else cell)) for cell in row))
     width = None if sys.stdout.isatty() else 160
-    Console(highlight=False, markup=False, width=width).print(table)
+    Console(highlight=False, markup=False, emoji=False, width=width).print(table)
 
 
 def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
@@ -61,7 +63,7 @@ def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
         texts=2,
     )
     print_text(guarantee.in_words())
-    print_text("Conditional on: " + ("; ".join(guarantee.conditional_on) or "nothing") + "\n")
+    print_text("Conditional on: " + ("; ".join(guarantee.conditional_on) or "nothing"), "")
 
 
 def _group_row(name: str, guarantee: Guarantee, clipped: dict[str, int]) -> tuple[str, ...]:
@@ -158,18 +160,42 @@ def check_figure(path: Path) -> None:
     """Refuse a figure whose format cannot be drawn, or that has no place, before any work is done for it."""
     if path.suffix not in FIGURES:
         raise OptionError(f"--plot {path} is no figure that can be drawn.", expected=".png, .pdf or .svg at its end")
-    from gridveil.archive import check_outside_bundles
+    check_place(path, "--plot")
 
-    check_outside_bundles(path)
-    with writing(path, "--plot"):
+
+def check_place(path: Path, option: str) -> None:
+    """Refuse a file that has no place, or whose place, links followed, is a bundle's, before any work is done for it."""
+    _check_no_bundle(path, option)
+    with _failures_told(path, option):
         taken, there = path.is_dir(), path.parent.is_dir()
     if taken or not there:
         why = "it is a folder" if taken else f"{path.parent} is no folder"
-        raise OptionError(f"{path} could not be written: {why}.", remedy="Name another place with --plot.")
+        raise OptionError(f"{path} could not be written: {why}.", remedy=f"Name another place with {option}.")
 
 
 @contextmanager
 def writing(path: Path, option: str) -> Iterator[None]:
+    """Write a file, never into a bundle; turn a failure into a clear error."""
+    _check_no_bundle(path, option)
+    with _failures_told(path, option):
+        if path.is_file() and path.stat().st_nlink > 1:  # a bundle may hold the same file under another name
+            path.resolve().unlink()
+        yield
+
+
+def _check_no_bundle(path: Path, option: str) -> None:
+    from gridveil.archive import check_outside_bundles
+    from gridveil.bundle import is_bundle
+
+    check_outside_bundles(path)
+    with _failures_told(path, option):
+        is_file = path.is_file()
+    if is_file and is_bundle(path):
+        raise OptionError(f"{path} is a bundle, and would be lost.", remedy=f"Name another place with {option}.")
+
+
+@contextmanager
+def _failures_told(path: Path, option: str) -> Iterator[None]:
     """Turn a failure to write a file into a clear error."""
     try:
         yield
@@ -195,14 +221,16 @@ def fail_unexpectedly(error: Exception, debug: bool) -> NoReturn:
     """Print where a bug struck, without the exception's own words: they might hold a private value."""
     if debug:
         _list_places(error)
-    where = " < ".join(f"{frame.name} ({frame.lineno})" for frame in reversed(traceback.extract_tb(error.__traceback__)[-4:]))
+    places = (place.rpartition(" ") for place in reversed(places_of(error)[-4:]))
+    where = " < ".join(f"{name} ({at.rpartition(':')[2]})" for at, _, name in places)
     sys.stderr.write(
-        f"gridveil: internal error, {type(error).__name__} in {where}. Please report it with the command you ran.\n"
+        f"gridveil: internal error, {type(error).__name__} in {where}. Please report it with the command you ran."
+        f"{outcome_words()}\n"
     )
     sys.exit(70)
 
 
 def _list_places(error: Exception) -> None:
     """List the places that an error came through, innermost last: modules, functions and lines, no source and no values."""
-    for frame in traceback.extract_tb(error.__traceback__):
-        sys.stderr.write(f"  {Path(frame.filename).name}:{frame.lineno} {frame.name}\n")
+    for place in places_of(error):
+        sys.stderr.write(f"  {shown(place)}\n")

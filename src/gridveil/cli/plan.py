@@ -185,9 +185,9 @@ def _print(found: Plan, event: str, command: str | None) -> None:
 
     facts, at = found.surrogate.facts, found.reference
     print_text(
-        f"Surrogate  {facts.name}, public: {len(facts.buses)} buses, {len(facts.machines)} machines\n"
+        f"Surrogate  {facts.name}, public: {len(facts.buses)} buses, {len(facts.machines)} machines",
         f"Event      {event}: nadir {1e3 * at.nadir_hz[0]:+.1f} mHz at {at.nadir_s[0]:.1f} s, RoCoF "
-        f"{1e3 * at.rocof_hz_s[0]:+.1f} mHz/s over 0.5 s, settles at {1e3 * at.settling_hz[0]:+.1f} mHz"
+        f"{1e3 * at.rocof_hz_s[0]:+.1f} mHz/s over 0.5 s, settles at {1e3 * at.settling_hz[0]:+.1f} mHz",
     )
     print_text(f"Targets    {' and '.join(t.in_words for t in found.targets)}, in {100 * found.quantile:g} % of releases")
     print_table(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
+from gridveil.cli.ends import note_outcome
 from gridveil.cli.keys import open_signer
 from gridveil.cli.leakage import before_release
 from gridveil.cli.output import (
@@ -24,7 +25,7 @@ from gridveil.cli.output import (
 )
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import event_json, events_in_words, print_trajectory, read_all, trajectory_json
-from gridveil.errors import NOTHING_SPENT, GridveilError, Interrupted, OptionError
+from gridveil.errors import NOTHING_SPENT, GridveilError, OptionError
 from gridveil.privacy.epsilon import float_at_least, float_at_most
 from gridveil.stages import RELEASE, stage
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from gridveil.grid import GridFacts, IntArray
     from gridveil.groups import Bounds
     from gridveil.privacy.adjacency import Adjacency
-    from gridveil.privacy.ledger import Ledger
     from gridveil.release import FitSummary
     from gridveil.vault.source import SourceGrid
 
@@ -128,10 +128,12 @@ def release(
     from gridveil.archive import check_free
     from gridveil.cases import BUNDLED
     from gridveil.certificate import SELECTION
+    from gridveil.cli.outcome import outcome_told
     from gridveil.export import check_formats
     from gridveil.privacy.ledger import Ledger
     from gridveil.vault.mechanism import check_draw, version_of
 
+    note_outcome(NOTHING_SPENT)
     places = [settings.out] if settings.count == 1 else [_numbered(settings.out, n + 1) for n in range(settings.count)]
     for place in places:
         check_free(place)
@@ -175,27 +177,28 @@ def release(
     if by_default and not json:  # before anything is charged
         print_notice(_default_bounds(settings.bounds))
     reports = []
-    for place in places:
-        with _progress(fits=bool(observed), quiet=json) as progress, _interrupts_told(book, name):
-            made = publish(
-                source,
-                observed,
-                epsilon=settings.epsilon,
-                adjacency=chosen,
-                bounds=settings.bounds,
-                ledger=book,
-                settings=fit,
-                progress=progress,
-                lineage=name,
-                allocation=allocation,
-                start=settings.profile.start,
-                ports=ports,
-            )
-            report = made.save(place, signer, settings.formats)
-        assert made.receipt is not None
-        book.mark_published(made.receipt.entry, report.digest)
-        faults.step("published")
-        reports.append((made, report))
+    with outcome_told(book, name, places, settings.epsilon):
+        for place in places:
+            with _progress(fits=bool(observed), quiet=json) as progress:
+                made = publish(
+                    source,
+                    observed,
+                    epsilon=settings.epsilon,
+                    adjacency=chosen,
+                    bounds=settings.bounds,
+                    ledger=book,
+                    settings=fit,
+                    progress=progress,
+                    lineage=name,
+                    allocation=allocation,
+                    start=settings.profile.start,
+                    ports=ports,
+                )
+                report = made.save(place, signer, settings.formats)
+            assert made.receipt is not None
+            book.mark_published(made.receipt.entry, report.digest)
+            faults.step("published")
+            reports.append((made, report))
     warnings = _warnings(settings.epsilon, reports[-1][0].clipped, source.facts, allocation)
     if by_default and json:
         warnings.insert(0, _default_bounds(settings.bounds))
@@ -238,33 +241,16 @@ def release(
         print_text(f"Port     {port}: {', '.join(buses)}")
     for one, _ in reports:
         if one.fitted:
-            print_text(_fit_in_words(one.fitted))
+            print_text(*_fit_in_words(one.fitted))
         for line in events_in_words(one.events, measured, source.facts):
             print_text(line)
     for _, one in reports:
         print_text(f"Bundle   {one.path}")
     print_text(
-        f"Ledger   {book.location}: lineage {name}, ε = {spent:.6g} spent, {left:.6g} left of {account.epsilon}\n"
-        + (f"Signed   by key {signer.key_id}\n" if signer else "Signed   by nobody: make a key with gridveil keys new\n")
-        + f"Next     gridveil verify {report.path}"
+        f"Ledger   {book.location}: lineage {name}, ε = {spent:.6g} spent, {left:.6g} left of {account.epsilon}",
+        f"Signed   by key {signer.key_id}" if signer else "Signed   by nobody: make a key with gridveil keys new",
+        f"Next     gridveil verify {report.path}",
     )
-
-
-@contextmanager
-def _interrupts_told(book: Ledger, lineage: str) -> Iterator[None]:
-    """On Ctrl-C, say whether the charge was made: it stands, with or without a bundle."""
-    before = len(book.entries(lineage))
-    try:
-        yield
-    except KeyboardInterrupt:
-        charged = sum((entry.epsilon for entry in book.entries(lineage)[before:]), Fraction(0))
-        raise Interrupted(
-            "Interrupted",
-            outcome=f"ε = {charged} was charged to the lineage {lineage} and stays spent; there is no bundle."
-            if charged
-            else NOTHING_SPENT,
-            remedy="See gridveil ledger show; another release may need gridveil ledger budget." if charged else "",
-        ) from None
 
 
 def _default_bounds(bounds: Bounds) -> str:
@@ -298,15 +284,15 @@ def _fit_json(fitted: FitSummary) -> dict[str, Any]:
     }
 
 
-def _fit_in_words(fitted: FitSummary) -> str:
+def _fit_in_words(fitted: FitSummary) -> list[str]:
     text = (
         f"Fit      {fitted.method}: mismatch J from {fitted.mismatch_before:.3e} to {fitted.mismatch_after:.3e} p.u.² s in "
         f"{fitted.iterations} iterations{'' if fitted.converged else ', where it stopped before converging'}"
     )
     if fitted.by_records is None:
-        return text
+        return [text]
     fixed = f"{fitted.by_records} directions of the parameters fixed by records, {fitted.by_release} by the release"
-    return f"{text}\n         {fixed}"
+    return [text, f"         {fixed}"]
 
 
 def _numbered(path: Path, number: int) -> Path:

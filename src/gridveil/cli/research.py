@@ -23,8 +23,11 @@ def paper(
     json: options.Json = False,
 ) -> None:
     """Reproduce the paper on IEEE-30: every figure, table and claim. A demo: seeds and truth are known."""
+    from gridveil.archive import check_outside_bundles
     from gridveil.paper import iterations, reproduce
 
+    for place in (out / "any", *out.rglob("*")):  # what lies there already may be a link
+        check_outside_bundles(place)
     with counted("running Algorithm 1", iterations(runs), quiet=json) as progress:
         found = reproduce(runs, out, only or (), progress)
     if json:
@@ -49,4 +52,4 @@ def paper(
     )
     for claim in found.claims:
         print_text(f"{claim.verdict:>13}  {claim.words}: {claim.figure}")
-    print_text(f"\nFigures, data and the page reproduction.md: {out}")
+    print_text("", f"Figures, data and the page reproduction.md: {out}")

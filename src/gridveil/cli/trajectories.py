@@ -84,9 +84,10 @@ def print_trajectory(one: Measured) -> None:
     more += [f"columns not used: {', '.join(one.unused)}"] * bool(one.unused)
     print_text(
         f"{one.duration_s:.4g} s at {rate}, {when}. On the fit's clock: {one.on_step} values as they are, "
-        f"{one.interpolated} interpolated to the nearest step, {one.left_out} left out; gaps stay gaps.\n"
-        + (f"{'; '.join(more)}.\n" if more else "")
-        + f"Origin   {one.declared.provenance.origin}: {one.declared.provenance.in_words()}\n"
+        f"{one.interpolated} interpolated to the nearest step, {one.left_out} left out; gaps stay gaps.",
+        *[f"{'; '.join(more)}."] * bool(more),
+        f"Origin   {one.declared.provenance.origin}: {one.declared.provenance.in_words()}",
+        "",
     )
 
 

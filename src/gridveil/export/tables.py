@@ -8,6 +8,7 @@ from gridveil.document import EQUATIONS, MODEL_UNITS
 from gridveil.events import Event
 from gridveil.export.common import Format, about
 from gridveil.release import Release
+from gridveil.shown import csv_cell
 
 MACHINES, WEIGHTS, PORTS = "machines.csv", "weights.csv", "ports.csv"
 
@@ -40,8 +41,7 @@ def _head(name: str) -> str:
 
 def _table(release: Release, heads: Sequence[str], rows: Iterable[Iterable[str | float]]) -> bytes:
     text = [f"# {line}" for line in (*about(release), *EQUATIONS)]
-    text.append(",".join(heads))
-    text += [",".join(cell if isinstance(cell, str) else repr(cell) for cell in row) for row in rows]
+    text += [",".join(map(csv_cell, row)) for row in (heads, *rows)]
     return "\n".join([*text, ""]).encode("ascii")
 
 

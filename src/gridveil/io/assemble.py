@@ -16,6 +16,7 @@ from gridveil.io.network import CONTROLLED, ISOLATED, REFERENCE, Complex, FileGr
 from gridveil.io.policy import ZERO_X, Policy
 from gridveil.io.start import spread
 from gridveil.powerflow import Network, newton
+from gridveil.sealed import sealed
 from gridveil.stages import stage
 from gridveil.vault.source import SourceGrid
 
@@ -26,6 +27,7 @@ OPERATING_POINTS = {
 }
 
 
+@sealed
 def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> SourceGrid:
     """Apply the policies and lock the private values away: k at the operating point, m and d of every machine's bus.
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from gridveil.errors import InputError, OptionError
 from gridveil.io.network import quoted
 from gridveil.io.policy import POLICIES, Policy, unusable
+from gridveil.sealed import sealed
 
 OperatingPoint = Literal["newton", "file", "flat"]
 Base = Literal["system", "rated"]
@@ -62,6 +63,7 @@ class Dynamics:
         return _checked(replace(self, **given, policy=policy), "the options")
 
 
+@sealed
 def read_dynamics(path: Path) -> Dynamics:
     """Read `[dynamics]`, `[fuel.NAME]`, `[machines.BUS]` and `[policy]` of a TOML file."""
     name, data = path.name, read_toml(path)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gridveil.errors import InputError
 from gridveil.io.network import FileGrid
+from gridveil.sealed import sealed
 
 FORMATS = {
     ".m": "MATPOWER",
@@ -18,6 +19,7 @@ FORMATS = {
 }
 
 
+@sealed
 def read_grid(path: Path, dyr: Path | None = None) -> FileGrid:
     """Read a grid file by the format that its name ends in; a folder holds CSV tables or CGMES files.
 

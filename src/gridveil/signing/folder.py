@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from gridveil.durable import replace_whole, sync_folder
+from gridveil.durable import replace_whole, sweep, sync_folder
 from gridveil.home import gridveil_home
 from gridveil.signing.private import Signer, from_pem, needs_passphrase, to_pem
 from gridveil.signing.public import KEYRING, PUBLIC, KeyInfo, SigningError, active_key, keyring_of, parse_keyring
@@ -135,8 +135,7 @@ def _commit(folder: Path, keys: tuple[KeyInfo, ...]) -> None:
 def _settle(folder: Path, keys: tuple[KeyInfo, ...]) -> None:
     """Make the other files agree with the keyring; destroys no private key but those that it gave up or never took."""
     active = active_key(keys)
-    for path in folder.glob(".writing-*"):
-        path.unlink()
+    sweep(folder)
     for path in folder.glob(".signing-*.pem"):
         if active and path.name == f".{private_file(active)}":
             path.replace(folder / private_file(active))

@@ -25,6 +25,7 @@ from gridveil.posterior import middle
 from gridveil.privacy.guarantee import GroupLoss
 from gridveil.release import Release, loaded_buses, neutral
 from gridveil.released import doubts
+from gridveil.sealed import sealed
 from gridveil.vault.redraws import (
     EPSILON_FACTORS,
     RELEASES,
@@ -121,12 +122,14 @@ class Assessment:
     doubts: tuple[str, ...]
 
 
+@sealed
 def steps(source: SourceGrid, observed: Sequence[Observation] = ()) -> int:
     """Count the steps that `assess_attacks` tells its progress."""
     with_records = STEPS_WITH_RECORDS if observed else 0
     return 4 + len(EPSILON_FACTORS) * draws_of(source.facts) + max(RELEASES) + with_records
 
 
+@sealed
 def assess_attacks(
     source: SourceGrid,
     release: Release,
@@ -221,6 +224,7 @@ def assess_attacks(
     )
 
 
+@sealed
 def check_matches(source: SourceGrid, release: Release) -> None:
     """Refuse a grid without a network to win back, and a bundle that cannot be of it, by public sizes."""
     if len(source.facts.machines) < 2 or not len(loaded_buses(source.facts)):

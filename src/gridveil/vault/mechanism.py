@@ -20,6 +20,7 @@ from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
 from gridveil.privacy.ledger import Charge, Ledger, Version
 from gridveil.privacy.ledger.marks import SAMPLE, line_marks
+from gridveil.sealed import sealed
 from gridveil.stages import stage
 from gridveil.vault.sampler import Sampler, SecureSampler, calibrate, makes_demo
 from gridveil.vault.source import Private, SourceGrid
@@ -33,6 +34,7 @@ class Plan:
     total: Fraction
 
 
+@sealed
 def perturb(
     source: SourceGrid,
     *,
@@ -107,6 +109,7 @@ def perturb(
     return NoisyGrid(source.facts, **public, bounds=bounds, guarantee=guarantee, receipt=receipt, allocation=allocation)
 
 
+@sealed
 def check_draw(
     source: SourceGrid, epsilon: Fraction, adjacency: Adjacency, bounds: Bounds, allocation: Allocation = ITEMS
 ) -> Plan:
@@ -123,6 +126,7 @@ def _ranges(source: SourceGrid, bounds: Bounds, allocation: Allocation) -> dict[
     return {name: drawn_range(bounds, name, allocation.draws[name], machines) for name in allocation.drawn}
 
 
+@sealed
 def version_of(source: SourceGrid, ledger: Ledger) -> Version:
     """Describe a grid to a ledger by keyed marks of its network: public facts alone, no value."""
     marks = [

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
 
 from gridveil.errors import NOTHING_SPENT, BudgetExceeded, OptionError
 from gridveil.grid import Array
+from gridveil.interrupts import held
 from gridveil.privacy.epsilon import float_at_least, float_at_most
+from gridveil.sealed import sealed
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def calibrate(alpha: Fraction, epsilon: Fraction, size: int) -> Calibration:
     dp = _opendp()
     d_in, d_out = float_at_least(alpha), float_at_most(epsilon)
     try:
-        with _interrupts_wait():
+        with held():  # an exception that passes through OpenDP's own code aborts the process
             space = _space(size)
             scale = dp.binary_search_param(lambda s: dp.m.make_laplace(*space, scale=s), d_in=d_in, d_out=d_out)
             spent = dp.m.make_laplace(*space, scale=scale).map(d_in)
@@ -91,6 +89,7 @@ class SecureSampler:
 
         return f"OpenDP {version('opendp')} make_laplace"
 
+    @sealed
     def draw(self, values: Array, scale: float) -> Array:
         """Release values + Lap(scale).
 
@@ -114,27 +113,11 @@ class DemoSampler:
             raise OptionError("The seed is negative.", expected="a whole number of 0 or more", outcome="Nothing was drawn.")
         self._random = np.random.default_rng(seed)
 
+    @sealed
     def draw(self, values: Array, scale: float) -> Array:
         """Return values + Lap(scale) from the seeded generator."""
         _check_draw(values, scale)
         return values + self._random.laplace(0.0, scale, size=len(values))
-
-
-@contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """Hold Ctrl-C back for a moment: an exception that passes through OpenDP's own code aborts the process."""
-    usual = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(usual):
-        yield
-        return
-    caught: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: caught.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
-        if caught:
-            usual(*caught[0])
 
 
 def _check_draw(values: Array, scale: float) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from gridveil.plot import FITTED, NOISY, SOURCE, new_figure, plain_ticks
 from gridveil.release import Release
+from gridveil.sealed import sealed
 from gridveil.vault.assess import Assessment, LineScore
 from gridveil.vault.source import Private
 
@@ -30,6 +31,7 @@ MADE = "from seeded demo draws of the grid, which are kept nowhere"
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
+@sealed
 def attack_notes(private: Private[Assessment], release: Release) -> list[str]:
     """What a reader of the figures must know: a demo, a fit that no attack uses, attacks left out, a bundle in doubt."""
     of_itself = any(one.origin == "simulated" for one in release.provenance)
@@ -45,6 +47,7 @@ def attack_notes(private: Private[Assessment], release: Release) -> list[str]:
     return [*said, *found.left_out, *found.doubts]
 
 
+@sealed
 def attack_json(private: Private[Assessment], release: Release) -> dict[str, Any]:
     """Figures of an assessment in JSON's types; no value of a single line or machine."""
     found = Private.open(private)
@@ -72,6 +75,7 @@ def attack_json(private: Private[Assessment], release: Release) -> dict[str, Any
     }
 
 
+@sealed
 def attack_tables(private: Private[Assessment]) -> list[Table]:
     """The same as tables: title, columns, rows; none where nothing was tried."""
     found = Private.open(private)
@@ -138,6 +142,7 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
     return [table for table in tables if table[2]]
 
 
+@sealed
 def attack_files(
     private: Private[Assessment], release: Release, extra: dict[str, Any], tables: Sequence[Table], about: str
 ) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from gridveil.errors import InputError, PrivateValueError
 from gridveil.grid import Array, GridFacts, frozen
+from gridveil.sealed import sealed
 
 T = TypeVar("T")
 
@@ -59,6 +60,7 @@ class SourceGrid:
     d: Private[Array]
 
     @classmethod
+    @sealed
     def of(cls, facts: GridFacts, *, k: Any, m: Any, d: Any) -> SourceGrid:
         """Check the private values and lock them away. Errors name the item, never its value."""
         machines = [facts.buses[i] for i in facts.machines]

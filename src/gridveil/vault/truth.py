@@ -5,19 +5,23 @@ from __future__ import annotations
 from gridveil.kron import reduced_model
 from gridveil.models import FullModel, ReducedModel
 from gridveil.noisy import PublicTable
+from gridveil.sealed import sealed
 from gridveil.vault.source import Private, SourceGrid
 
 
+@sealed
 def true_model(source: SourceGrid) -> ReducedModel:
     """Reduce the source grid without noise, to show it beside its release."""
     return reduced_model(source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d))
 
 
+@sealed
 def public_table(source: SourceGrid) -> PublicTable:
     """The table of a case that is public: a surrogate to try settings out on."""
     return PublicTable(source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d))
 
 
+@sealed
 def true_full_model(source: SourceGrid) -> FullModel:
     """The source grid with all its buses."""
     return FullModel(source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d))

@@ -16,6 +16,18 @@ from gridveil.privacy.ledger.chain import Head, Row
 
 State = Literal["reserved", "drawn", "published"]
 
+LONGEST_LINEAGE = 200  # characters
+
+
+def check_lineage(lineage: str) -> None:
+    """Refuse a new lineage whose name is empty, too long for a line, or would not print as itself."""
+    if not lineage.strip() or len(lineage) > LONGEST_LINEAGE or not lineage.isprintable():
+        raise LedgerError(
+            f"{lineage[:40] + '…' if len(lineage) > 40 else lineage!r} cannot be the name of a lineage.",
+            outcome=NOTHING_SPENT,
+            remedy=f"Name one with --lineage: at most {LONGEST_LINEAGE} printable characters.",
+        )
+
 
 @dataclass(frozen=True)
 class Version:

@@ -15,7 +15,16 @@ from sqlalchemy import Connection
 
 from gridveil.errors import NOTHING_SPENT, LedgerError
 from gridveil.privacy.adjacency import ASSETS, Adjacency
-from gridveil.privacy.ledger.accounts import OF_A_LINEAGE, Account, Charge, Version, check_same, exact_values, replay
+from gridveil.privacy.ledger.accounts import (
+    OF_A_LINEAGE,
+    Account,
+    Charge,
+    Version,
+    check_lineage,
+    check_same,
+    exact_values,
+    replay,
+)
 from gridveil.privacy.ledger.chain import Head, Row, Secret, new_nonce, new_version_id, problems
 from gridveil.privacy.ledger.checkpoint import LATEST, Checkpoint, CheckpointDamaged
 from gridveil.privacy.ledger.marks import are_alike
@@ -158,6 +167,7 @@ class Writer:
             if version is not None:
                 self._keep_marks(new_version_id(), lineage, version.marks)
         if self.account(lineage) is None:
+            check_lineage(lineage)
             self.append("registered", {"lineage": lineage})
 
     def reserve(self, charge: Charge) -> int:

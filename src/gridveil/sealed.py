@@ -1,0 +1,69 @@
+"""Errors that leave the vault and the readers without the frames they came through: those hold private values.
+
+Python keeps the local variables of every frame in a traceback, and some tools show them: `capture_locals`, rich, `pytest -l`,
+crash reporters. A sealed function lets an error out with the places it came through as a note, and no frame but its own.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Places(str):
+    """The note that lists places, a line each below its first; a class, to be told from other notes."""
+
+    __slots__ = ()
+
+
+def sealed(function: Callable[P, R]) -> Callable[P, R]:
+    r"""Let no error of a function carry a frame, or another error, out of it.
+
+    >>> @sealed
+    ... def invert(secret):
+    ...     return 1 / secret
+    >>> try:
+    ...     invert(0)
+    ... except ZeroDivisionError as error:
+    ...     print("\n".join(error.__notes__))  # doctest: +ELLIPSIS
+    It came through (frames are left out, since they hold private values):
+      ... invert
+    """
+
+    @wraps(function)
+    def entry(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            del args, kwargs  # this frame is seen
+            _strip(error)
+            raise
+
+    return entry
+
+
+def places_of(error: BaseException) -> list[str]:
+    """The places that an error came through, outermost first, also those behind a sealed function: "file:line function"."""
+    frames = [
+        f"{Path(frame.f_code.co_filename).name}:{line} {frame.f_code.co_name}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename != __file__
+    ]
+    return frames + [line.strip() for note in _notes(error) for line in note.splitlines()[1:]]
+
+
+def _notes(error: BaseException) -> list[_Places]:
+    return [note for note in getattr(error, "__notes__", ()) if isinstance(note, _Places)]
+
+
+def _strip(error: BaseException) -> None:
+    places, told = places_of(error), _notes(error)
+    error.__notes__ = [note for note in getattr(error, "__notes__", ()) if note not in told]
+    error.add_note(_Places("\n  ".join(["It came through (frames are left out, since they hold private values):", *places])))
+    error.__traceback__ = error.__cause__ = error.__context__ = None

@@ -1,0 +1,59 @@
+"""What others wrote, made fit to be shown: in a line, in a cell of a table, in a figure, in JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def shown(text: object) -> str:
+    r"""Escape whatever does not print as itself: control characters, line ends, bidi marks, lone surrogates.
+
+    What comes back is one line, and no terminal obeys it.
+
+    >>> print(shown("G1\n\x1b[31m\u202e, ε"))
+    G1\n\x1b[31m\u202e, ε
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
+
+
+def csv_name(text: str) -> str:
+    """Make a name that no spreadsheet takes for a formula, not even one that splits cells at semicolons.
+
+    >>> csv_name("=1+1"), csv_name("G1;=1")
+    ("'=1+1", 'G1; =1')
+    """
+    text = shown(text).replace(";", "; ")
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def csv_cell(value: str | float) -> str:
+    r"""Write a cell: a number in full; a name as no formula, and quoted where a comma in it would end the cell.
+
+    >>> print(csv_cell(-0.1), csv_cell("x\n=HYPERLINK(1),"), csv_cell("@a"))
+    -0.1 "x\n=HYPERLINK(1)," '@a
+    """
+    if not isinstance(value, str):
+        return repr(value)
+    text = csv_name(value)
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',;"') else text
+
+
+def json_text(data: Any) -> str:
+    r"""Write JSON that reads like its text, with an escape for whatever does not print as itself.
+
+    >>> print(json_text(["ε\x9b", "\x1b"]))
+    [
+      "ε\u009b",
+      "\u001b"
+    ]
+    """
+    lines = json.dumps(data, indent=2, ensure_ascii=False).split("\n")
+    return "\n".join(line if line.isprintable() else "".join(map(_in_json, line)) for line in lines)
+
+
+def _in_json(sign: str) -> str:
+    return sign if sign.isprintable() else json.dumps(sign)[1:-1]
