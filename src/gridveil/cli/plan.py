@@ -144,7 +144,7 @@ def _check_not_private(name: str, source: SourceGrid) -> None:
     from gridveil.cases.packages import package_case
     from gridveil.errors import GridveilError
     from gridveil.privacy.ledger import Ledger, default_location
-    from gridveil.privacy.ledger.marks import are_alike
+    from gridveil.privacy.ledger.marks import Sought
     from gridveil.vault.mechanism import version_of
 
     if name in BUNDLED or package_case(name) is not None:  # public by name
@@ -153,10 +153,10 @@ def _check_not_private(name: str, source: SourceGrid) -> None:
         book = Ledger(default_location(), create=False)
     except GridveilError:  # there is none
         return
-    mine = version_of(source, book)
+    mine = Sought(version_of(source, book).marks)
     for row in book.export():
         body = row["body"]
-        if row["kind"] == "version" and are_alike(mine.marks, body["marks"]):
+        if row["kind"] == "version" and mine.is_like(body["marks"]):
             raise OptionError(
                 f"The ledger knows {name} as a version of the lineage {body['lineage']}: it is a private grid, and a plan made "
                 "on it would depend on private values.",
