@@ -1,6 +1,6 @@
 """Print how well marks know a grid again: parts of public grids, their lines split or their buses renamed; and strangers.
 
-Usage: python scripts/lineages.py [DRAWS]    (default: 100 draws a row, about two minutes)
+Usage: python scripts/lineages.py [DRAWS]    (default: 100 draws a row, some minutes)
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+from matpowercaseframes import CaseFrames
 
 from gridveil.cases import open_grid
 from gridveil.cases.packages import PACKAGES, package_cases
@@ -83,15 +85,16 @@ def _on(facts: GridFacts, kept: IntArray) -> GridFacts:
     )
 
 
-def split(facts: GridFacts, share: float, random: np.random.Generator) -> GridFacts:
-    """Put a new bus, with a name of its own, into the middle of a share of the lines."""
+def split(facts: GridFacts, share: float, random: np.random.Generator, names: Sequence[str] = ()) -> GridFacts:
+    """Put a new bus, with one of these names or else one of its own, into the middle of a share of the lines."""
     n, lines = len(facts.buses), len(facts.edges)
     chosen = random.choice(lines, round(share * lines), replace=False)
     middle = n + np.arange(len(chosen))
     halves = [np.column_stack([facts.edges[chosen, end], middle]) for end in (0, 1)]
+    names = [*names, *(f"middle {number}" for number in range(len(chosen)))]
     return replace(
         facts,
-        buses=(*facts.buses, *(f"middle {number}" for number in range(len(chosen)))),
+        buses=(*facts.buses, *names[: len(chosen)]),
         edges=np.concatenate([np.delete(facts.edges, chosen, axis=0), *halves]),
         loads=np.append(facts.loads, np.zeros(len(chosen))),
         load_damping=np.append(facts.load_damping, np.zeros(len(chosen))),
@@ -119,11 +122,42 @@ def public_grids() -> dict[str, GridFacts]:
     ]
     grids = {}
     for name in names:
-        try:
+        with suppress(GridveilError):  # a file that gridveil does not read
             grids[name] = open_grid(name, options=OPTIONS).facts
-        except GridveilError:  # a file that gridveil does not read
-            continue
     return grids
+
+
+def feeders(known: GridFacts, read: Iterable[str]) -> dict[str, GridFacts]:
+    """Take the networks of the small MATPOWER cases that gridveil refuses for their statements: most are feeders.
+
+    known : any facts, for what marks do not look at; read : the cases that are left out.
+    """
+    found = {}
+    for case in package_cases(PACKAGES["matpower"]):
+        if case.name in {*read} or case.path.stat().st_size > LARGEST_FILE:
+            continue
+        frames = CaseFrames(str(case.path), update_index=False)
+        columns = {"bus": [0], "gen": [0], "branch": [0, 1, 10]}
+        bus, gen, branch = (getattr(frames, name).iloc[:, of_it].to_numpy(dtype=float) for name, of_it in columns.items())
+        numbers = bus[:, 0].astype(int)
+        place = {number: position for position, number in enumerate(numbers.tolist())}
+        ends = [sorted((place[int(row[0])], place[int(row[1])])) for row in branch if row[2]]
+        machines = np.unique([place[int(row[0])] for row in gen])
+        n, g = len(numbers), len(machines)
+        with suppress(GridveilError):  # more than one island
+            found[case.name] = replace(
+                known,
+                name=case.name,
+                buses=tuple(map(str, numbers)),
+                edges=np.unique(ends, axis=0),
+                machines=machines,
+                governor_rate=np.ones(g),
+                droop_gain=np.ones(g),
+                rated_mva=None,
+                loads=np.zeros(n),
+                load_damping=np.zeros(n),
+            )
+    return found
 
 
 def are_related(one: str, other: str) -> bool:
@@ -139,7 +173,7 @@ def found(one: GridFacts, other: GridFacts) -> tuple[int, int]:
 
 def main(draws: int) -> None:
     """Print the figures."""
-    random = np.random.default_rng(1)
+    random, other = np.random.default_rng(1), np.random.default_rng(2)
     sys.stdout.write(f"recognised of {draws} random connected parts\n")
     shares = dict.fromkeys(("ieee30", "matpower:case118", "matpower:case300"), (0.5, 0.3))
     shares |= dict.fromkeys(("matpower:case2869pegase", "matpower:case_ACTIVSg2000"), (0.1, 0.05))  # known from a sample
@@ -151,6 +185,10 @@ def main(draws: int) -> None:
             "with 40 % of their lines split": recognised(facts, (split(one, 0.4, random) for one in parts)),
             "cut from a grid so split": recognised(facts, (part(split(facts, 0.4, random), share, random) for _ in parts)),
             "renamed": recognised(facts, map(renamed, parts)),
+            "split by buses with names of those cut off": recognised(
+                facts,
+                (split(one, 0.4, other, other.permutation(sorted({*facts.buses} - {*one.buses})).tolist()) for one in parts),
+            ),
         }
         told = ", ".join(f"{count} {what}" for what, count in counts.items())
         sys.stdout.write(f"  {name}, {share:.0%} of the buses: {told}\n")
@@ -159,6 +197,15 @@ def main(draws: int) -> None:
     marks = {name: keyed(facts) for name, facts in grids.items()}
     taken = [f"{one} and {other}" for one, other in strangers if are_alike(marks[one], marks[other])]
     sys.stdout.write(f"{len(grids)} public grids, {len(strangers)} pairs of strangers: {len(taken)} taken for kin {taken}\n")
+    fed = {name: keyed(facts) for name, facts in feeders(grids["ieee30"], grids).items()}
+    for what, pairs in (
+        ("pairs of them", [(fed[a], fed[b]) for a, b in combinations(fed, 2)]),
+        ("pairs of one of them and one of the others", [(fed[a], marks[b]) for a in fed for b in marks]),
+    ):
+        taken_too = sum(are_alike(*pair) for pair in pairs)
+        sys.stdout.write(
+            f"{len(fed)} cases that gridveil does not read, mostly feeders: {taken_too} of {len(pairs)} {what} alike\n"
+        )
     for kind in ("names", "around"):
         sets = {name: by_kind(one)[kind] for name, one in marks.items()}
         near = ((len(sets[a] & sets[b]) / len(sets[a] | sets[b]), a, b) for a, b in strangers)
