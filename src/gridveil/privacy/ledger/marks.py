@@ -15,7 +15,8 @@ from gridveil.grid import GridFacts
 ALIKE = {"names": 1 / 2, "around": 1 / 5}
 # A grid is part of another if more than this share of its lines, and at least so many, are found there by names. Of few lines
 # a larger share is asked: where buses are numbered along their lines, strangers share up to 13 of 15, 20 of 39 and 36 of 75
-# of grids that gridveil reads; of feeders more (scripts/lineages.py). In a sample, up to a third of the lines that buses split may seem to be missing.
+# of grids that gridveil reads; of feeders more (scripts/lineages.py). In a sample, a third of the lines that buses split may
+# seem to be missing.
 PART = ((0.6, 24), (0.7, 16), (0.9, 8))
 # So many of a kind stand for all: the smallest, which are the same sample of two grids that are alike.
 SAMPLE = 512
