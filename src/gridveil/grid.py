@@ -62,6 +62,7 @@ class GridFacts:
     notes : what the reader did to the file's tables (merged, summed, left out), with counts.
     policy : the choices for awkward data that it did so by.
     rated_mva : (g,) rated power of the machines [MVA], NaN where unknown; used and shown only where its owner says so.
+    summed : private groups with entries that are sums of parts (parallel circuits, machines of one bus), rounded once.
     """
 
     name: str
@@ -80,6 +81,7 @@ class GridFacts:
     notes: tuple[str, ...] = ()
     policy: Mapping[str, str] = field(default_factory=dict)
     rated_mva: Array | None = None
+    summed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.rated_mva is not None:

@@ -102,7 +102,7 @@ def open_surrogate(name: str, settings: ReleaseSettings, own: GridFacts) -> Publ
         other = open_named_grid(name, None, public | usual)
     if facts_alike(own, other.facts):
         raise OptionError(
-            "The surrogate is a version of the grid itself: what is found at it would depend on private values.",
+            "The surrogate is a version of the grid itself, or part of it: what is found at it would depend on private values.",
             outcome=NOTHING_SPENT,
             remedy="Name a public case, or leave --surrogate out.",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from math import pi
+from math import fsum, nan, pi
 
 import numpy as np
 from scipy import sparse
@@ -32,7 +32,8 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
     """Apply the policies and lock the private values away: k at the operating point, m and d of every machine's bus.
 
     k_ij = v_i v_j cos(δ_i − δ_j − φ) / (t x_ij), parallel circuits summed into one line and machines of one bus into one
-    machine before any noise, so that each is one item. What was changed or left out is counted in the facts' notes.
+    machine before any noise, exactly and rounded once, so that each is one item. What was changed or left out is counted in
+    the facts' notes.
     """
     _check(grid)
     policy, notes = dynamics.policy, list(grid.notes)
@@ -50,7 +51,7 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
     machines, unit = np.unique(grid.machines.bus, return_inverse=True)
     if len(machines) < len(unit):
         notes.append(f"{len(unit) - len(machines)} machines summed with others on their bus")
-    summed = {what: np.bincount(unit, weights=values[what]).astype(float) for what in ("inertia", "damping", "droop_gain")}
+    summed = {"k": len(edges) < len(pairs), "m": len(machines) < len(unit), "d": len(machines) < len(unit)}
     reference = _reference(in_flow, notes) if dynamics.operating_point == "newton" else np.array([], dtype=np.int64)
     loads = grid.buses.load.real
     frequency_hz = dynamics.frequency_hz or grid.frequency_hz or DEFAULT_FREQUENCY_HZ
@@ -60,7 +61,7 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
         edges=edges.reshape(-1, 2),
         machines=machines,
         governor_rate=_common_rate(unit, values, notes),
-        droop_gain=summed["droop_gain"],
+        droop_gain=np.bincount(unit, weights=values["droop_gain"]).astype(float),
         loads=loads,
         load_damping=dynamics.load_damping * np.maximum(loads, 0.0),
         omega_b=float(dynamics.omega_b or 2 * pi * frequency_hz),  # a TOML may say 50 for 50.0
@@ -71,11 +72,26 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
         notes=tuple(notes),
         policy=asdict(policy),
         rated_mva=np.bincount(unit, weights=grid.machines.rated_mva).astype(float),  # NaN if one on the bus is not known
+        summed=tuple(name for name, found in summed.items() if found),
     )
     stage("finding the operating point")
     # After the facts, which check that the grid is connected: no power flow converges on one that is not.
-    k = np.bincount(line.ravel(), weights=_weights(in_flow, dynamics, reference), minlength=len(edges))
-    return SourceGrid.of(facts, k=k, m=summed["inertia"], d=summed["damping"])
+    k = _sums(line.ravel(), _weights(in_flow, dynamics, reference))
+    return SourceGrid.of(facts, k=k, m=_sums(unit, values["inertia"]), d=_sums(unit, values["damping"]))
+
+
+def _sums(item: IntArray, parts: Array) -> Array:
+    """Sum the parts of each item (0, 1, …) exactly, rounded once: a float sum of three is rounded twice."""
+    sums = np.empty(item.max(initial=-1) + 1)
+    sums[item] = parts
+    order = np.argsort(item, kind="stable")
+    starts = np.searchsorted(item[order], np.arange(len(sums) + 1))
+    for one in np.flatnonzero(np.diff(starts) > 1):
+        try:
+            sums[one] = fsum(parts[order[starts[one] : starts[one + 1]]])
+        except (OverflowError, ValueError):  # beyond all doubles: refused by the item's name
+            sums[one] = nan
+    return sums
 
 
 def _check(grid: FileGrid) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,7 +13,7 @@ import numpy as np
 from gridveil import faults
 from gridveil.allocation import ITEMS, Allocation
 from gridveil.errors import OptionError
-from gridveil.grid import Array
+from gridveil.grid import Array, GridFacts
 from gridveil.groups import UNITS, Bounds, Range
 from gridveil.noisy import NoisyGrid, drawn_range
 from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
@@ -24,6 +25,10 @@ from gridveil.sealed import sealed
 from gridveil.stages import stage
 from gridveil.vault.sampler import Sampler, SecureSampler, calibrate, makes_demo
 from gridveil.vault.source import Private, SourceGrid
+
+# Values beyond so many times their public upper bound are taken for that many: it bounds their rounding. Noise of any use
+# does not reach so far, so that what is released of them is the bound, as it is without.
+FAR = 2.0**10
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,10 @@ def perturb(
     A sum moves by as much as its one entry does, α_γ at most, so its loss is the same ε_γ; a group of which nothing is drawn
     costs nothing. Under a relative adjacency the same holds for logarithms, with log(1 + α_γ): Σ m_i grows by a factor of 1 + α
     at most if one m_i does. Roundings of sums and logarithms are bounded, and counted in the distance that noise is made for.
+
+    An entry that is itself a sum of parts (parallel circuits, machines of one bus) is rounded once: where a part moves by α,
+    entries v and v' of two neighbours lie up to α + ulp(v)/2 + ulp(v')/2 apart. Before the noise, values are clamped to FAR
+    times their public upper bound U, which moves no two further apart; so ulp(FAR · U), a public number, covers the rounding.
 
     lineage : the account that is charged; default: the grid's own name. allocation : public, fixed before the draw.
     """
@@ -117,8 +126,7 @@ def check_draw(
     ranges = _ranges(source, bounds, allocation)
     if adjacency.relative:
         _check_positive(source, ranges)
-    lines, machines = len(source.facts.edges), len(source.facts.machines)
-    return _plan(adjacency, epsilon, {"k": lines, "m": machines, "d": machines}, allocation, ranges)
+    return _plan(adjacency, epsilon, source.facts, allocation, ranges)
 
 
 def _ranges(source: SourceGrid, bounds: Bounds, allocation: Allocation) -> dict[str, Range]:
@@ -138,18 +146,19 @@ def version_of(source: SourceGrid, ledger: Ledger) -> Version:
 
 
 def _plan(
-    adjacency: Adjacency, epsilon: Fraction, sizes: Mapping[str, int], allocation: Allocation, ranges: Mapping[str, Range]
+    adjacency: Adjacency, epsilon: Fraction, facts: GridFacts, allocation: Allocation, ranges: Mapping[str, Range]
 ) -> Plan:
     losses: dict[str, GroupLoss] = {}
     for name, share in allocation.over(adjacency).split(epsilon, allocation.assets).items():
         way = allocation.draws[name]
         assert way != "nothing", "only what is drawn has a share"
-        distance, size = adjacency.distance(name), sizes[name]
-        if way == "sum":
-            size = 1
-            if not adjacency.relative:  # a sum is rounded to a double once, for each of two neighbours
-                distance += Fraction(math.ulp(ranges[name].upper))
-        calibration = calibrate(distance, share, size)
+        distance = adjacency.distance(name)
+        if not adjacency.relative:  # what is a sum is rounded to a double once, for each of two neighbours
+            distance += Fraction(math.ulp(ranges[name].upper)) if way == "sum" else 0
+            # Where the network is hidden, the scale does not tell whether anything was summed.
+            summed = name in facts.summed or allocation.hides_network
+            distance += Fraction(math.ulp(_furthest(ranges[name]))) if summed else 0
+        calibration = calibrate(distance, share, 1 if way == "sum" else facts.sizes[name])
         losses[name] = GroupLoss(
             UNITS[name], adjacency.alpha[name], share, calibration.spent, calibration.scale, way, adjacency.relative
         )
@@ -160,12 +169,17 @@ def _plan(
 
 def _to_draw(values: Array, loss: GroupLoss, public: Range) -> Array:
     """What the noise is added to: the items, their exact sum inside its public bounds, or the logarithms of either."""
+    values = np.minimum(values, _furthest(public))
     if loss.drawn == "items":
         return np.array([math.log(value) for value in values]) if loss.relative else values
     # Exact, then rounded once. Clamping to public bounds moves two neighbours no further apart, and bounds the rounding.
     total = sum(map(Fraction, values.tolist()), Fraction(0))
     total = float(min(max(total, Fraction(public.lower)), Fraction(public.upper)))
     return np.array([math.log(total) if loss.relative else total])
+
+
+def _furthest(public: Range) -> float:
+    return min(FAR * public.upper, sys.float_info.max)
 
 
 def _clipped(drawn: Array, public: Range, adjacency: Adjacency) -> Array:

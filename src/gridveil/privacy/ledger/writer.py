@@ -27,7 +27,7 @@ from gridveil.privacy.ledger.accounts import (
 )
 from gridveil.privacy.ledger.chain import Head, Row, Secret, new_nonce, new_version_id, problems
 from gridveil.privacy.ledger.checkpoint import LATEST, Checkpoint, CheckpointDamaged
-from gridveil.privacy.ledger.marks import are_alike
+from gridveil.privacy.ledger.marks import Sought
 from gridveil.privacy.ledger.store import SCHEMA_VERSION, Store, StoredVersion
 
 
@@ -160,7 +160,7 @@ class Writer:
             other = self.kin(version, besides=lineage) if version else None
             if other is not None:
                 raise LedgerError(
-                    f"This grid shares most of its lines with lineage {other!r}: it is a version of that one.",
+                    f"This grid shares most of its lines, or those of a part, with lineage {other!r}: it is a version of that one.",
                     outcome=NOTHING_SPENT,
                     remedy=f"Release it with --lineage {other}, from the same budget.",
                 )
@@ -195,8 +195,9 @@ class Writer:
         known = self._store.versions(self._connection)
         if len(known) != self._books.versions:
             raise CheckpointDamaged
+        sought = Sought(version.marks)
         for one in map(self._checked, known):
-            if one.lineage != besides and are_alike(version.marks, json.loads(one.marks)):
+            if one.lineage != besides and sought.is_like(json.loads(one.marks)):
                 return one.lineage
         return None
 
