@@ -160,7 +160,7 @@ class Writer:
             other = self.kin(version, besides=lineage) if version else None
             if other is not None:
                 raise LedgerError(
-                    f"This grid shares most of its lines, or those of a part, with lineage {other!r}: it is a version of that one.",
+                    f"This grid, or a part of it, has the lines of lineage {other!r}: it is a version of that one.",
                     outcome=NOTHING_SPENT,
                     remedy=f"Release it with --lineage {other}, from the same budget.",
                 )
