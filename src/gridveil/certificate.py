@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from importlib.metadata import version
 from math import ceil, exp, expm1
@@ -10,13 +11,17 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from gridveil.noisy import Receipt
 from gridveil.privacy.adjacency import IN_WORDS, Rule
 from gridveil.privacy.epsilon import SMALL
+from gridveil.privacy.ledger.chain import Head, head_is_genuine
 from gridveil.release import Release
-from gridveil.schema import FractionText, GroupsDocument, Strict, group_losses, groups_document
+from gridveil.schema import FractionText, GroupsDocument, Strict, Words, group_losses, groups_document
 from gridveil.version import __version__
 
-Hex = Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
+Hex = Annotated[str, Field(pattern=r"^([0-9a-f]{2})+$", max_length=128)]
+Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]  # a raw Ed25519 public key
+Version = Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+-]*$", max_length=40)]
 
 # Below the first, e^ε is a float. The second is rounded up, so that the power of ten it gives is never too small.
 LARGEST_POWER, LOG10_E = Fraction("709.78"), Fraction("0.43429448190325182765112891892")
@@ -32,9 +37,9 @@ class HeadDocument(Strict):
     """Where the ledger stood after the draw: whoever keeps it can tell later whether rows were lost."""
 
     ledger: Hex
-    count: Annotated[int, Field(ge=1)]
+    count: Annotated[int, Field(ge=1, le=10**12)]
     mac: Hex
-    public_key: Hex
+    public_key: Key
     signature: Hex
 
 
@@ -43,23 +48,23 @@ class CertificateDocument(Strict):
 
     certificate_version: Literal[1]
     adjacency: Rule
-    neighbours: str
+    neighbours: Words
     epsilon_asked: FractionText
     epsilon_charged: FractionText
     groups: GroupsDocument
-    mechanism: str
-    software: dict[str, str]
-    operating_point: str
-    conditional_on: tuple[str, ...]
-    claim: str
-    not_protected: tuple[str, ...]
-    public_inputs: dict[str, str]
-    selection: str
+    mechanism: Words
+    software: dict[Literal["gridveil", "opendp", "numpy"], Version]
+    operating_point: Words
+    conditional_on: tuple[Words, ...]
+    claim: Words
+    not_protected: tuple[Words, ...]
+    public_inputs: dict[Words, Words]
+    selection: Words
     lineage_spent: FractionText = Field(description="ε spent on this grid so far, this draw included")
     lineage_budget: FractionText = Field(description="ε that may be spent on this grid")
-    ledger_entry: Annotated[int, Field(ge=1)]
+    ledger_entry: Annotated[int, Field(ge=1, le=10**12)]
     ledger_head: HeadDocument
-    signed_by: Hex | None = Field(
+    signed_by: Key | None = Field(
         description="raw Ed25519 public key whose signature over SHA256SUMS is SHA256SUMS.sig, in hex"
     )
 
@@ -89,6 +94,30 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
         ledger_head=HeadDocument(**receipt.head.__dict__),
         signed_by=public_key.hex() if public_key else None,
     )
+
+
+def receipt_of(certificate: CertificateDocument) -> Receipt:
+    """Read back what the ledger gave: the owner's figures, of which a recipient can check the head's signature alone."""
+    return Receipt(
+        entry=certificate.ledger_entry,
+        head=Head(**certificate.ledger_head.model_dump()),
+        spent=Fraction(certificate.lineage_spent),
+        budget=Fraction(certificate.lineage_budget),
+    )
+
+
+def certificate_problems(certificate: CertificateDocument, receipt: Receipt) -> Iterator[str]:
+    """Figures of the owner's ledger that cannot be: a recipient has no ledger to compare them with."""
+    if not head_is_genuine(receipt.head):
+        yield "the ledger's head does not bear its signature"
+    if not receipt.entry <= receipt.head.count:
+        yield "the ledger's head is older than the entry"
+    if not Fraction(certificate.epsilon_charged) <= receipt.spent <= receipt.budget:
+        yield "what was charged, spent and may be spent contradict each other"
+    if list(certificate.software) != ["gridveil", "opendp", "numpy"]:
+        yield "software does not name gridveil, opendp and numpy"
+    elif f"OpenDP {certificate.software['opendp']} " not in certificate.mechanism:
+        yield "software and mechanism name two versions of OpenDP"
 
 
 def in_plain_words(certificate: CertificateDocument) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 from gridveil.allocation import ITEMS, Allocation, Drawn
 from gridveil.grid import Array, GridFacts, frozen
 from gridveil.groups import GROUPS, Bounds, Range
+from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.ledger.chain import Head
 
@@ -82,3 +84,13 @@ def drawn_range(bounds: Bounds, name: str, way: Drawn, machines: int) -> Range:
     """Public bounds of what is drawn of a group: its items' own, or as many times those as there are machines."""
     public: Range = getattr(bounds, name)
     return Range(machines * public.lower, machines * public.upper) if way == "sum" else public
+
+
+def drawn_distance(adjacency: Adjacency, name: str, way: Drawn, public: Range) -> Fraction:
+    """How far apart two neighbours are at most in what is drawn of a group; public : bounds of that.
+
+    Noise is made for it, and whoever verifies a bundle compares its scale with it.
+    """
+    # A sum is rounded to a double once, for each of two neighbours; of logarithms, the distance counts the rounding already.
+    rounding = way == "sum" and not adjacency.relative
+    return adjacency.distance(name) + (Fraction(math.ulp(public.upper)) if rounding else 0)

@@ -33,8 +33,16 @@ def verify(
     kind = "DEMO (made with a seed; protects nothing)" if report.demo else "real release"
     print_text(
         f"{report.path}: intact. {kind}, ε = {report.epsilon}, adjacency {report.adjacency}, {report.machines} machines, "
-        f"{len(report.files)} files.\nSHA-256 of its checksums: {report.digest}\n{_exports(report)}{_signature(report)}"
+        f"{len(report.files)} files.\nSHA-256 of its checksums: {report.digest}\n"
+        f"{_repacked(report)}{_exports(report)}{_signature(report)}"
     )
+
+
+def _repacked(report: Report) -> str:
+    if not report.repacked:
+        return ""
+    extras = f" It put {report.ignored} file(s) of its own in, which are no part of the bundle." if report.ignored else ""
+    return f"Repacked: another program made this zip; the files in it are the bundle's, bit by bit.{extras}\n"
 
 
 def _exports(report: Report) -> str:

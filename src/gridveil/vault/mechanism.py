@@ -14,7 +14,7 @@ from gridveil.allocation import ITEMS, Allocation
 from gridveil.errors import OptionError
 from gridveil.grid import Array
 from gridveil.groups import UNITS, Bounds, Range
-from gridveil.noisy import NoisyGrid, Receipt, drawn_range
+from gridveil.noisy import NoisyGrid, Receipt, drawn_distance, drawn_range
 from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
@@ -143,12 +143,8 @@ def _plan(
     for name, share in allocation.over(adjacency).split(epsilon, allocation.assets).items():
         way = allocation.draws[name]
         assert way != "nothing", "only what is drawn has a share"
-        distance, size = adjacency.distance(name), sizes[name]
-        if way == "sum":
-            size = 1
-            if not adjacency.relative:  # a sum is rounded to a double once, for each of two neighbours
-                distance += Fraction(math.ulp(ranges[name].upper))
-        calibration = calibrate(distance, share, size)
+        distance = drawn_distance(adjacency, name, way, ranges[name])
+        calibration = calibrate(distance, share, 1 if way == "sum" else sizes[name])
         losses[name] = GroupLoss(
             UNITS[name], adjacency.alpha[name], share, calibration.spent, calibration.scale, way, adjacency.relative
         )
