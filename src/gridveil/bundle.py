@@ -32,6 +32,7 @@ from gridveil.unpack import names_in, read_files
 ARRAYS, REFERENCE, README = "model.mat", "reference.csv", "README.md"
 CERTIFICATE, IN_WORDS = "certificate.json", "certificate.txt"
 OWN_FILES = {DOCUMENT, ARRAYS, REFERENCE, README, CERTIFICATE, IN_WORDS, SUMS, SIGNATURE}
+MOST_FIELDS = 250_000  # of a document; nearly all of them are names of buses
 MODEL_ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
 
 
@@ -195,6 +196,9 @@ def _parse(path: Path, files: Mapping[str, bytes]) -> _Loaded:
     missing = {DOCUMENT, ARRAYS, REFERENCE, README} - files.keys()
     if missing:
         raise broken(path, f"{', '.join(sorted(missing))} is missing")
+    for name in {DOCUMENT, CERTIFICATE} & files.keys():  # whoever reads JSON makes an object, or an error, of each field
+        if files[name].count(b",") > MOST_FIELDS:
+            raise broken(path, f"{name} holds more than any that gridveil writes")
     document, release = _read_release(path, files)
     if problem := next(release_problems(release), None):
         raise broken(path, problem)
@@ -255,7 +259,7 @@ def _check_exports(path: Path, files: Mapping[str, bytes], release: Release, doc
     for one in document.exports:
         if one.format not in FORMATS or FORMATS[one.format].version != one.version:
             others.append(one.format)
-        elif _exported(release, one.format) != {name: files[name] for name in one.files}:
+        elif list(_exported(release, one.format).items()) != [(name, files[name]) for name in one.files]:
             raise broken(path, f"{' or '.join(one.files)} is not what the model gives in the format {one.format}")
     return tuple(others)
 
