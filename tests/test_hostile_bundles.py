@@ -20,7 +20,6 @@ import pytest
 from cli_helpers import SCRIPT, charges, gridveil, make_release, write_grid
 from gridveil import load, verify
 from gridveil.archive import SIGNATURE, SUMS, canonical_zip, checksums
-from gridveil.bundle import MODEL_ARRAYS, contents
 from gridveil.errors import BundleError, OptionError
 from gridveil.groups import Bounds, Range
 from gridveil.provenance import Provenance
@@ -32,7 +31,6 @@ from hostile_bundles import (
     NOTHING_LEARNT,
     RELEASE,
     SLACK,
-    Base,
     as_json,
     attempt,
     bases,
@@ -92,6 +90,7 @@ def in_a_child(*arguments, cwd):
 def refused_at_once(tmp_path, bundle, *, command=("verify",)):
     code, out, err, spent_s, peak_mb = in_a_child(command[0], bundle, *command[1:], cwd=tmp_path)
     assert (code, out, err.count("\n")) == (1, "", 1), err
+    print(f"{spent_s:.2f} s, {peak_mb:.0f} MB: {err}")
     assert spent_s < SLACK * LIMIT_S
     assert peak_mb < LIMIT_MB
     return err
@@ -136,7 +135,7 @@ COMMANDS = (
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_200_of_them_go_through_the_command(all_bases, tmp_path):
-    path, codes = tmp_path / "bundle.zip", []
+    path, codes, costs = tmp_path / "bundle.zip", [], []
     for number in range(200):
         base, kind, files, data = forged(random.Random(f"7 {number}"), all_bases)
         outcome, _ = attempt(base, files, data, path)
@@ -148,10 +147,12 @@ def test_200_of_them_go_through_the_command(all_bases, tmp_path):
         assert code == 0 or (err or out).count("\n") == 1, told
         assert spent_s < SLACK * LIMIT_S and peak_mb < LIMIT_MB, told
         codes.append(code)
+        costs.append((spent_s, peak_mb))
         for written in tmp_path.glob("exported/*"):
             written.unlink()
         if (tmp_path / "exported").exists():
             (tmp_path / "exported").rmdir()
+    print(f"{codes.count(1)} refused; at most {max(costs)[0]:.2f} s and {max(peak for _, peak in costs):.0f} MB")
     assert codes.count(1) > 150
 
 
@@ -359,7 +360,8 @@ SPOILT = {
     "100 000 exports": lambda base: _document(
         base, exports=[{"format": "csv", "version": 1, "files": ["a"]} for _ in range(100_000)]
     ),
-    "empty lists": lambda base: {RELEASE: b'{"schema_version": 1, "exports": [' + b"[]," * 249_000 + b"[]]}"},
+    "empty lists": lambda base: {RELEASE: b'{"schema_version": 1, "exports": [' + b"[]," * 1_300_000 + b"[]]}"},
+    "names in the wrong place": lambda base: {RELEASE: b'{"schema_version": 1, "exports": [' + b'"G1",' * 800_000 + b'"G1"]}'},
     "a large document": lambda base: {RELEASE: b" " * 60_000_000},
     "large checksums": lambda base: {"README.md": b"x" * 50_000_000},
     "a large reference": lambda base: {"reference.csv": b"0," * 4_000_000},
@@ -428,10 +430,6 @@ def test_a_model_that_is_none_is_neither_verified_loaded_simulated_nor_exported(
         done = gridveil(*arguments)
         assert (done.code, done.out, done.err.count("\n")) == (1, "", 1), (arguments, done.err)
     assert not (tmp_path / "out").exists()
-
-
-def test_every_array_of_the_model_is_looked_at(real):
-    assert set(MODEL_ARRAYS) == {"k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads"}
 
 
 @pytest.mark.parametrize(
@@ -514,4 +512,3 @@ def test_a_release_at_the_ends_of_what_may_be_declared_is_loaded_again(tmp_path)
     made = make_release(tmp_path, epsilon=Fraction(1, 10**9), publish_loads=True, load_damping=1e6, governor_rate=1e9)
     made.save(tmp_path / "out")
     assert verify(tmp_path / "out").machines == 3
-    assert contents(make_release(tmp_path / "demo", demo=True)).keys() >= Base("", {}).files.keys()

@@ -16,7 +16,7 @@ from gridveil.privacy.adjacency import IN_WORDS, Rule
 from gridveil.privacy.epsilon import SMALL
 from gridveil.privacy.ledger.chain import Head, head_is_genuine
 from gridveil.release import Release
-from gridveil.schema import FractionText, GroupsDocument, Strict, Words, group_losses, groups_document
+from gridveil.schema import Document, FractionText, GroupsDocument, Many, Words, group_losses, groups_document
 from gridveil.version import __version__
 
 Hex = Annotated[str, Field(pattern=r"^([0-9a-f]{2})+$", max_length=128)]
@@ -33,7 +33,7 @@ SELECTION = (
 )
 
 
-class HeadDocument(Strict):
+class HeadDocument(Document):
     """Where the ledger stood after the draw: whoever keeps it can tell later whether rows were lost."""
 
     ledger: Hex
@@ -43,7 +43,7 @@ class HeadDocument(Strict):
     signature: Hex
 
 
-class CertificateDocument(Strict):
+class CertificateDocument(Document):
     """certificate.json of a bundle."""
 
     certificate_version: Literal[1]
@@ -55,9 +55,9 @@ class CertificateDocument(Strict):
     mechanism: Words
     software: dict[Literal["gridveil", "opendp", "numpy"], Version]
     operating_point: Words
-    conditional_on: tuple[Words, ...]
+    conditional_on: Many[Words]
     claim: Words
-    not_protected: tuple[Words, ...]
+    not_protected: Many[Words]
     public_inputs: dict[Words, Words]
     selection: Words
     lineage_spent: FractionText = Field(description="ε spent on this grid so far, this draw included")

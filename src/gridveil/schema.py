@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict
+from pydantic_core import from_json
 
 from gridveil.privacy.adjacency import Rule
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
@@ -17,6 +18,10 @@ EDGES_UP_TO = 400  # machines; above, model.mat leaves `edges` out. With another
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 FractionText = Annotated[str, Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$", max_length=9000)]
+T = TypeVar("T")
+# Read from a list, as JSON has it; a forged one may be wrong in every entry, and one error is enough.
+Many = Annotated[tuple[T, ...], Strict(strict=False), FailFast()]
+Ends = Annotated[tuple[Finite, Finite], Strict(strict=False)]
 Count = Annotated[int, Field(ge=0, le=10**9)]
 # What the owner, or gridveil, says in words: one line, which nothing but a reader takes for more.
 Words = Annotated[str, Field(pattern=PLAIN, max_length=10_000)]
@@ -26,13 +31,18 @@ Port = Annotated[str, Field(pattern=r"^[GL][1-9][0-9]*$", max_length=8)]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
 
 
-class Strict(BaseModel):
+class Document(BaseModel):
     """Nothing unknown, nothing converted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """Read it from JSON, or raise a ValueError; of a forged one, each error keeps all of it, so that it is parsed once."""
+        return cls.model_validate(from_json(data))
 
-class GroupDocument(Strict):
+
+class GroupDocument(Document):
     """Privacy of one group of parameters."""
 
     unit: Words
@@ -48,7 +58,7 @@ class GroupDocument(Strict):
     )
 
 
-class GroupsDocument(Strict):
+class GroupsDocument(Document):
     """Privacy of line weights, inertia and damping."""
 
     k: GroupDocument | None = Field(description="null: nothing of the line weights was drawn, nothing was spent on them")
@@ -56,7 +66,7 @@ class GroupsDocument(Strict):
     d: GroupDocument
 
 
-class GuaranteeDocument(Strict):
+class GuaranteeDocument(Document):
     """What the release promises."""
 
     epsilon: FractionText
@@ -65,10 +75,10 @@ class GuaranteeDocument(Strict):
     groups: GroupsDocument
     mechanism: Words
     operating_point: Words
-    conditional_on: tuple[Words, ...]
+    conditional_on: Many[Words]
     in_words: Words
     claim: Words
-    not_protected: tuple[Words, ...]
+    not_protected: Many[Words]
     hides_network: bool = Field(default=False, description="topology mode: the model shows nothing of the grid's network")
 
 
@@ -100,14 +110,14 @@ def group_losses(groups: GroupsDocument) -> dict[str, GroupLoss]:
     }
 
 
-class ModelDocument(Strict):
+class ModelDocument(Document):
     """How to read model.mat."""
 
-    equations: tuple[Words, ...]
+    equations: Many[Words]
     sign_convention: Words
     units: dict[Words, Words]
-    machines: Annotated[tuple[Machine, ...], Field(min_length=1, description="G1, G2, …")]
-    loaded_buses: tuple[LoadedBus, ...] = Field(description="L1, L2, …")
+    machines: Annotated[Many[Machine], Field(min_length=1, description="G1, G2, …")]
+    loaded_buses: Many[LoadedBus] = Field(description="L1, L2, …")
     omega_b: Positive = Field(description="rad/s")
     frequency_hz: Positive
     base_mva: Positive
@@ -119,16 +129,16 @@ class ModelDocument(Strict):
     )
 
 
-class BoundsDocument(Strict):
+class BoundsDocument(Document):
     """Public bounds [lower, upper]."""
 
-    k: tuple[Finite, Finite]
-    k_r: tuple[Finite, Finite]
-    m: tuple[Finite, Finite]
-    d: tuple[Finite, Finite]
+    k: Ends
+    k_r: Ends
+    m: Ends
+    d: Ends
 
 
-class FitDocument(Strict):
+class FitDocument(Document):
     """How step 3 went; absent where there was no trajectory."""
 
     mismatch_before: Finite = Field(description="J of the noisy model, p.u.^2 s")
@@ -144,7 +154,7 @@ class FitDocument(Strict):
     )
 
 
-class ProvenanceDocument(Strict):
+class ProvenanceDocument(Document):
     """Where a public trajectory and its event data come from."""
 
     origin: Literal["measured", "simulated"]
@@ -154,27 +164,27 @@ class ProvenanceDocument(Strict):
     event_source: Words
 
 
-class ReferenceDocument(Strict):
+class ReferenceDocument(Document):
     """How reference.csv was made."""
 
     event: Words
     horizon_s: Positive
     dt_s: Positive
     scheme: Literal["exact", "trapezoidal"]
-    buses: tuple[Port, ...] = Field(default=(), description="buses whose frequency it holds; empty: all machines")
+    buses: Many[Port] = Field(default=(), description="buses whose frequency it holds; empty: all machines")
 
 
-class ExportDocument(Strict):
+class ExportDocument(Document):
     """A release in another tool's format, beside the other files of the bundle."""
 
     format: Literal["andes", "psse", "matpower", "mat", "csv", "statespace"]
     version: int = Field(
         ge=1, le=1000, description="of the format's bytes; a gridveil that writes this version can make them again"
     )
-    files: Annotated[tuple[FileName, ...], Field(min_length=1, max_length=20)]
+    files: Annotated[Many[FileName], Field(min_length=1, max_length=20)]
 
 
-class ReleaseDocument(Strict):
+class ReleaseDocument(Document):
     """release.json of a bundle."""
 
     schema_version: Literal[1]
@@ -187,10 +197,8 @@ class ReleaseDocument(Strict):
     fit: FitDocument | None
     reference: ReferenceDocument
     public_inputs: dict[Words, Words] = Field(description="where bounds, loads and other public inputs come from")
-    provenance: tuple[ProvenanceDocument, ...] = Field(description="public trajectories that the fit used")
+    provenance: Many[ProvenanceDocument] = Field(description="public trajectories that the fit used")
     valid_for: Words
     not_valid_for: Words
     licence: Words
-    exports: tuple[ExportDocument, ...] = Field(
-        default=(), max_length=6, description="formats of other tools that the bundle holds"
-    )
+    exports: Many[ExportDocument] = Field(default=(), max_length=6, description="formats of other tools that the bundle holds")
