@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -63,7 +64,7 @@ def edit_document(bundle, *keys, value):
     for key in keys[:-1]:
         place = place[key]
     place[keys[-1]] = value
-    (bundle / "release.json").write_text(json.dumps(document))
+    (bundle / "release.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     seal(bundle)
 
 
@@ -184,16 +185,22 @@ def test_any_flipped_bit_of_a_file_is_found(bundle, name, every):
     verify(bundle)
 
 
-def test_any_flipped_bit_of_a_zip_is_found(real, tmp_path):
+def test_any_flipped_bit_of_a_zip_is_found_or_leaves_its_contents_whole(real, tmp_path):
     path = tmp_path / "bundle.zip"
-    real.save(path)
+    whole = real.save(path)
     good = path.read_bytes()
     directory = good.index(b"PK\x01\x02")
     positions = [*range(0, directory, 97), *range(directory, len(good))]
     for position in positions:
         path.write_bytes(good[:position] + bytes([good[position] ^ 1 << position % 8]) + good[position + 1 :])
-        with pytest.raises(BundleError):
-            verify(path)
+        try:
+            found = verify(path)
+        except BundleError:
+            continue
+        assert position >= directory or good[position - 30 : position + 30].count(b"PK\x03\x04"), (
+            "only times and the like may differ"
+        )
+        assert found == replace(whole, repacked=True)
 
 
 @pytest.mark.parametrize(
@@ -252,8 +259,6 @@ def zipped(change):
 @pytest.mark.parametrize(
     "make",
     [
-        zipped(lambda archive, files: [archive.writestr(name, data) for name, data in files.items()]),
-        zipped(lambda archive, files: [archive.writestr(name, data, zipfile.ZIP_DEFLATED) for name, data in files.items()]),
         zipped(lambda archive, files: archive.writestr("a/b", b"")),
         lambda files, path: path.write_bytes(canonical_zip(files | {"extra": b""})),
         lambda files, path: path.write_bytes(
@@ -261,7 +266,7 @@ def zipped(change):
         ),
         lambda files, path: path.write_bytes(b"no zip"),
     ],
-    ids=["with times", "compressed", "other files", "extra file", "missing file", "no zip"],
+    ids=["other files", "extra file", "missing file", "no zip"],
 )
 def test_any_other_zip_is_refused(real, tmp_path, make):
     make(contents(real), tmp_path / "bundle.zip")

@@ -185,7 +185,7 @@ def test_a_forger_without_the_key_cannot_mend_the_signature(bundle, keys):
         verify(bundle)
     unsigned = json.dumps(certificate | {"signed_by": None}, indent=2, ensure_ascii=False) + "\n"
     rewrite(bundle, "certificate.json", unsigned.encode())
-    with pytest.raises(BundleError, match="contradict"):
+    with pytest.raises(BundleError, match=r"certificate\.txt does not say what certificate\.json does"):
         verify(bundle)
 
 
@@ -208,7 +208,7 @@ def test_a_promise_that_differs_from_the_certificate_is_found(bundle):
     document["guarantee"]["epsilon"] = "1/100"
     (bundle / SIGNATURE).unlink()
     rewrite(bundle, "release.json", (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
-    with pytest.raises(BundleError, match="contradict"):
+    with pytest.raises(BundleError, match="does not make up its own, by the rule of one-asset"):
         verify(bundle)
 
 

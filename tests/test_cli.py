@@ -152,6 +152,8 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
         "trusted": False,
         "exports": [],
         "not_recomputed": [],
+        "repacked": False,
+        "ignored": 0,
     }
 
 

@@ -86,7 +86,7 @@ def test_a_file_that_nothing_announces_is_named_though_it_is_listed(bundle):
 
 def test_a_file_of_the_bundle_is_no_export(bundle):
     exports = json.loads((bundle / "release.json").read_text())["exports"]
-    edit_document(bundle, "exports", value=[*exports, {"format": "later", "version": 1, "files": ["README.md"]}])
+    edit_document(bundle, "exports", value=[exports[0] | {"version": 9, "files": ["andes.json", "README.md"]}, *exports[1:]])
     with pytest.raises(BundleError, match=r"README\.md is not a file of an export"):
         load(bundle)
 

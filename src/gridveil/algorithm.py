@@ -57,7 +57,7 @@ def publish(
     check_observed(observed, source.facts, settings, bounds, sampler)
     check_allocation(source.facts, allocation, fits=bool(observed))
     hidden = allocation.hides_network
-    check_fits(len(source.facts.machines), 1 if hidden else len(loaded_buses(source.facts)))
+    check_fits(source.facts, bounds, 1 if hidden else len(loaded_buses(source.facts)))
     noisy = perturb(  # step 1: spends ε
         source,
         epsilon=epsilon,

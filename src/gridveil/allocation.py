@@ -13,6 +13,7 @@ from gridveil.errors import NOTHING_SPENT, OptionError
 from gridveil.grid import Array, GridFacts
 from gridveil.groups import Asset
 from gridveil.privacy.adjacency import ASSETS, Adjacency
+from gridveil.words import check_words
 
 Drawn = Literal["items", "sum", "nothing"]
 Sharing = Literal["equal", "rating"]
@@ -47,6 +48,7 @@ class Allocation:
     origin: str = "as its owner set it"
 
     def __post_init__(self) -> None:
+        check_words("The origin of the allocation", self.origin)
         allowed: Mapping[str, tuple[Drawn, ...]] = {"k": ("items", "nothing"), "m": ("items", "sum"), "d": ("items", "sum")}
         if self.draws.keys() != allowed.keys() or any(self.draws[name] not in ways for name, ways in allowed.items()):
             raise OptionError(

@@ -1,10 +1,9 @@
-"""Folders and canonical zips of files with checksums: written whole or not at all, read only if every bit is as listed."""
+"""Folders and canonical zips of files with checksums: written whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from gridveil import faults
 from gridveil.durable import sync_folder, workplace, write_synced
-from gridveil.errors import BundleError, GridveilError, InputError, OptionError, OutputExists
+from gridveil.errors import BundleError, GridveilError, OptionError, OutputExists
 
 SUMS, SIGNATURE, DOCUMENT = "SHA256SUMS", "SHA256SUMS.sig", "release.json"
 NOT_LOADED = "Nothing was loaded."
@@ -124,24 +123,6 @@ def _fill(folder: Path, files: Mapping[str, bytes], mode: int) -> None:
     sync_folder(folder)
 
 
-def read_files(path: Path) -> dict[str, bytes]:
-    """Read all files of a folder or zip and compare them with its checksums; the signature alone is not listed."""
-    try:
-        files = _read_zip(path) if path.is_file() else _read_folder(path)
-    except OSError as error:
-        raise broken(path, f"it cannot be read ({error.strerror})") from None
-    if SUMS not in files:
-        raise broken(path, f"{SUMS} is missing")
-    listed = _parse_sums(path, files[SUMS])
-    found = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name not in (SUMS, SIGNATURE)}
-    problems = [f"{name} is missing" for name in sorted(listed.keys() - found.keys())]
-    problems += [f"{name} is not listed in {SUMS}" for name in sorted(found.keys() - listed.keys())]
-    problems += [f"{name} was changed" for name in sorted(listed.keys() & found.keys()) if listed[name] != found[name]]
-    if problems:
-        raise broken(path, "; ".join(problems))
-    return files
-
-
 def canonical_zip(files: Mapping[str, bytes]) -> bytes:
     """Pack files so that the same ones always give the same bytes: sorted, stored, without times."""
     buffer = io.BytesIO()
@@ -163,48 +144,3 @@ def broken(path: Path, problem: str) -> BundleError:
     return BundleError(
         f"{path}: {problem}.", outcome=NOT_LOADED, remedy="Do not use it; ask its publisher for the bundle again."
     )
-
-
-def _parse_sums(path: Path, data: bytes) -> dict[str, str]:
-    lines = re.findall(r"([0-9a-f]{64})  ([A-Za-z0-9_.-]+)\n", data.decode("ascii", "replace"))
-    listed = {name: digest for digest, name in lines}
-    # Any other byte in it (a blank, a second entry, another order) is a change too.
-    if "".join(f"{listed[name]}  {name}\n" for name in sorted(listed)).encode() != data:
-        raise broken(path, f"{SUMS} was changed")
-    return listed
-
-
-def _read_folder(path: Path) -> dict[str, bytes]:
-    if not path.is_dir():
-        raise InputError(
-            f"there is no bundle at {path}",
-            outcome=NOT_LOADED,
-            expected="a bundle's folder or its .zip",
-            remedy="Check the path.",
-        )
-    if not (path / SUMS).exists() and (path / "bundle" / SUMS).exists():
-        raise InputError(
-            f"{path} is no bundle, but {path / 'bundle'} is", outcome=NOT_LOADED, remedy=f"Name {path / 'bundle'}."
-        )
-    files: dict[str, bytes] = {}
-    for member in sorted(path.iterdir()):
-        if member.is_symlink() or not member.is_file():
-            raise broken(path, f"{member.name} is not a plain file, hence not listed in {SUMS}")
-        files[member.name] = member.read_bytes()
-    return files
-
-
-def _read_zip(path: Path) -> dict[str, bytes]:
-    data = path.read_bytes()
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size > len(data) for entry in archive.infolist()):
-                raise broken(path, "the zip is not the canonical one")
-            files = {entry.filename: archive.read(entry) for entry in archive.infolist()}
-    except BundleError:
-        raise
-    except Exception as error:  # a damaged zip raises nearly anything
-        raise broken(path, f"the zip is damaged ({type(error).__name__})") from None
-    if canonical_zip(files) != data:
-        raise broken(path, "the zip's own bytes were changed: it is not the canonical one")
-    return files

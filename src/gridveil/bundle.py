@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,24 +12,30 @@ from pathlib import Path
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
-from gridveil.archive import DOCUMENT, NOT_LOADED, SIGNATURE, SUMS, broken, check_free, checksums, read_files, write_files
-from gridveil.certificate import CertificateDocument, certify, in_plain_words
+from gridveil.archive import DOCUMENT, NOT_LOADED, SIGNATURE, SUMS, broken, check_free, checksums, write_files
+from gridveil.certificate import CertificateDocument, certificate_problems, certify, contradiction, in_plain_words, receipt_of
 from gridveil.document import from_document, to_document
 from gridveil.errors import BundleError, GridveilError
 from gridveil.export import FORMATS, export, format_named
-from gridveil.grid import Array, IntArray, complete_edges
+from gridveil.grid import Array, GridFacts, IntArray, complete_edges
+from gridveil.groups import Bounds
 from gridveil.matfile import check_size, from_mat, to_mat
 from gridveil.recipient import readme
 from gridveil.release import Release
 from gridveil.schema import EDGES_UP_TO, SCHEMA_VERSION, ExportDocument, ReferenceDocument, ReleaseDocument
 from gridveil.signing import KeyInfo, Signer, TrustedKeys, check_signature
 from gridveil.stages import stage
+from gridveil.stated import check_declared, differing, release_problems
 from gridveil.trajectory import Trajectory
+from gridveil.unpack import names_in, read_files
 
 ARRAYS, REFERENCE, README = "model.mat", "reference.csv", "README.md"
 CERTIFICATE, IN_WORDS = "certificate.json", "certificate.txt"
 OWN_FILES = {DOCUMENT, ARRAYS, REFERENCE, README, CERTIFICATE, IN_WORDS, SUMS, SIGNATURE}
+# Fields of a document, names of buses aside: a reader of JSON makes an object, or an error, of each.
+MOST_FIELDS, LISTED_BUS = 5000, re.compile(rb'"[GL][1-9][0-9]{0,6}",\s*')
 MODEL_ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
 
 
@@ -39,6 +46,7 @@ class Report:
     digest : SHA-256 of its checksum file, which names the bundle; signed_by : public key in hex, None if nobody signed;
     trusted : whether that key is one that the recipient named; exports : formats of other tools that it holds;
     not_recomputed : those of them that another version of gridveil wrote, which only their checksums vouch for.
+    repacked : whether another program made the zip anew; ignored : files that it put in, and that are no part of the bundle.
     """
 
     path: str
@@ -52,6 +60,8 @@ class Report:
     trusted: bool
     exports: tuple[str, ...] = ()
     not_recomputed: tuple[str, ...] = ()
+    repacked: bool = False
+    ignored: int = 0
 
 
 def write(release: Release, path: Path, signer: Signer | None = None, formats: Sequence[str] = ()) -> Report:
@@ -59,28 +69,40 @@ def write(release: Release, path: Path, signer: Signer | None = None, formats: S
     check_free(path)
     files = contents(release, signer, formats)
     write_files(path, files)
-    return _report(path, files, release)
+    document = ReleaseDocument.read(files[DOCUMENT])
+    certificate = CertificateDocument.read(files[CERTIFICATE]) if CERTIFICATE in files else None
+    return _report(path, files, release, document, certificate)
 
 
-def verify(path: str | Path, key: str | Path | None = None) -> Report:
-    """Check every bit of a bundle, its schema, certificate, signature and reference trajectory.
+def verify(path: str | Path, key: str | Path | None = None, beside: str | Path | None = None) -> Report:
+    """Check every bit of a bundle, and recompute every sentence and figure in it that follows from its facts.
 
-    key : a public key (PEM) or keyring that the recipient trusts; the bundle must then be signed by it.
+    key : a public key (PEM) or keyring that the recipient trusts; the bundle must then be signed by it. beside : another bundle
+    of the same owner; both certificates must then be of one history of the ledger, which a restored backup breaks.
 
     Raises
     ------
-    BundleError : naming each file that was changed, is missing or is not listed, or the key that is not trusted.
+    BundleError : naming each file that was changed, is missing or is not listed, what is not stated as gridveil states it, or
+    the key that is not trusted.
     """
     path = Path(path)
-    files = read_files(path)
-    release, document = _parse(path, files)
-    if not _gives(release, document.reference, files[REFERENCE]):
-        raise broken(path, f"the model does not give its own reference trajectory, {REFERENCE}")
-    report = replace(_report(path, files, release), not_recomputed=_check_exports(path, files, release, document))
+    found = read_files(path)
+    report = replace(verify_files(path, found.files), repacked=found.repacked, ignored=found.ignored)
     if key is not None:
         _check_trusted(path, report, Path(key))
         report = replace(report, trusted=True)
+    if beside is not None:
+        _check_history(path, Path(beside))
     return report
+
+
+def verify_files(path: Path, files: Mapping[str, bytes]) -> Report:
+    """Verify the files of a bundle, whose checksums hold."""
+    loaded = _parse(path, files)
+    if not _gives(loaded.release, loaded.document.reference, files[REFERENCE]):
+        raise broken(path, f"the model does not give its own reference trajectory, {REFERENCE}")
+    others = _check_exports(path, files, loaded.release, loaded.document)
+    return replace(_report(path, files, loaded.release, loaded.document, loaded.certificate), not_recomputed=others)
 
 
 def is_bundle(path: Path) -> bool:
@@ -88,11 +110,8 @@ def is_bundle(path: Path) -> bool:
     try:
         if path.is_dir():
             return any((path / name).exists() for name in (DOCUMENT, SUMS))
-        if not zipfile.is_zipfile(path):
-            return False
-        with zipfile.ZipFile(path) as archive:
-            return not {DOCUMENT, SUMS}.isdisjoint(archive.namelist())
-    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError):  # what is wrong with it, whoever reads it says
+        return path.is_file() and zipfile.is_zipfile(path) and not {DOCUMENT, SUMS}.isdisjoint(names_in(path))
+    except OSError:  # what is wrong with it, whoever reads it says
         return False
 
 
@@ -104,8 +123,8 @@ def load(path: str | Path) -> Release:
 def load_named(path: str | Path) -> tuple[Release, str]:
     """Load a bundle, and the digest that names it: SHA-256 of its checksum file."""
     path = Path(path)
-    files = read_files(path)
-    return _parse(path, files)[0], _digest(files)
+    files = read_files(path).files
+    return _parse(path, files).release, _digest(files)
 
 
 def contents(release: Release, signer: Signer | None = None, formats: Sequence[str] = ()) -> dict[str, bytes]:
@@ -116,7 +135,7 @@ def contents(release: Release, signer: Signer | None = None, formats: Sequence[s
             remedy="Copy that bundle.",
         )
     exported = {name: export(release, name) for name in formats}
-    listed = tuple(ExportDocument(format=n, version=format_named(n).version, files=tuple(f)) for n, f in exported.items())
+    listed = tuple(_described(name, made) for name, made in exported.items())
     document = to_document(release).model_copy(update={"exports": listed})
     run = document.reference
     stage("simulating the reference")
@@ -140,29 +159,61 @@ def contents(release: Release, signer: Signer | None = None, formats: Sequence[s
     return dict(sorted(files.items()))
 
 
+def _described(name: str, made: Mapping[str, bytes]) -> ExportDocument:
+    known = format_named(name)
+    return ExportDocument(format=known.name, version=known.version, files=tuple(made))  # pyright: ignore[reportArgumentType]
+
+
 def _reference(release: Release, run: ReferenceDocument) -> Trajectory:
     return release.simulate(run.event, horizon_s=run.horizon_s, dt_s=run.dt_s, scheme=run.scheme, buses=run.buses or None)
 
 
 def _gives(release: Release, run: ReferenceDocument, stored: bytes) -> bool:
-    """Whether a release answers the reference event as stored."""
+    """Whether a release answers the reference event as stored: the same rows and columns, and numbers to nine digits."""
     try:
-        rows = [[float(cell) for cell in line.split(",")[1:]] for line in stored.decode("ascii").splitlines()[1:]]
         with np.errstate(all="ignore"):
-            omega = _reference(release, run).omega
+            again = _reference(release, run)
+            if stored.count(b"\n") != len(again.time_s) + 1:
+                return False
+            rows = [[float(cell) for cell in line.split(",")[1:]] for line in stored.decode("ascii").splitlines()[1:]]
             expected = np.array(rows)
             # Not `>`: a NaN compares as neither.
-            return expected.shape == omega.shape and bool(np.abs(expected - omega).max() <= 1e-9 * np.abs(expected).max())
-    except (GridveilError, ValueError):
+            near = expected.shape == again.omega.shape and np.abs(expected - again.omega).max() <= 1e-9 * np.abs(expected).max()
+        return bool(near) and replace(again, omega=expected).to_csv().encode() == stored
+    except (GridveilError, ArithmeticError, ValueError):
         return False
 
 
-def _parse(path: Path, files: Mapping[str, bytes]) -> tuple[Release, ReleaseDocument]:
+@dataclass(frozen=True)
+class _Loaded:
+    release: Release
+    document: ReleaseDocument
+    certificate: CertificateDocument | None
+
+
+def _parse(path: Path, files: Mapping[str, bytes]) -> _Loaded:
+    """Read a release, if all that its files state follows from its facts; what takes long, `verify` does."""
     missing = {DOCUMENT, ARRAYS, REFERENCE, README} - files.keys()
     if missing:
         raise broken(path, f"{', '.join(sorted(missing))} is missing")
+    for name in {DOCUMENT, CERTIFICATE} & files.keys():
+        if LISTED_BUS.sub(b"", files[name]).count(b",") > MOST_FIELDS:
+            raise broken(path, f"{name} holds more than any that gridveil writes")
+    document, release = _read_release(path, files)
+    if problem := next(release_problems(release), None):
+        raise broken(path, problem)
+    _check_announced(path, files, document)
+    certificate = _check_certificate(path, files, release)
+    derived = to_document(release).model_copy(update={"exports": document.exports})
+    _check_stated(path, DOCUMENT, document, derived, files[DOCUMENT])
+    if files[README] != readme(release, document).encode():
+        raise broken(path, f"{README} is not what gridveil writes for such a release")
+    return _Loaded(release, document, certificate)
+
+
+def _read_release(path: Path, files: Mapping[str, bytes]) -> tuple[ReleaseDocument, Release]:
     try:
-        version = json.loads(files[DOCUMENT])["schema_version"]
+        version = from_json(files[DOCUMENT])["schema_version"]
     except (KeyError, TypeError, ValueError):
         raise broken(path, f"{DOCUMENT} is no release document") from None
     if isinstance(version, int) and version > SCHEMA_VERSION:
@@ -172,25 +223,28 @@ def _parse(path: Path, files: Mapping[str, bytes]) -> tuple[Release, ReleaseDocu
             remedy="Upgrade gridveil: pip install --upgrade gridveil.",
         )
     try:
-        document = ReleaseDocument.model_validate_json(files[DOCUMENT])
+        document = ReleaseDocument.read(files[DOCUMENT])
         m = document.model
-        release = from_document(document, _from_mat(files[ARRAYS], len(m.machines), len(m.loaded_buses)))
+        return document, from_document(document, _from_mat(files[ARRAYS], len(m.machines), len(m.loaded_buses)))
     except (ValidationError, GridveilError, KeyError, ValueError) as error:
         problem = f"{DOCUMENT} or {ARRAYS} does not follow schema {SCHEMA_VERSION} ({type(error).__name__})"
         raise broken(path, problem) from None
-    if ("demo" in document.guarantee.mechanism) != document.demo:
-        raise broken(path, "its demo flag and its mechanism contradict each other")
-    shown = document.guarantee.groups.k is not None or m.loaded_buses != ("L1",) or len(np.unique(release.model.k_r)) > 1
-    if document.guarantee.hides_network and shown:
-        raise broken(path, "it claims to hide the network, and shows one")
-    _check_announced(path, files, document)
-    _check_certificate(path, files, document)
-    return release, document
+
+
+def _check_stated(path: Path, name: str, stated: BaseModel, derived: BaseModel, data: bytes) -> None:
+    """A document says what gridveil says of such a release, in the bytes that gridveil writes."""
+    if found := differing(stated, derived):
+        told = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
+        raise broken(path, f"{name}: {told} is not what gridveil states of such a release")
+    if _json(stated) != data:
+        raise broken(path, f"{name} is not written as gridveil writes it")
 
 
 def _check_announced(path: Path, files: Mapping[str, bytes], document: ReleaseDocument) -> None:
     """Every file is one of a bundle's own or of an export that its document names."""
     announced = {name for one in document.exports for name in one.files}
+    if len({one.format for one in document.exports}) < len(document.exports):
+        raise broken(path, f"{DOCUMENT} announces a format twice")
     if strangers := files.keys() - OWN_FILES - announced:
         raise broken(path, f"{', '.join(sorted(strangers))} is not announced in {DOCUMENT}")
     if missing := announced - files.keys():
@@ -205,7 +259,7 @@ def _check_exports(path: Path, files: Mapping[str, bytes], release: Release, doc
     for one in document.exports:
         if one.format not in FORMATS or FORMATS[one.format].version != one.version:
             others.append(one.format)
-        elif _exported(release, one.format) != {name: files[name] for name in one.files}:
+        elif list(_exported(release, one.format).items()) != [(name, files[name]) for name in one.files]:
             raise broken(path, f"{' or '.join(one.files)} is not what the model gives in the format {one.format}")
     return tuple(others)
 
@@ -218,26 +272,32 @@ def _exported(release: Release, name: str) -> dict[str, bytes]:
         return {}
 
 
-def _check_certificate(path: Path, files: Mapping[str, bytes], document: ReleaseDocument) -> None:
-    """A real release has a certificate that says the same as its document, and the signature that it speaks of."""
-    if document.demo:
+def _check_certificate(path: Path, files: Mapping[str, bytes], release: Release) -> CertificateDocument | None:
+    """A real release has a certificate that says what its facts give, and the signature that it speaks of."""
+    if release.demo:
         if present := {CERTIFICATE, IN_WORDS, SIGNATURE} & files.keys():
             raise broken(path, f"a demo has no {', '.join(sorted(present))}")
-        return
+        return None
     try:
-        certificate = CertificateDocument.model_validate_json(files[CERTIFICATE])
+        certificate = CertificateDocument.read(files[CERTIFICATE])
         words = in_plain_words(certificate).encode()
+        receipt = receipt_of(certificate)
     except (KeyError, ValueError, OverflowError):  # a forged one may hold numbers of any size
         raise broken(path, f"{CERTIFICATE} is missing or is no certificate") from None
-    g = document.guarantee
-    stated = (certificate.adjacency, certificate.epsilon_asked, certificate.epsilon_charged, certificate.groups)
-    if stated != (g.adjacency, g.epsilon, g.spent, g.groups) or files.get(IN_WORDS) != words:
-        raise broken(path, f"{CERTIFICATE}, {IN_WORDS} and {DOCUMENT} contradict each other")
     signed_by = certificate.signed_by
+    derived = certify(replace(release, receipt=receipt), bytes.fromhex(signed_by) if signed_by else None)
+    # Versions of another installation; OpenDP's is the mechanism's.
+    derived = derived.model_copy(update={"software": derived.software | certificate.software})
+    _check_stated(path, CERTIFICATE, certificate, derived, files[CERTIFICATE])
+    if problem := next(certificate_problems(certificate, receipt), None):
+        raise broken(path, f"{CERTIFICATE}: {problem}")
+    if files.get(IN_WORDS) != words:
+        raise broken(path, f"{IN_WORDS} does not say what {CERTIFICATE} does")
     if (signed_by is None) != (SIGNATURE not in files):
         raise broken(path, f"{SIGNATURE} is missing" if signed_by else f"{SIGNATURE} is not announced in {CERTIFICATE}")
     if signed_by and not check_signature(bytes.fromhex(signed_by), files[SIGNATURE], files[SUMS]):
         raise broken(path, f"{SIGNATURE} is not the signature of the key in {CERTIFICATE}")
+    return certificate
 
 
 def _check_trusted(path: Path, report: Report, key: Path) -> None:
@@ -250,16 +310,27 @@ def _check_trusted(path: Path, report: Report, key: Path) -> None:
         raise broken(path, f"it is signed by the key {KeyInfo(signed, 'active').id}, which {told}")
 
 
+def _check_history(*paths: Path) -> None:
+    found = [_parse(path, read_files(path).files).certificate for path in paths]
+    one, other = found
+    if one is None or other is None:
+        raise broken(paths[found.index(None)], "a demo has no certificate to compare")
+    if problem := contradiction(one, other):
+        raise BundleError(
+            f"{paths[0]} and {paths[1]} are not of one history: {problem}.",
+            outcome="What they say was spent on the grid is not to be trusted.",
+            remedy="Ask their publisher; docs/ledger.md says how this comes about.",
+        )
+
+
 def _json(document: BaseModel) -> bytes:
-    return (json.dumps(document.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode()
+    """Write a document; one that was read has no more fields than were in it, as in a bundle of an earlier gridveil."""
+    return (json.dumps(document.model_dump(mode="json", exclude_unset=True), indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _from_mat(data: bytes, machines: int, loaded: int) -> dict[str, Array]:
-    """Read the model's arrays, if they are a model's."""
-    arrays = from_mat(data, _shapes(machines, loaded), _edges(machines))
-    if not all(np.isfinite(values).all() for name, values in arrays.items() if name != "loads") or (arrays["m"] <= 0).any():
-        raise ValueError("not a model")
-    return arrays
+    """Read the model's arrays; whether they are a model's, `model_problems` says."""
+    return from_mat(data, _shapes(machines, loaded), _edges(machines))
 
 
 def _shapes(machines: int, loaded: int) -> dict[str, tuple[int, ...]]:
@@ -267,8 +338,10 @@ def _shapes(machines: int, loaded: int) -> dict[str, tuple[int, ...]]:
     return dict.fromkeys(MODEL_ARRAYS, (g,)) | {"k_r": (g * (g - 1) // 2,), "K_ac": (g, loaded), "loads": (g + loaded,)}
 
 
-def check_fits(machines: int, loaded: int) -> None:
-    """Refuse a model that no bundle can hold, by its public sizes, before anything is drawn."""
+def check_fits(facts: GridFacts, bounds: Bounds, loaded: int) -> None:
+    """Refuse a model that no bundle can hold, by its public sizes and numbers, before anything is drawn."""
+    check_declared(facts, bounds)
+    machines = len(facts.machines)
     for name, shape in _shapes(machines, loaded).items():
         check_size(name, shape, "Nothing was drawn and nothing was written.")
 
@@ -282,7 +355,9 @@ def _digest(files: Mapping[str, bytes]) -> str:
     return hashlib.sha256(files[SUMS]).hexdigest()
 
 
-def _report(path: Path, files: Mapping[str, bytes], release: Release) -> Report:
+def _report(
+    path: Path, files: Mapping[str, bytes], release: Release, document: ReleaseDocument, certificate: CertificateDocument | None
+) -> Report:
     return Report(
         path=str(path),
         demo=release.demo,
@@ -291,7 +366,7 @@ def _report(path: Path, files: Mapping[str, bytes], release: Release) -> Report:
         machines=len(release.model.m),
         files=tuple(sorted(files)),
         digest=_digest(files),
-        signed_by=json.loads(files[CERTIFICATE])["signed_by"] if CERTIFICATE in files else None,
+        signed_by=certificate.signed_by if certificate else None,
         trusted=False,
-        exports=tuple(one["format"] for one in json.loads(files[DOCUMENT]).get("exports", ())),
+        exports=tuple(one.format for one in document.exports),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from importlib.metadata import version
 from math import ceil, exp, expm1
@@ -12,11 +13,16 @@ from pydantic import Field
 
 from gridveil.privacy.adjacency import IN_WORDS, Rule
 from gridveil.privacy.epsilon import SMALL
+from gridveil.privacy.ledger.accounts import Receipt
+from gridveil.privacy.ledger.chain import Head, head_is_genuine
+from gridveil.privacy.ledger.checkpoint import LATEST
 from gridveil.release import Release
-from gridveil.schema import FractionText, GroupsDocument, Strict, group_losses, groups_document
+from gridveil.schema import Document, FractionText, GroupsDocument, Many, Words, group_losses, groups_document
 from gridveil.version import __version__
 
-Hex = Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
+Hex = Annotated[str, Field(pattern=r"^([0-9a-f]{2})+$", max_length=128)]
+Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]  # a raw Ed25519 public key
+Version = Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+-]*$", max_length=40)]
 
 # Below the first, e^ε is a float. The second is rounded up, so that the power of ten it gives is never too small.
 LARGEST_POWER, LOG10_E = Fraction("709.78"), Fraction("0.43429448190325182765112891892")
@@ -28,46 +34,46 @@ SELECTION = (
 )
 
 
-class HeadDocument(Strict):
+class HeadDocument(Document):
     """Where the ledger stood after the draw: whoever keeps it can tell later whether rows were lost."""
 
     ledger: Hex
-    count: Annotated[int, Field(ge=1)]
+    count: Annotated[int, Field(ge=1, le=10**12)]
     mac: Hex
-    public_key: Hex
+    public_key: Key
     signature: Hex
 
 
-class CertificateDocument(Strict):
+class CertificateDocument(Document):
     """certificate.json of a bundle."""
 
     certificate_version: Literal[2]
     adjacency: Rule
-    neighbours: str
+    neighbours: Words
     epsilon_asked: FractionText
     epsilon_charged: FractionText
     groups: GroupsDocument
-    mechanism: str
-    software: dict[str, str]
-    operating_point: str
-    conditional_on: tuple[str, ...]
-    claim: str
-    not_protected: tuple[str, ...]
-    public_inputs: dict[str, str]
-    selection: str
+    mechanism: Words
+    software: dict[Literal["gridveil", "opendp", "numpy"], Version]
+    operating_point: Words
+    conditional_on: Many[Words]
+    claim: Words
+    not_protected: Many[Words]
+    public_inputs: dict[Words, Words]
+    selection: Words
     lineage_spent: FractionText = Field(description="ε spent on this grid so far, this draw included")
     lineage_budget: FractionText = Field(description="ε that may be spent on this grid")
-    ledger_entry: Annotated[int, Field(ge=1)]
+    ledger_entry: Annotated[int, Field(ge=1, le=10**12)]
     ledger_nonce: Hex = Field(
         description="random, of this entry: two certificates of one entry that differ show a rolled-back ledger"
     )
     earlier_draws: tuple[Hex, ...] = Field(
-        max_length=256,
+        max_length=LATEST,
         description="nonces of the ledger's charges before this one, the latest: a later certificate names the earlier",
     )
     draw_commitment: Hex = Field(description="SHA-256 of the nonce and of the noisy values that were drawn")
     ledger_head: HeadDocument
-    signed_by: Hex | None = Field(
+    signed_by: Key | None = Field(
         description="raw Ed25519 public key whose signature over SHA256SUMS is SHA256SUMS.sig, in hex"
     )
 
@@ -100,6 +106,49 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
         ledger_head=HeadDocument(**receipt.head.__dict__),
         signed_by=public_key.hex() if public_key else None,
     )
+
+
+def receipt_of(certificate: CertificateDocument) -> Receipt:
+    """Read back what the ledger gave: the owner's figures, of which a recipient can check the head's signature alone."""
+    return Receipt(
+        entry=certificate.ledger_entry,
+        nonce=certificate.ledger_nonce,
+        commitment=certificate.draw_commitment,
+        earlier=certificate.earlier_draws,
+        head=Head(**certificate.ledger_head.model_dump()),
+        spent=Fraction(certificate.lineage_spent),
+        budget=Fraction(certificate.lineage_budget),
+    )
+
+
+def certificate_problems(certificate: CertificateDocument, receipt: Receipt) -> Iterator[str]:
+    """Figures of the owner's ledger that cannot be: a recipient has no ledger to compare them with."""
+    if not head_is_genuine(receipt.head):
+        yield "the ledger's head does not bear its signature"
+    if not receipt.entry <= receipt.head.count:
+        yield "the ledger's head is older than the entry"
+    if not Fraction(certificate.epsilon_charged) <= receipt.spent <= receipt.budget:
+        yield "what was charged, spent and may be spent contradict each other"
+    if list(certificate.software) != ["gridveil", "opendp", "numpy"]:
+        yield "software does not name gridveil, opendp and numpy"
+    elif f"OpenDP {certificate.software['opendp']} " not in certificate.mechanism:
+        yield "software and mechanism name two versions of OpenDP"
+
+
+def contradiction(one: CertificateDocument, other: CertificateDocument) -> str | None:
+    """Say why two certificates cannot be of one history of their ledger; None: they can, or it cannot be told."""
+    earlier, later = sorted((one, other), key=lambda certificate: certificate.ledger_entry)
+    if earlier.ledger_head.ledger != later.ledger_head.ledger:
+        return "they are of two ledgers, with a budget each"
+    if earlier == later:
+        return None
+    if earlier.ledger_entry == later.ledger_entry:
+        return f"entry {one.ledger_entry} of the ledger is in both certificates, and differs"
+    if earlier.ledger_head.count == later.ledger_head.count and earlier.ledger_head.mac != later.ledger_head.mac:
+        return f"row {one.ledger_head.count} of the ledger is in both certificates, and differs"
+    if earlier.ledger_nonce not in later.earlier_draws and len(later.earlier_draws) < LATEST:
+        return f"entry {earlier.ledger_entry} of the ledger is not named in the later certificate"
+    return None
 
 
 def in_plain_words(certificate: CertificateDocument) -> str:

@@ -16,6 +16,13 @@ from gridveil.errors import InputError
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+# Where the angles and voltages inside k come from, by the name of the option.
+OPERATING_POINTS = {
+    "newton": "AC power flow (Newton's method, generators at their voltage set-points)",
+    "file": "voltages and angles as the file has them",
+    "flat": "flat: all voltages 1 p.u., all angles 0",
+}
+
 
 def frozen(values: Any, dtype: type = np.float64) -> NDArray[Any]:
     """Copy values into an array that cannot be written to; one that already cannot be is taken as it is."""

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Literal
 
 from gridveil.errors import OptionError
+from gridveil.words import check_words
 
 # The private groups: line weights, inertia and damping. k_r is what the first becomes by Kron reduction.
 GROUPS = ("k", "m", "d")
@@ -61,6 +62,7 @@ class Bounds:
     origin: str = "gridveil's defaults"
 
     def __post_init__(self) -> None:
+        check_words("The origin of the bounds", self.origin)
         for name in ("k", "m"):
             if getattr(self, name).lower <= 0:
                 raise OptionError(

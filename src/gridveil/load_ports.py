@@ -14,13 +14,12 @@ import numpy as np
 from gridveil.elimination import eliminate
 from gridveil.errors import NOTHING_SPENT, InputError, OptionError
 from gridveil.grid import Array, GridFacts, IntArray
-from gridveil.release import Release, loaded_buses
+from gridveil.release import PORTS, PORTS_TOLD, Release, loaded_buses
 
 # So near are columns of buses that the network holds together at one cut vertex; others differ by 1e-3 or more.
 EQUAL = 1e-9
 # So much do arbitrary weights count beside equal ones where zones are told apart: enough to break ties, and no more.
 TIE_BREAK = 1e-6
-PORTS = "ports for load"  # the public input that stands for them
 
 
 def equal_ports(facts: GridFacts) -> tuple[IntArray, ...]:
@@ -122,8 +121,7 @@ def merge_loads(release: Release, facts: GridFacts, ports: Sequence[IntArray]) -
         K_ac=model.K_ac @ merged_shares(facts, ports),
         loads=np.concatenate([model.loads[:g], [model.loads[g + members].sum() for members in ports]]),
     )
-    told = "loaded buses that share a column of K_ac, or a zone, are one port, chosen by the topology alone"
-    return replace(release, model=merged, public_inputs={**release.public_inputs, PORTS: told})
+    return replace(release, model=merged, public_inputs={**release.public_inputs, PORTS: PORTS_TOLD})
 
 
 def named_ports(facts: GridFacts, ports: Sequence[IntArray]) -> dict[str, tuple[str, ...]]:

@@ -56,7 +56,8 @@ def from_mat(data: bytes, shapes: Mapping[str, tuple[int, ...]], rest: Mapping[s
         head = _head(name, "f8", shape)
         if data[start - len(head) : start] != head:
             raise ValueError("not what gridveil writes")
-    if data[: len(HEADER)] != HEADER or data[end:] != to_mat(rest)[len(HEADER) :]:
+    tail = to_mat(rest)[len(HEADER) :]
+    if data[: len(HEADER)] != HEADER or len(data) != end + len(tail) or data[end:] != tail:
         raise ValueError("not what gridveil writes")
     return arrays
 

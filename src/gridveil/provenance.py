@@ -8,6 +8,7 @@ from datetime import date
 from typing import Literal
 
 from gridveil.errors import NOTHING_SPENT, OptionError
+from gridveil.words import check_words
 
 Origin = Literal["measured", "simulated"]
 
@@ -32,6 +33,8 @@ class Provenance:
             raise _undeclared(f"the origin {self.origin!r} is unknown", "measured or simulated")
         if not self.source.strip():
             raise _undeclared("its source is not named", "who published it")
+        for name in ("source", "date", "link", "event_source"):
+            check_words(f"The {name} of a trajectory", getattr(self, name))
         if self.origin == "simulated":
             return
         if not (re.fullmatch(r"\d{4}-\d\d-\d\d", self.date) and _is_day(self.date)):

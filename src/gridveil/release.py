@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gridveil.allocation import Allocation
 from gridveil.dynamics import Mode, modes, simulate
 from gridveil.engine import SchemeName
 from gridveil.events import Event
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from gridveil.signing import Signer
 
 VALID_FOR = "frequency response of the machines and loaded buses to lasting steps of load or generation"
-RATINGS = "machine ratings"  # the public input that stands for them
+RATINGS, RULES, PORTS = "machine ratings", "rules for awkward data", "ports for load"  # public inputs that stand for them
+PORTS_TOLD = "loaded buses that share a column of K_ac, or a zone, are one port, chosen by the topology alone"
 NOT_VALID_FOR = "voltages, protection, flows on single lines, faults, and deviations so large that limits act"
 
 
@@ -86,7 +88,6 @@ class Release:
     def of(cls, noisy: NoisyGrid, reduced: ReducedModel, fitted: FitResult | None, observed: Sequence[Observation]) -> Release:
         """Put a release together, under neutral names; the guarantee becomes conditional on what was fitted to."""
         provenance = tuple(one.provenance for one in observed)
-        loads = "declared public by the owner" if noisy.facts.loads_are_public else "withheld"
         known = fitted and fitted.identifiability
         summary = fitted and FitSummary(
             fitted.mismatch_before,
@@ -103,14 +104,12 @@ class Release:
             bounds=noisy.bounds,
             clipped=noisy.clipped(),
             fitted=summary,
-            public_inputs={
-                "bounds": noisy.bounds.origin,
-                "loads": loads,
-                "T, G, omega_b": "of the owner's grid file or settings, or gridveil's defaults; declared public by the owner",
-                "allocation": noisy.allocation.in_words(),
-                **({RATINGS: "declared public by the owner"} if noisy.allocation.shares_by_rating else {}),
-                **_policies(noisy.facts.policy, hides_network=noisy.allocation.hides_network),
-            },
+            public_inputs=declared_inputs(
+                bounds=noisy.bounds.origin,
+                loads=noisy.facts.loads_are_public,
+                allocation=noisy.allocation,
+                rules=_policies(noisy.facts.policy, hides_network=noisy.allocation.hides_network),
+            ),
             provenance=provenance,
             receipt=noisy.receipt,
             events=fitted.events if fitted else (),
@@ -173,7 +172,30 @@ class Release:
         return write(self, Path(path), signer, formats)
 
 
-def _policies(policy: Mapping[str, str], *, hides_network: bool) -> dict[str, str]:
+def declared_inputs(
+    *, bounds: str, loads: bool, allocation: Allocation, rules: str = "", merged: bool = False
+) -> dict[str, str]:
+    """Say where public inputs come from; also for whoever verifies a bundle, from what it says itself.
+
+    bounds : their origin, in the owner's words; loads : whether they are published; rules : for awkward data; merged : whether
+    loaded buses share ports.
+    """
+    found = {
+        "bounds": bounds,
+        "loads": "declared public by the owner" if loads else "withheld",
+        "T, G, omega_b": "of the owner's grid file or settings, or gridveil's defaults; declared public by the owner",
+        "allocation": allocation.in_words(),
+    }
+    if allocation.shares_by_rating:
+        found[RATINGS] = "declared public by the owner"
+    if rules:
+        found[RULES] = rules
+    if merged:
+        found[PORTS] = PORTS_TOLD
+    return found
+
+
+def _policies(policy: Mapping[str, str], *, hides_network: bool) -> str:
     """Declare how awkward data was treated; the island is not named, since its name is one of the owner's buses.
 
     A rule about branches says something about them (refuse: that there are none such), so topology mode leaves those out.
@@ -181,7 +203,7 @@ def _policies(policy: Mapping[str, str], *, hides_network: bool) -> dict[str, st
     shown = {"without_dynamics"} if hides_network else policy.keys() - {"island"}
     rules = [f"{name} = {value}" for name, value in policy.items() if name in shown]
     rules += ["one island chosen"] if policy.get("island") and not hides_network else []
-    return {"rules for awkward data": ", ".join(rules)} if rules else {}
+    return ", ".join(rules)
 
 
 def loaded_buses(facts: GridFacts) -> IntArray:

@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict
+from pydantic_core import from_json
 
 from gridveil.privacy.adjacency import Rule
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
+from gridveil.words import PLAIN
 
 SCHEMA_VERSION = 1
 EDGES_UP_TO = 400  # machines; above, model.mat leaves `edges` out. With another number old bundles would not verify
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-FractionText = Annotated[str, Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$")]
+FractionText = Annotated[str, Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$", max_length=9000)]
+T = TypeVar("T")
+# Read from a list, as JSON has it; a forged one may be wrong in every entry, and one error is enough.
+Many = Annotated[tuple[T, ...], Strict(strict=False), FailFast()]
+Ends = Annotated[tuple[Finite, Finite], Strict(strict=False)]
+Count = Annotated[int, Field(ge=0, le=10**9)]
+# What the owner, or gridveil, says in words: one line, which nothing but a reader takes for more.
+Words = Annotated[str, Field(pattern=PLAIN, max_length=10_000)]
+Machine = Annotated[str, Field(pattern=r"^G[1-9][0-9]*$", max_length=8)]
+LoadedBus = Annotated[str, Field(pattern=r"^L[1-9][0-9]*$", max_length=8)]
+Port = Annotated[str, Field(pattern=r"^[GL][1-9][0-9]*$", max_length=8)]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
 
 
-class Strict(BaseModel):
+class Document(BaseModel):
     """Nothing unknown, nothing converted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """Read it from JSON, or raise a ValueError; of a forged one, each error keeps all of it, so that it is parsed once."""
+        return cls.model_validate(from_json(data))
 
-class GroupDocument(Strict):
+
+class GroupDocument(Document):
     """Privacy of one group of parameters."""
 
-    unit: str
+    unit: Words
     alpha: FractionText = Field(
         description="distance between neighbours that the guarantee speaks of, exact, in `unit`; a ratio if `relative`"
     )
@@ -40,7 +58,7 @@ class GroupDocument(Strict):
     )
 
 
-class GroupsDocument(Strict):
+class GroupsDocument(Document):
     """Privacy of line weights, inertia and damping."""
 
     k: GroupDocument | None = Field(description="null: nothing of the line weights was drawn, nothing was spent on them")
@@ -48,19 +66,19 @@ class GroupsDocument(Strict):
     d: GroupDocument
 
 
-class GuaranteeDocument(Strict):
+class GuaranteeDocument(Document):
     """What the release promises."""
 
     epsilon: FractionText
     spent: FractionText = Field(description="ε spent under the adjacency's rule, exact; never above `epsilon`")
     adjacency: Rule
     groups: GroupsDocument
-    mechanism: str
-    operating_point: str
-    conditional_on: tuple[str, ...]
-    in_words: str
-    claim: str
-    not_protected: tuple[str, ...]
+    mechanism: Words
+    operating_point: Words
+    conditional_on: Many[Words]
+    in_words: Words
+    claim: Words
+    not_protected: Many[Words]
     hides_network: bool = Field(default=False, description="topology mode: the model shows nothing of the grid's network")
 
 
@@ -92,14 +110,14 @@ def group_losses(groups: GroupsDocument) -> dict[str, GroupLoss]:
     }
 
 
-class ModelDocument(Strict):
+class ModelDocument(Document):
     """How to read model.mat."""
 
-    equations: tuple[str, ...]
-    sign_convention: str
-    units: dict[str, str]
-    machines: tuple[str, ...]
-    loaded_buses: tuple[str, ...]
+    equations: Many[Words]
+    sign_convention: Words
+    units: dict[Words, Words]
+    machines: Annotated[Many[Machine], Field(min_length=1, description="G1, G2, …")]
+    loaded_buses: Many[LoadedBus] = Field(description="L1, L2, …")
     omega_b: Positive = Field(description="rad/s")
     frequency_hz: Positive
     base_mva: Positive
@@ -111,56 +129,62 @@ class ModelDocument(Strict):
     )
 
 
-class BoundsDocument(Strict):
+class BoundsDocument(Document):
     """Public bounds [lower, upper]."""
 
-    k: tuple[Finite, Finite]
-    k_r: tuple[Finite, Finite]
-    m: tuple[Finite, Finite]
-    d: tuple[Finite, Finite]
+    k: Ends
+    k_r: Ends
+    m: Ends
+    d: Ends
 
 
-class FitDocument(Strict):
+class FitDocument(Document):
     """How step 3 went; absent where there was no trajectory."""
 
     mismatch_before: Finite = Field(description="J of the noisy model, p.u.^2 s")
     mismatch_after: Finite = Field(description="J of the fitted model, p.u.^2 s")
-    iterations: int
+    iterations: Count
     converged: bool
-    method: str = Field(default="", description="two-stage, l-bfgs-b or projected-gradient")
-    by_records: int | None = Field(default=None, description="directions of the parameters that the records fix (two-stage)")
-    by_release: int | None = Field(default=None, description="directions that the noisy release or its bounds fix (two-stage)")
+    method: Literal["", "two-stage", "l-bfgs-b", "projected-gradient"] = Field(
+        default="", description="two-stage, l-bfgs-b or projected-gradient"
+    )
+    by_records: Count | None = Field(default=None, description="directions of the parameters that the records fix (two-stage)")
+    by_release: Count | None = Field(
+        default=None, description="directions that the noisy release or its bounds fix (two-stage)"
+    )
 
 
-class ProvenanceDocument(Strict):
+class ProvenanceDocument(Document):
     """Where a public trajectory and its event data come from."""
 
     origin: Literal["measured", "simulated"]
-    source: str
-    date: str
-    link: str
-    event_source: str
+    source: Words
+    date: Words
+    link: Words
+    event_source: Words
 
 
-class ReferenceDocument(Strict):
+class ReferenceDocument(Document):
     """How reference.csv was made."""
 
-    event: str
+    event: Words
     horizon_s: Positive
     dt_s: Positive
     scheme: Literal["exact", "trapezoidal"]
-    buses: tuple[str, ...] = Field(default=(), description="buses whose frequency it holds; empty: all machines")
+    buses: Many[Port] = Field(default=(), description="buses whose frequency it holds; empty: all machines")
 
 
-class ExportDocument(Strict):
+class ExportDocument(Document):
     """A release in another tool's format, beside the other files of the bundle."""
 
-    format: str
-    version: int = Field(description="of the format's bytes; a gridveil that writes this version can make them again")
-    files: tuple[str, ...]
+    format: Literal["andes", "psse", "matpower", "mat", "csv", "statespace"]
+    version: int = Field(
+        ge=1, le=1000, description="of the format's bytes; a gridveil that writes this version can make them again"
+    )
+    files: Annotated[Many[FileName], Field(min_length=1, max_length=20)]
 
 
-class ReleaseDocument(Strict):
+class ReleaseDocument(Document):
     """release.json of a bundle."""
 
     schema_version: Literal[1]
@@ -169,12 +193,12 @@ class ReleaseDocument(Strict):
     guarantee: GuaranteeDocument
     model: ModelDocument
     bounds: BoundsDocument
-    clipped: dict[Literal["k", "m", "d"], int]
+    clipped: dict[Literal["k", "m", "d"], Count]
     fit: FitDocument | None
     reference: ReferenceDocument
-    public_inputs: dict[str, str] = Field(description="where bounds, loads and other public inputs come from")
-    provenance: tuple[ProvenanceDocument, ...] = Field(description="public trajectories that the fit used")
-    valid_for: str
-    not_valid_for: str
-    licence: str
-    exports: tuple[ExportDocument, ...] = Field(default=(), description="formats of other tools that the bundle holds")
+    public_inputs: dict[Words, Words] = Field(description="where bounds, loads and other public inputs come from")
+    provenance: Many[ProvenanceDocument] = Field(description="public trajectories that the fit used")
+    valid_for: Words
+    not_valid_for: Words
+    licence: Words
+    exports: Many[ExportDocument] = Field(default=(), max_length=6, description="formats of other tools that the bundle holds")

@@ -20,12 +20,16 @@ def verify(
     key: Annotated[
         Path | None, typer.Option(help="the publisher's public key (PEM) or keyring: it must have signed", show_default=False)
     ] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(help="another bundle of the same owner: do both belong to one history of the ledger?", show_default=False),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Check every bit of a bundle, its schema, certificate and signature. Exit code 1 if anything is wrong."""
     from gridveil.bundle import verify as check
 
-    report = check(bundle, key)
+    report = check(bundle, key, beside)
     if json:
         print_json({"ok": True, **asdict(report)})
         return
@@ -34,9 +38,18 @@ def verify(
         f"{report.path}: intact. {kind}, ε = {report.epsilon}, adjacency {report.adjacency}, {report.machines} machines, "
         f"{len(report.files)} files.",
         f"SHA-256 of its checksums: {report.digest}",
+        *_repacked(report),
         *_exports(report),
         _signature(report),
+        *([f"Of one history of the ledger with {beside}, as far as their certificates tell."] if beside else []),
     )
+
+
+def _repacked(report: Report) -> list[str]:
+    if not report.repacked:
+        return []
+    extras = f" It put {report.ignored} file(s) of its own in, which are no part of the bundle." if report.ignored else ""
+    return [f"Repacked: another program made this zip; the files in it are the bundle's, bit by bit.{extras}"]
 
 
 def _exports(report: Report) -> list[str]:

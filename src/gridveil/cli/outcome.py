@@ -10,10 +10,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridveil.archive import SUMS, read_files
+from gridveil.archive import SUMS
 from gridveil.cli.ends import note_outcome
 from gridveil.errors import NOTHING_SPENT, GridveilError, Interrupted
 from gridveil.interrupts import Ended, held, signal_of
+from gridveil.unpack import read_files
 
 if TYPE_CHECKING:
     from gridveil.privacy.ledger import Entry, Ledger
@@ -75,7 +76,7 @@ def _words(lineage: str, charged: Fraction, noted: Mapping[Path, bool | None]) -
 def _note(book: Ledger, place: Path, mine: dict[int, Entry]) -> bool | None:
     """Note the bundle at a place if the ledger has not: True if it is noted then, False if not, None: no bundle of this run."""
     try:
-        files = read_files(place)
+        files = read_files(place).files
         entry = mine[json.loads(files["certificate.json"])["ledger_entry"]]
     except (GridveilError, KeyError, ValueError, TypeError):
         return None

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from gridveil.errors import InputError
-from gridveil.grid import Array, GridFacts, IntArray
+from gridveil.grid import OPERATING_POINTS, Array, GridFacts, IntArray
 from gridveil.io.dynamics import DEFAULT_FREQUENCY_HZ, PER_MACHINE, Dynamics
 from gridveil.io.network import CONTROLLED, ISOLATED, REFERENCE, Complex, FileGrid, Flags, Machines, quoted
 from gridveil.io.policy import ZERO_X, Policy
@@ -19,12 +19,6 @@ from gridveil.powerflow import Network, newton
 from gridveil.sealed import sealed
 from gridveil.stages import stage
 from gridveil.vault.source import SourceGrid
-
-OPERATING_POINTS = {
-    "newton": "AC power flow (Newton's method, generators at their voltage set-points)",
-    "file": "voltages and angles as the file has them",
-    "flat": "flat: all voltages 1 p.u., all angles 0",
-}
 
 
 @sealed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +14,7 @@ from gridveil.allocation import ITEMS, Allocation
 from gridveil.errors import OptionError
 from gridveil.grid import Array, GridFacts
 from gridveil.groups import UNITS, Bounds, Range
-from gridveil.noisy import NoisyGrid, drawn_range
+from gridveil.noisy import NoisyGrid, drawn_distance, drawn_range, furthest
 from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
@@ -25,10 +24,6 @@ from gridveil.sealed import sealed
 from gridveil.stages import stage
 from gridveil.vault.sampler import Sampler, SecureSampler, calibrate, makes_demo
 from gridveil.vault.source import Private, SourceGrid
-
-# Values beyond so many times their public upper bound are taken for that many: it bounds their rounding. Noise of any use
-# does not reach so far, so that what is released of them is the bound, as it is without.
-FAR = 2.0**10
 
 
 @dataclass(frozen=True)
@@ -152,12 +147,9 @@ def _plan(
     for name, share in allocation.over(adjacency).split(epsilon, allocation.assets).items():
         way = allocation.draws[name]
         assert way != "nothing", "only what is drawn has a share"
-        distance = adjacency.distance(name)
-        if not adjacency.relative:  # what is a sum is rounded to a double once, for each of two neighbours
-            distance += Fraction(math.ulp(ranges[name].upper)) if way == "sum" else 0
-            # Where the network is hidden, the scale does not tell whether anything was summed.
-            summed = name in facts.summed or allocation.hides_network
-            distance += Fraction(math.ulp(_furthest(ranges[name]))) if summed else 0
+        # Where the network is hidden, the scale does not tell whether anything was summed.
+        summed = name in facts.summed or allocation.hides_network
+        distance = drawn_distance(adjacency, name, way, ranges[name], summed=summed)
         calibration = calibrate(distance, share, 1 if way == "sum" else facts.sizes[name])
         losses[name] = GroupLoss(
             UNITS[name], adjacency.alpha[name], share, calibration.spent, calibration.scale, way, adjacency.relative
@@ -169,17 +161,13 @@ def _plan(
 
 def _to_draw(values: Array, loss: GroupLoss, public: Range) -> Array:
     """What the noise is added to: the items, their exact sum inside its public bounds, or the logarithms of either."""
-    values = np.minimum(values, _furthest(public))
+    values = np.minimum(values, furthest(public))
     if loss.drawn == "items":
         return np.array([math.log(value) for value in values]) if loss.relative else values
     # Exact, then rounded once. Clamping to public bounds moves two neighbours no further apart, and bounds the rounding.
     total = sum(map(Fraction, values.tolist()), Fraction(0))
     total = float(min(max(total, Fraction(public.lower)), Fraction(public.upper)))
     return np.array([math.log(total) if loss.relative else total])
-
-
-def _furthest(public: Range) -> float:
-    return min(FAR * public.upper, sys.float_info.max)
 
 
 def _clipped(drawn: Array, public: Range, adjacency: Adjacency) -> Array:
