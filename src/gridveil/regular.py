@@ -19,6 +19,8 @@ def read_regular(path: Path, *, most: int = LARGEST) -> bytes:
     ------
     OSError : as `open` does, and in the same form for what is not a regular file or is too large.
     """
+    if "\0" in str(path):  # open raises a ValueError, which no caller expects
+        raise OSError(errno.EINVAL, "its name holds a NUL", str(path))
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
