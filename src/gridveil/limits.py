@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 
-# Bytes of a file, by what it holds: a text takes up to eight times as much memory once it is cut into numbers.
+# Bytes of a file, by what it holds: cut into short fields, a text takes twenty times as much memory.
 GRID_BYTES = 2**26  # .m, RAW and DYR
 TABLE_BYTES = 2**25  # one of the CSV tables of a grid
 RECORD_BYTES = 2**26  # a trajectory: an hour at 50 Hz of 40 locations
@@ -20,10 +20,10 @@ KEY_BYTES = 2**20  # a keyring or a key: 7 000 keys
 LONGEST_LINE = 2**20  # signs: a table of 10 000 rows may stand in one line
 MOST_LINES = 2**21
 MOST_VALUES = 2**23  # numbers, fields or cells of a file
-LONGEST_NUMBER = 400  # signs: the smallest float written out without an exponent has 342
+LONGEST_NUMBER = 400  # signs: the smallest float written out without an exponent has 326
 MOST_DOTS = 20  # in a line of TOML: reading a key takes as long as the square of its parts
 MOST_FILES = 1000  # of a folder or a zip
-MOST_STEPS = 100  # of an event: a simulation of 500 takes 45 s
+MOST_STEPS = 100  # of an event: a simulation of 500 takes 45 s of processor time
 LONGEST_EVENT = 2**20  # signs: a step on each of 70 000 buses
 LONGEST_OPTION = 100  # signs of a number with its unit
 

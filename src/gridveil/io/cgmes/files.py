@@ -19,7 +19,7 @@ from gridveil.io.zips import BadZip, unzipped
 from gridveil.limits import MOST_FILES, UNPACKED_BYTES
 
 EXPECTED = "the XML files of a CGMES model (EQ, SSH, TP and SV), in a folder or a zip"
-MOST_OBJECTS = 10**6  # each takes some 400 bytes of memory
+MOST_OBJECTS = 10**6  # what is kept of them takes a few hundred bytes each
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 HEADER = "http://iec.ch/TC57/61970-552/ModelDescription/1#"
 CIM = re.compile(r"http://iec\.ch/TC57/(2013/CIM-schema-cim16|2009/CIM-schema-cim14|CIM100)#")
