@@ -24,6 +24,7 @@ from gridveil.vault.source import Private
 
 LIMIT_S, LIMIT_GB = 10, 2.0  # seconds of processor time, its child processes' included: machines are shared
 HUNG_S = 60  # by the clock on the wall
+LONGEST_ERROR = 5000
 OPTIONS = {"inertia": 8.0, "damping": 2.0, "negative_x": "abs", "zero_x": "merge"}
 NUMBER = re.compile(rb"-?\d+\.?\d*(?:[eE][-+]?\d+)?")
 STRANGE = [
@@ -131,20 +132,22 @@ def _csv():
 # --- what is done to them ---------------------------------------------------------------------------------------------
 
 
-def mutate(rng, data):
-    """One to three changes to a file; those inside a zip leave its checksums right half of the time."""
+def mutate(rng, data, hard=None):
+    """One to three changes to a file; those inside a zip leave its checksums right half of the time. hard : others instead."""
     if data[:2] == b"PK" and rng.random() < 0.6:
-        return _inside_zip(rng, data)
+        return _inside_zip(rng, data, hard)
+    if hard is not None:
+        return hard(rng, data)
     for _ in range(rng.choice((1, 1, 2, 3))):
         data = rng.choice(MUTATIONS)(rng, data)
     return data
 
 
-def _inside_zip(rng, data):
+def _inside_zip(rng, data, hard):
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = rng.choice(sorted(members))
-    members[name] = mutate(rng, members[name])
+    members[name] = mutate(rng, members[name], hard)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for member, content in members.items():
@@ -256,16 +259,17 @@ def _too_long(*_):
     raise TooLong
 
 
-def attempt(place):
-    """Open a grid: (outcome, what went wrong or None)."""
+def attempt(read, *, private=True):
+    """Read a grid or a text: (outcome, what went wrong or None). private : whether its errors may not carry others along."""
     signal.alarm(HUNG_S)
     try:
-        source = open_grid(str(place), options=OPTIONS)
-        return "read", problem_with(source)
+        return "read", read()
     except GridveilError as error:
-        along = error.__context__
+        along = error.__context__ if private else None
         if along is not None and not isinstance(along, (GridveilError, OSError, KeyError, StopIteration)):
             return "refused", f"the error carries along a {type(along).__name__}: {error}"
+        if len(str(error)) > LONGEST_ERROR or "\n" in str(error):
+            return "refused", "the error is no line"
         return "refused", None if error.problem else "an error without words"
     except TooLong:
         return "hung", f"more than {HUNG_S} s"
@@ -280,14 +284,18 @@ def _processor_s():
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def run(kind, count, seed):
-    """Try a number of mutated files; keep those that fail in a folder that is named."""
+def run(kind, count, seed, hard=None):
+    """Try a number of mutated files; hard : what mutates them, instead of the usual."""
+    from fuzzing_limits import read_text, text_files
+
     signal.signal(signal.SIGALRM, _too_long)
     warnings.simplefilter("error")
     with warnings.catch_warnings():  # of the packages that write the sound files
         warnings.simplefilter("ignore")
-        files, grid, mutated = seed_files(kind)
-    outcomes, failures, slowest = {}, [], 0.0
+        with tempfile.TemporaryDirectory() as name:
+            texts = text_files(kind, Path(name))
+        files, grid, mutated = seed_files(kind) if texts is None else (texts[0], "", texts[1])
+    outcomes, failures, slowest, sizes = {}, [], 0.0, 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number in range(-1, count):  # the first one is left as it is
@@ -295,11 +303,15 @@ def run(kind, count, seed):
             changed = dict(files)
             if number >= 0:
                 target = rng.choice(mutated)
-                changed[target] = mutate(rng, changed[target])
+                changed[target] = mutate(rng, changed[target], hard)
+                sizes += len(changed[target])
             for file, data in changed.items():
                 (folder / file).write_bytes(data)
             start = _processor_s()
-            outcome, wrong = attempt(folder if grid == "." else folder / grid)
+            if texts is None:
+                outcome, wrong = attempt(lambda: problem_with(open_grid(str(folder / grid), options=OPTIONS)))
+            else:
+                outcome, wrong = attempt(lambda: read_text(kind, folder), private=False)
             slowest = max(slowest, _processor_s() - start)
             outcomes[outcome] = outcomes.get(outcome, 0) + 1
             if number < 0 and (outcome, wrong) != ("read", None):
@@ -307,8 +319,18 @@ def run(kind, count, seed):
             elif wrong:
                 failures.append(f"file {number}: {wrong}")
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1e6
-    return {"format": kind, "outcomes": outcomes, "failures": failures, "slowest_s": slowest, "peak_gb": peak}
+    return {
+        "format": kind,
+        "outcomes": outcomes,
+        "failures": failures,
+        "slowest_s": slowest,
+        "peak_gb": peak,
+        "mean_bytes": sizes // max(count, 1),
+        "total_s": _processor_s(),
+    }
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    from fuzzing_limits import mutate_hard
+
+    print(json.dumps(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), mutate_hard if "hard" in sys.argv else None)))

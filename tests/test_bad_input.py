@@ -77,7 +77,7 @@ BAD_FILES = {
         ["mpc.bus_name", "line 4", "a closing bracket", "Copy the whole file"],
     ),
     "no branch table": (cut_before("mpc.branch"), ["no table mpc.branch", "expected a MATPOWER case", "copied whole"]),
-    "binary": (lambda text: text.replace("]", "\0"), ["a binary file", "expected a MATPOWER case in text form"]),
+    "binary": (lambda text: text.replace("]", "\0"), ["a binary file", "expected a MATPOWER case (.m), in plain text"]),
     "text in a number": (
         with_text(X[2], X[2] + "q"),
         ["table mpc.branch, row 3, line 19", "column 4 is not a number", "expected plain numbers", "Write the number out"],

@@ -114,7 +114,9 @@ def test_the_toml_of_the_pages_on_commands_and_grids_is_a_working_configuration(
     assert run("gridveil inspect case.m").returncode == 0
 
 
-@pytest.mark.parametrize(("name", "document"), [("release-schema-1", ReleaseDocument), ("certificate-schema-2", CertificateDocument)])
+@pytest.mark.parametrize(
+    ("name", "document"), [("release-schema-1", ReleaseDocument), ("certificate-schema-2", CertificateDocument)]
+)
 def test_the_published_schemas_are_the_ones_in_use(name, document):
     published = json.loads((ROOT / "docs" / f"{name}.json").read_text(encoding="utf-8"))
     assert published == document.model_json_schema()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import fuzzing_limits
 from fuzzing import LIMIT_GB, LIMIT_S, STRANGE
 
 COUNTS = {
@@ -15,20 +16,42 @@ COUNTS = {
 }  # fmt: skip
 
 
-def test_the_fuzzer_throws_5000_files_in_all():
+# Aimed at the limits, at records, settings and events too.
+HARD = {
+    "m": 1000, "toml": 800, "mat": 900, "mat-compressed": 700, "raw": 700, "dyr": 700, "xlsx": 700, "andes": 900,
+    "pandapower": 800, "csv": 800, "cgmes": 150, "event": 900, "config": 900, "trajectory": 900,
+}  # fmt: skip
+
+
+def test_the_fuzzer_throws_5000_files_and_10000_at_the_limits():
     assert sum(COUNTS.values()) >= 5000
+    assert sum(HARD.values()) >= 10_000
     assert {b"nan", b"inf", b"1e308"} <= set(STRANGE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count"), COUNTS.items())
 def test_mutated_files_give_a_whole_grid_or_one_plain_error(kind, count):
-    call = [sys.executable, str(Path(__file__).with_name("fuzzing.py")), kind, str(count), "7"]
+    found = thrown(kind, count, "7")
+    assert found["slowest_s"] < LIMIT_S
+    assert found["peak_gb"] < LIMIT_GB
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "count"), HARD.items())
+def test_files_aimed_at_the_limits_give_a_whole_grid_or_one_plain_error(kind, count):
+    found = thrown(kind, count, "11", "hard")
+    assert found["slowest_s"] < fuzzing_limits.LIMIT_S
+    assert found["peak_gb"] < (fuzzing_limits.JAVA_GB if kind == "cgmes" else fuzzing_limits.LIMIT_GB)
+
+
+def thrown(kind, count, *how):
+    call = [sys.executable, str(Path(__file__).with_name("fuzzing.py")), kind, str(count), *how]
     done = subprocess.run(call, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
+    print(found)
     assert found["failures"] == []
     assert sum(found["outcomes"].values()) == count + 1
     assert found["outcomes"]["refused"] > count / 4  # the mutations do bite
-    assert found["slowest_s"] < LIMIT_S
-    assert found["peak_gb"] < LIMIT_GB
+    return found

@@ -18,5 +18,7 @@ def test_pipes_devices_and_folders_are_not_read(tmp_path):
     for name in ("pipe", "zero"):
         with pytest.raises(OSError, match="not a regular file"):
             read_regular(tmp_path / name)
+    with pytest.raises(OSError, match="NUL"):
+        read_regular(tmp_path / "a\0b")
     with pytest.raises(IsADirectoryError):
         read_regular(tmp_path)

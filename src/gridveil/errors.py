@@ -7,6 +7,7 @@ from typing import Self
 from gridveil.shown import shown
 
 NOTHING_SPENT = "Nothing was drawn and nothing was spent."
+LONGEST_PROBLEM = 1000  # characters, as files and options may hold a million
 
 
 class GridveilError(Exception):
@@ -35,7 +36,7 @@ class GridveilError(Exception):
 
 
 class InputError(GridveilError):
-    """A grid file, an option or a table that cannot be used as it is."""
+    """A grid file, an option or a table that cannot be used as it is. What it quotes of them is cut short."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class InputError(GridveilError):
             )
             if part
         )
+        problem = problem if len(problem) <= LONGEST_PROBLEM else f"{problem[:LONGEST_PROBLEM]}…"
         text = f"{place}: {problem}" if place else problem
         if expected:
             text = f"{text.rstrip('.')}; expected {expected}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -11,6 +10,7 @@ import numpy as np
 
 from gridveil.errors import EventError
 from gridveil.grid import Array
+from gridveil.limits import LONGEST_EVENT, LONGEST_NUMBER, MOST_STEPS
 from gridveil.models import Model, port_positions
 
 NOT_SIMULATED = "Nothing was simulated."
@@ -62,6 +62,8 @@ class Event:
     def __post_init__(self) -> None:
         if not self.steps:
             raise EventError("an event has no steps", expected="at least one step", outcome=NOT_SIMULATED)
+        if len(self.steps) > MOST_STEPS:
+            raise EventError(f"an event has {len(self.steps)} steps", expected=f"at most {MOST_STEPS}", outcome=NOT_SIMULATED)
         for step in self.steps:
             numbers = [step.at_s, step.uniform, *step.change.values()]
             if not all(isfinite(number) for number in numbers) or step.at_s < 0:
@@ -94,18 +96,19 @@ class Event:
     @classmethod
     def parse(cls, text: str, *, base_mva: float) -> Event:
         """Read an event as it is written on the command line; base_mva turns MW into p.u."""
-        steps = [_parse_step(part.strip(), base_mva) for part in text.split(";") if part.strip()]
-        if not steps:
+        parts = [part.strip() for part in text.split(";") if part.strip()] if len(text) <= LONGEST_EVENT else []
+        if not parts:
             raise _unreadable(text)
+        steps = [_parse_step(part, base_mva) for part in parts]
         return cls(tuple(sorted(steps, key=lambda step: step.at_s)))
 
 
 def _parse_step(text: str, base_mva: float) -> Step:
-    found = re.fullmatch(r"(\w+)\s*:\s*(.+?)\s*(?:@\s*([^@]+?)\s*s?)?", text)
-    if not found:
+    what, at, time = text.rpartition("@") if "@" in text else (text, "", "")
+    kind, colon, body = (part.strip() for part in what.partition(":"))
+    if not (colon and body):
         raise _unreadable(text)
-    kind, body, time = found.groups()
-    at_s = _number(time, text) if time else 0.0
+    at_s = _number(time.strip().removesuffix("s"), text) if at else 0.0
     if kind == "uniform":
         share = _number(body[:-1], text) / 100 if body.endswith("%") else _number(body, text)
         return Step(at_s, uniform=share)
@@ -127,7 +130,7 @@ def _parse_step(text: str, base_mva: float) -> Step:
 
 def _number(text: str, whole: str) -> float:
     try:
-        return float(text)
+        return float(text if len(text) <= LONGEST_NUMBER else "")
     except ValueError:
         raise _unreadable(whole) from None
 

@@ -19,12 +19,15 @@ def read_regular(path: Path, *, most: int = LARGEST) -> bytes:
     ------
     OSError : as `open` does, and in the same form for what is not a regular file or is too large.
     """
+    if "\0" in str(path):  # open raises a ValueError, which no caller expects
+        raise OSError(errno.EINVAL, "its name holds a NUL", str(path))
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        # Read one byte more than allowed: a file may grow, and some report a size of 0.
-        data = file.read(most + 1) if found.st_size <= most else b""
+        data = file.read(found.st_size + 1) if found.st_size <= most else b""
+        if len(data) > found.st_size:  # it has grown, or is one of those that report a size of 0
+            data += file.read(most + 1 - len(data))
     if found.st_size > most or len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {_size(most)}", str(path))
     return data

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from gridveil.errors import InputError
+from gridveil.regular import read_regular
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,7 @@ def count_buses(path: Path) -> int | None:
 
 
 def _buses_of_m(path: Path) -> int | None:
-    if path.stat().st_size > 4_000_000:
-        return None
-    found = re.search(rb"mpc\.bus\s*=\s*\[(.*?)\]", path.read_bytes(), re.DOTALL)
+    found = re.search(rb"mpc\.bus\s*=\s*\[(.*?)\]", read_regular(path, most=4_000_000), re.DOTALL)
     rows = re.sub(rb"%[^\n]*", b"", found[1]) if found else b""
     return len(re.findall(rb"[^\s;][^;\n]*", rows)) or None
 

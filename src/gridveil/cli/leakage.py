@@ -19,6 +19,7 @@ from gridveil.cli.output import check_figure, print_json, print_notice, print_te
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import read_all
 from gridveil.errors import GridveilError, InputError, OptionError
+from gridveil.limits import LONGEST_OPTION
 from gridveil.privacy.adjacency import NOTHING_SPENT
 from gridveil.stages import BASIS, CORNERS, LEAKAGE
 
@@ -256,7 +257,8 @@ def _made_coarser(measured: Measured, how: Coarser, folder: Path, facts: GridFac
 
 def _hz(text: str, option: str, example: str, *, bare: bool = True) -> float:
     """Read a frequency [Hz] such as 10Hz or 1mHz. bare : whether a number without its unit will do, in Hz."""
-    found = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(mHz|Hz)" + ("?" if bare else "") + r"\s*", text)
+    pattern = r"\s*([0-9.eE+-]+)\s*(mHz|Hz)" + ("?" if bare else "") + r"\s*"
+    found = re.fullmatch(pattern, text) if len(text) <= LONGEST_OPTION else None
     try:
         value = float(found[1]) * (1e-3 if found[2] == "mHz" else 1.0) if found else 0.0
     except ValueError:

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Iterator
 
 from gridveil.errors import InputError
+from gridveil.limits import MOST_VALUES, bad_lines
 
 
 def csv_rows(
@@ -17,30 +18,35 @@ def csv_rows(
     >>> list(csv_rows(b"bus, load\n\n1, 0.5\n", "buses.csv", "a table"))
     [(1, ['bus', 'load']), (3, ['1', '0.5'])]
     """
+    if problem := bad_lines(data):
+        raise refusal(problem, file=file, expected=expected)
     try:
-        text = data.decode("utf-8-sig")
+        data.decode("utf-8")
     except UnicodeDecodeError:
-        text = None
-    if text is None:  # raised out here: the decoder's error carries the file's bytes
-        raise refusal("the file is not in UTF-8", file=file, expected=expected, remedy="Save it as CSV in UTF-8.")
-    if not text.endswith(("\n", "\r")):  # a number that was cut off is a number still
+        problem = "the file is not in UTF-8"
+    if problem:  # raised out here: the decoder's error carries the file's bytes
+        raise refusal(problem, file=file, expected=expected, remedy="Save it as CSV in UTF-8.")
+    if not data.endswith((b"\n", b"\r")):  # a number that was cut off is a number still
         raise refusal(
             "the last line does not end: the file may be cut off",
             file=file,
-            line=text.count("\n") + 1,
+            line=data.count(b"\n") + 1,
             expected="a line end after the last row",
             remedy="Copy the whole file again, or end the line.",
         )
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    broken = False
+    # Decoded as it is read: whole, it would take four times its size.
+    reader = csv.reader(io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""), strict=True)
+    count = 0
     try:
         for row in reader:
             cells = [cell.strip() for cell in row]
+            count += len(cells)
+            if count > MOST_VALUES:
+                problem = f"there are more than {MOST_VALUES} cells"
+                break
             if any(cells):
                 yield reader.line_num, cells
     except csv.Error:
-        broken = True
-    if broken:
-        raise refusal(
-            "the row cannot be split into columns: its quotes do not fit", file=file, line=reader.line_num, expected=expected
-        )
+        problem = "the row cannot be split into columns: its quotes do not fit"
+    if problem:
+        raise refusal(problem, file=file, line=reader.line_num, expected=expected)

@@ -29,10 +29,10 @@ from gridveil.io.network import (
     quoted,
     read_bytes,
 )
-from gridveil.io.tables import NUMBER
+from gridveil.io.text import plain_number
+from gridveil.limits import TABLE_BYTES
 
 EXPECTED = "a table in CSV: a header and comma-separated rows in UTF-8"
-LIMIT = 2**25  # bytes a table; its cells take many times as much memory
 KINDS = {"load": LOAD, "controlled": CONTROLLED, "reference": REFERENCE, "isolated": ISOLATED}
 TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 SYSTEM = ("base_mva", "frequency_hz", "buses", "branches", "machines")
@@ -151,10 +151,11 @@ class _Csv:
             if not text and default is not None:
                 values[row] = default
                 continue
-            if not NUMBER.fullmatch(text):
+            number = plain_number(text)
+            if number is None:
                 # The text is not quoted: it may hold a private figure.
                 raise self.where.error(row, f"column {name} is not a number", expected=f"a plain number{limit}, such as 0.25")
-            values[row] = float(text)
+            values[row] = number
             if not np.isfinite(values[row]):
                 raise self.where.error(row, f"column {name} is NaN or infinite", expected=f"a finite number{limit}")
             if not (values[row] > above and values[row] >= lowest):
@@ -183,7 +184,7 @@ def _read(path: Path, *, required: Sequence[str], optional: Sequence[str]) -> _C
     header: list[str] = []
     lines: list[int] = []
     rows: list[list[str]] = []
-    for line, cells in csv_rows(read_bytes(path, EXPECTED, LIMIT), name, EXPECTED):
+    for line, cells in csv_rows(read_bytes(path, EXPECTED, TABLE_BYTES), name, EXPECTED):
         if not header:
             header = cells
             _check_header(name, line, header, required, optional)

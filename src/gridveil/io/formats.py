@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 from gridveil.errors import InputError
 from gridveil.io.network import FileGrid
+from gridveil.limits import MOST_FILES
 from gridveil.sealed import sealed
 
 FORMATS = {
@@ -29,8 +31,7 @@ def read_grid(path: Path, dyr: Path | None = None) -> FileGrid:
     if dyr is not None and suffix != ".raw":
         raise InputError("a DYR file goes with a RAW file", file=dyr.name, expected="GRID.raw", remedy="Give a TOML instead.")
     if path.is_dir():
-        _check_readable(path)
-        if any(path.glob("*.xml")):
+        if any(file.suffix == ".xml" for file in _listed(path)):
             from gridveil.io.cgmes import read_cgmes
 
             return read_cgmes(path)
@@ -85,16 +86,24 @@ def read_grid(path: Path, dyr: Path | None = None) -> FileGrid:
             )
 
 
-def _check_readable(folder: Path) -> None:
-    """Refuse a folder that this user may not list, or whose files may not be looked at."""
+def _listed(folder: Path) -> list[Path]:
+    """List a folder; refuse one that this user may not list, whose files may not be looked at, or that has too many."""
     try:
-        for file in folder.iterdir():
+        listed = list(islice(folder.iterdir(), MOST_FILES + 1))
+        for file in listed[:1]:
             file.lstat()
-            break
     except OSError as error:
         raise InputError(
             f"cannot be read ({error.strerror})", file=str(folder), remedy="Check the path and its permissions."
         ) from None
+    if len(listed) > MOST_FILES:
+        raise InputError(
+            f"there are more than {MOST_FILES} files in it",
+            file=folder.name,
+            expected="a folder of CSV tables, or of a CGMES model",
+            remedy="Keep the files of one grid there.",
+        )
+    return listed
 
 
 def _beside(path: Path) -> Path | None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from gridveil.errors import InputError
-from gridveil.io.network import FileGrid
+from gridveil.io.network import FileGrid, read_bytes
+from gridveil.limits import JSON_BYTES
 
-LARGEST_BYTES = 256 * 2**20
-MOST_MEMORY = 1.5e9  # bytes, estimated: an empty object takes 70 for its three characters
+MOST_MEMORY = 0.7e9  # bytes, estimated: an empty object takes 70 for its three characters
 EXPECTED = "a grid in ANDES's or pandapower's JSON"
 
 
@@ -30,15 +30,9 @@ def read_json(path: Path) -> FileGrid:
 
 def parse_json(path: Path) -> Any:
     """Parse a JSON file; a mistake is named by its line, and nothing of the file goes along with an error."""
-    try:
-        data = path.read_bytes() if path.stat().st_size <= LARGEST_BYTES else None
-    except OSError as error:
-        problem = f"cannot be read ({error.strerror})"
-        raise InputError(problem, file=str(path), remedy="Check the path and its permissions.") from None
-    if data is None or 2 * len(data) + 72 * (data.count(b"{") + data.count(b"[")) + 40 * data.count(b",") > MOST_MEMORY:
-        raise InputError("the file is too large", file=path.name, expected=f"at most {LARGEST_BYTES:_} bytes")
-    if not data.strip():
-        raise InputError("the file is empty", file=path.name, expected=EXPECTED, remedy="Check that it was copied whole.")
+    data = read_bytes(path, EXPECTED, JSON_BYTES)
+    if 2 * len(data) + 72 * (data.count(b"{") + data.count(b"[")) + 40 * data.count(b",") > MOST_MEMORY:
+        raise InputError("the file holds too much", file=path.name, expected="a grid of up to some 100 000 buses")
     line: int | None = None
     problem = "this is no JSON, or it is cut off"
     try:

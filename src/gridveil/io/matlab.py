@@ -16,11 +16,10 @@ from gridveil.grid import Array
 from gridveil.io.matpower import matpower_case
 from gridveil.io.network import FileGrid, read_bytes
 from gridveil.io.tables import Table
+from gridveil.limits import MOST_VALUES, UNPACKED_BYTES
 
 WANTED = ("bus", "gen", "branch", "dcline")
 EXPECTED = "a MATPOWER case saved by MATLAB or Octave"
-LIMIT = 2**28  # bytes that a file may hold once decompressed, against a small file that swells
-MOST_NUMBERS = 2**24  # a table; the largest public case has two million
 MOST_CELLS, MOST_NAMES = 10**5, 1000
 
 # Storage types and array classes of a level-5 file, by the numbers that it gives them.
@@ -35,7 +34,7 @@ COMPLEX_FLAG = 0x0800
 @np.errstate(all="ignore")  # what overflows is refused later, by its row
 def read_matlab(path: Path) -> FileGrid:
     """Read a MATPOWER case from a `.mat` file: a struct `mpc`, or its tables as variables of their own."""
-    data = read_bytes(path, EXPECTED, LIMIT)
+    data = read_bytes(path, EXPECTED, UNPACKED_BYTES)
     file = _File(path.name, _byte_order(path.name, data))
     variables = _variables(file, memoryview(data)[128:])
     structs = {
@@ -156,8 +155,8 @@ class _Variable:
         # MATLAB shortens doubles to small integers, never to these: with a damaged type, 100.0 would be read as 4.6e18.
         if self.kind in FLOAT_CLASSES and letters[1] == "8" and letters != "f8":
             raise self.error("the type of its numbers is damaged", name, "doubles, or small integers")
-        if count > MOST_NUMBERS:
-            raise self.error(f"the table has more than {MOST_NUMBERS} numbers", name, "a table of a power grid")
+        if count > MOST_VALUES:
+            raise self.error(f"the table has more than {MOST_VALUES} numbers", name, "a table of a power grid")
         if len(data) != count * int(letters[1]):
             raise self.error("the table has another size than it says", name, "rows times columns numbers")
         values = np.frombuffer(data, dtype=f"{self.file.order}{letters}").astype(float)
@@ -226,7 +225,7 @@ def _variable(file: _File, element: _Element) -> _Variable:
 def _variables(file: _File, data: memoryview) -> dict[str, _Variable]:
     """Read the variables of a file by their names, decompressed where need be."""
     found: dict[str, _Variable] = {}
-    left = LIMIT
+    left = UNPACKED_BYTES
     for element in file.elements(data):
         if element.kind == COMPRESSED:
             content = _decompressed(file, element.data, left)
@@ -246,7 +245,7 @@ def _decompressed(file: _File, data: memoryview, limit: int) -> memoryview:
     except zlib.error:
         content = b""
     if not stream.eof and len(content) >= limit:
-        raise file.error(f"the file is larger than {LIMIT // 2**20} MB once decompressed", expected=EXPECTED)
+        raise file.error(f"the file is larger than {UNPACKED_BYTES // 2**20} MB once decompressed", expected=EXPECTED)
     if not stream.eof:
         raise file.error("the file is cut off or damaged: it cannot be decompressed", expected="arrays as MATLAB saves them")
     return memoryview(content)

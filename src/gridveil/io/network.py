@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
+from gridveil.limits import GRID_BYTES
+from gridveil.regular import read_regular
 
 Complex = NDArray[np.complex128]
 Flags = NDArray[np.bool_]
@@ -165,17 +168,17 @@ class FileGrid:
     notes: tuple[str, ...] = ()
 
 
-def read_bytes(path: Path, expected: str, limit: int = 2**28) -> bytes:
-    """Read a file whole, or say why that is not possible. expected : what the file should hold, for an error."""
+def read_bytes(path: Path, expected: str, limit: int = GRID_BYTES) -> bytes:
+    """Read a regular file whole, or say why that is not possible. expected : what the file should hold, for an error."""
     try:
-        if path.stat().st_size > limit:
-            raise InputError(
-                f"the file is larger than {limit // 2**20} MB", file=path.name, expected=expected, remedy="Check the path."
-            )
-        data = path.read_bytes()
+        data = read_regular(path, most=limit)
     except FileNotFoundError:
         raise InputError("there is no such file", file=str(path), expected=expected, remedy="Check the path.") from None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise InputError(
+                f"the file is larger than {limit // 2**20} MB", file=path.name, expected=expected, remedy="Check the path."
+            ) from None
         raise InputError(
             f"cannot be read ({error.strerror})", file=str(path), remedy="Check the path and its permissions."
         ) from None

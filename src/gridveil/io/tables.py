@@ -11,10 +11,9 @@ import numpy as np
 
 from gridveil.errors import InputError
 from gridveil.grid import Array
-from gridveil.io.network import read_bytes
+from gridveil.io.text import plain_number, read_lines
+from gridveil.limits import LONGEST_LINE, MOST_VALUES
 
-# Python's float() also takes 1_000 and digits of other scripts; MATLAB does not.
-NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|nan)", re.ASCII | re.IGNORECASE)
 CELL = re.compile(r"'([^']*)'")
 FIELD = re.compile(r"mpc\.(\w+)\s*=\s*(.*)", re.DOTALL)
 
@@ -49,21 +48,10 @@ class Table:
         return values
 
 
-def read_text(path: Path) -> str:
-    """Read a text file, or say why it is none."""
-    data = read_bytes(path, "a MATPOWER case")
-    if b"\0" in data:
-        raise InputError("this is a binary file", file=path.name, expected="a MATPOWER case in text form (.m)")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
-def _statements(text: str) -> Iterator[tuple[int, str]]:
+def _statements(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the statements of a file with their line numbers: comments gone, continuations joined."""
     inside_comment, joined, start = False, "", 0
-    for number, raw in enumerate(text.splitlines(), start=1):
+    for number, raw in enumerate(read_lines(path, "a MATPOWER case (.m)"), start=1):
         if raw.strip() in ("%{", "#{"):
             inside_comment = True
         elif raw.strip() in ("%}", "#}"):
@@ -72,6 +60,8 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
             line = _without_comment(raw).rstrip()
             start = start if joined else number
             joined += line.removesuffix("...")
+            if len(joined) > LONGEST_LINE:
+                raise _too_much(path.name, f"a continued line is longer than {LONGEST_LINE} characters", start)
             if not line.endswith("..."):
                 if joined.strip():
                     yield start, joined.strip()
@@ -87,7 +77,8 @@ def read_tables(path: Path) -> tuple[dict[str, Table], dict[str, float], dict[st
     tables: dict[str, Table] = {}
     numbers: dict[str, float] = {}
     texts: dict[str, tuple[str, ...]] = {}
-    rows = _statements(read_text(path))
+    rows = _statements(path)
+    count = 0  # of numbers and texts
     for line, text in rows:
         if re.match(r"function\b", text) or text.rstrip(";") in ("end", "return", "endfunction"):
             continue
@@ -96,18 +87,20 @@ def read_tables(path: Path) -> tuple[dict[str, Table], dict[str, float], dict[st
             raise _not_run(name, line)
         field, body = found.groups()
         if body.startswith("["):
-            tables[field] = _table(name, field, line, body, rows)
+            tables[field] = _table(name, field, line, body, rows, MOST_VALUES - count)
+            count += tables[field].values.size
         elif body.startswith("{"):
-            texts[field] = _cells(name, field, line, body, rows)
-        elif (number := _number(body.rstrip("; \t"))) is not None:
+            texts[field] = _cells(name, field, line, body, rows, MOST_VALUES - count)
+            count += len(texts[field])
+        elif (number := plain_number(body.rstrip("; \t"))) is not None:
             numbers[field] = number
         elif not re.fullmatch(r"'[^']*'\s*;?|\"[^\"]*\"\s*;?", body):
             raise _not_run(name, line)
     return tables, numbers, texts
 
 
-def _table(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]]) -> Table:
-    """Collect rows until the closing bracket."""
+def _table(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]], most: int) -> Table:
+    """Collect rows until the closing bracket. most : how many numbers there may be."""
     values: list[list[float]] = []
     lines: list[int] = []
     text = body[1:]
@@ -117,6 +110,8 @@ def _table(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int,
             if part.strip():
                 values.append(_row(file, name, len(values) + 1, line, part))
                 lines.append(line)
+                if len(values) * len(values[0]) > most:
+                    raise _too_much(file, f"the file has more than {MOST_VALUES} numbers", line)
                 if len(values[-1]) != len(values[0]):
                     raise InputError(
                         f"the row has {len(values[-1])} columns",
@@ -142,7 +137,7 @@ def _table(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int,
 def _row(file: str, table: str, row: int, line: int, text: str) -> list[float]:
     numbers: list[float] = []
     for column, token in enumerate(text.replace(",", " ").split(), start=1):
-        number = _number(token)
+        number = plain_number(token)
         if number is None:
             # The token is not quoted: it may hold a private figure.
             raise InputError(
@@ -158,21 +153,19 @@ def _row(file: str, table: str, row: int, line: int, text: str) -> list[float]:
     return numbers
 
 
-def _cells(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]]) -> tuple[str, ...]:
-    """Collect the texts of a cell array, such as the machines' fuels."""
+def _cells(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]], most: int) -> tuple[str, ...]:
+    """Collect the texts of a cell array, such as the machines' fuels. most : how many there may be."""
     texts: list[str] = []
     while True:
         texts += CELL.findall(body)
+        if len(texts) > most:
+            raise _too_much(file, f"the file has more than {MOST_VALUES} texts", line)
         if "}" in CELL.sub("", body):
             return tuple(texts)
         try:
             line, body = next(rows)
         except StopIteration:
             raise _cut_off(file, name, line) from None
-
-
-def _number(token: str) -> float | None:
-    return float(token) if NUMBER.fullmatch(token) else None
 
 
 def _without_comment(line: str) -> str:
@@ -185,6 +178,10 @@ def _without_comment(line: str) -> str:
         elif character in "%#" and not quoted:
             return line[:position]
     return line
+
+
+def _too_much(file: str, problem: str, line: int) -> InputError:
+    return InputError(problem, file=file, line=line, expected="a case of a power grid", remedy="Check that this is one.")
 
 
 def _not_run(file: str, line: int) -> InputError:

@@ -107,8 +107,9 @@ def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured
         )
     event, unknown = _event(declared, facts)
     window_s, sigma = unknown.window_s, _sigma(declared)
+    known = set(facts.buses)
     for bus in [*declared.locations.values(), *(bus for step in event.steps for bus in (*step.change, *step.lost))]:
-        if bus not in facts.buses:
+        if bus not in known:
             raise refusal(f"bus {bus!r} is unknown", file=declared.file, expected="buses as the grid's own file names them")
     columns = list(declared.locations)
     raw = read_record(declared.record, time_column=declared.time_column, time_format=declared.time_format, columns=columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -136,8 +137,8 @@ def _locations(data: Any, file: str) -> dict[str, str]:
         if isinstance(bus, bool) or not isinstance(bus, (str, int)):
             raise refusal(f"the bus of location {column!r} is not usable", file=file, expected=_EXPECTED["locations"])
     buses = [str(bus) for bus in data.values()]
-    for bus in buses:
-        if buses.count(bus) > 1:
+    for bus, times in Counter(buses).items():
+        if times > 1:
             raise refusal(f"two locations lie at bus {bus!r}", file=file, expected="one column a bus")
     return dict(zip(data, buses, strict=True))
 

@@ -14,11 +14,11 @@ from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
 from gridveil.io.csv_rows import csv_rows
 from gridveil.io.network import read_bytes
-from gridveil.io.tables import NUMBER
+from gridveil.io.text import plain_number
+from gridveil.limits import RECORD_BYTES
 
 NOT_USED = "The trajectory was not used and nothing was spent."
 EXPECTED = "a record in CSV: a header, a column of times and a column for each location, in UTF-8"
-LIMIT = 2**26  # bytes
 LATEST_EPOCH_S = 4_102_444_800  # the year 2100
 TimeFormat = Literal["seconds", "epoch", "iso"]
 TIME_FORMATS: tuple[TimeFormat, ...] = get_args(TimeFormat)
@@ -110,6 +110,7 @@ def read_time(value: Any, time_format: TimeFormat, *, file: str, key: str) -> tu
 
 def _time(text: str, time_format: TimeFormat, *, file: str, line: int | None, what: str) -> tuple[float, bool | None]:
     """Seconds on the record's clock; for timestamps, whether they say their zone."""
+    lowest, latest = (0.0, LATEST_EPOCH_S) if time_format == "epoch" else (-1e12, 1e12)
     if time_format == "iso":
         try:
             stamp = datetime.fromisoformat(text)
@@ -118,10 +119,8 @@ def _time(text: str, time_format: TimeFormat, *, file: str, line: int | None, wh
         if stamp is not None and not _is_date(text):
             zoned = stamp.tzinfo is not None
             return (stamp if zoned else stamp.replace(tzinfo=UTC)).timestamp(), zoned
-    elif NUMBER.fullmatch(text) and np.isfinite(float(text)):
-        seconds = float(text)
-        if (0 <= seconds < LATEST_EPOCH_S) if time_format == "epoch" else abs(seconds) < 1e12:
-            return seconds, None
+    elif (seconds := plain_number(text)) is not None and lowest <= seconds < latest:
+        return seconds, None
     raise refusal(f"{what} is no time", file=file, line=line, expected=TIMES[time_format])
 
 
@@ -137,11 +136,11 @@ def _is_date(text: str) -> bool:
 def _value(text: str, file: str, line: int, column: str) -> float:
     if not text:
         return np.nan
-    if not NUMBER.fullmatch(text):
+    value = plain_number(text)
+    if value is None:
         raise refusal(
             f"column {column!r} is not a number", file=file, line=line, expected="a plain number such as 49.98, or nothing"
         )
-    value = float(text)
     if np.isinf(value):
         raise refusal(f"column {column!r} is infinite", file=file, line=line, expected="a finite number, or nothing")
     return value
@@ -176,7 +175,7 @@ def _place(file: str, line: int, header: Sequence[str], column: str) -> int:
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Lines and cells of each row that is not empty, the header first."""
     try:
-        data = read_bytes(path, EXPECTED, LIMIT)
+        data = read_bytes(path, EXPECTED, RECORD_BYTES)
     except InputError as error:
         raise InputError(error.problem, outcome=NOT_USED, remedy=error.remedy) from None
     return csv_rows(data, path.name, EXPECTED, refusal)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from gridveil.limits import LONGEST_OPTION
 from gridveil.measured.record import refusal
 
 EXPECTED = '"unknown", or "unknown:total=+0.3" in p.u. or "unknown:total=+30MW", each with an optional time such as "@10s"'
 SIZE_EXPECTED = 'two sizes above 0, the smaller first, such as "0.05:2" p.u. or "5:200MW"'
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?"
 _SIZE = rf"({_NUMBER})\s*(MW|pu|p\.u\.)?"
 
 
@@ -19,7 +20,8 @@ def is_unknown(event: str) -> bool:
 
 def read_unknown(event: str, base_mva: float, file: str) -> tuple[float, float]:
     """Read what is known of it: the load it adds in all [p.u. power], 0 where that is unknown too, and its time [s]."""
-    found = re.fullmatch(rf"\s*unknown\s*(?::\s*total\s*=\s*{_SIZE}\s*)?(?:@\s*({_NUMBER})\s*s?\s*)?", event)
+    pattern = rf"\s*unknown\s*(?::\s*total\s*=\s*{_SIZE}\s*)?(?:@\s*({_NUMBER})\s*s?\s*)?"
+    found = re.fullmatch(pattern, event) if len(event) <= LONGEST_OPTION else None
     if not found:
         raise refusal(f"the event {event!r} cannot be read", file=file, expected=EXPECTED)
     number, unit, time = found.groups()
@@ -33,7 +35,7 @@ def read_unknown(event: str, base_mva: float, file: str) -> tuple[float, float]:
 
 def read_size(text: str, base_mva: float, file: str) -> tuple[float, float]:
     """Read public bounds of a size [p.u. power]; a unit behind the last stands for both."""
-    found = re.fullmatch(rf"\s*{_SIZE}\s*:\s*{_SIZE}\s*", text)
+    found = re.fullmatch(rf"\s*{_SIZE}\s*:\s*{_SIZE}\s*", text) if len(text) <= LONGEST_OPTION else None
     if found:
         low, low_unit, high, high_unit = found.groups()
         lower, upper = _per_unit(low, low_unit or high_unit, base_mva), _per_unit(high, high_unit, base_mva)

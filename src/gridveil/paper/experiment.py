@@ -25,6 +25,7 @@ from gridveil.kron import reduce
 from gridveil.models import ReducedModel
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.profiles import PROFILES
+from gridveil.regular import read_regular
 from gridveil.swing import DrivenSwingFamily
 from gridveil.vault.mechanism import perturb
 from gridveil.vault.sampler import DemoSampler
@@ -230,7 +231,7 @@ def collect(
 
 def _read(path: Path) -> Runs | None:
     try:
-        with path.open("rb") as file, np.load(file) as saved:
+        with np.load(BytesIO(read_regular(path))) as saved:
             return Runs(**{name: saved[name] for name in Runs.__dataclass_fields__})
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):  # not there, or cut off: run it again
         return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from gridveil.errors import OptionError
+from gridveil.limits import LONGEST_OPTION
 
 Figure = Literal["nadir", "rocof", "settling"]
 FIGURES: tuple[Figure, ...] = get_args(Figure)
@@ -37,7 +38,7 @@ class Target:
     def parse(cls, figure: Figure, text: str) -> Target:
         """Read a limit as it is written on the command line: 5mHz, 0.01 Hz, 10 %, or 20mHz/s of a RoCoF."""
         known = UNITS_OF[figure]
-        found = re.fullmatch(r"([0-9.eE+-]+)\s*(\D+)", text.strip())
+        found = re.fullmatch(r"([0-9.eE+-]+)\s*(\D+)", text.strip()) if len(text) <= LONGEST_OPTION else None
         try:
             error, factor = known[found[2].strip().lower()] if found else ("", 0.0)
             limit = float(found[1]) * factor if found else math.nan

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from gridveil.durable import replace_whole, sweep, sync_folder
 from gridveil.home import gridveil_home
+from gridveil.limits import KEY_BYTES
+from gridveil.regular import read_regular
 from gridveil.signing.private import Signer, from_pem, needs_passphrase, to_pem
 from gridveil.signing.public import KEYRING, PUBLIC, KeyInfo, SigningError, active_key, keyring_of, parse_keyring
 
@@ -147,7 +149,7 @@ def _settle(folder: Path, keys: tuple[KeyInfo, ...]) -> None:
     public = folder / PUBLIC
     if active is None:
         public.unlink(missing_ok=True)
-    elif not public.exists() or public.read_bytes() != active.to_pem():
+    elif not public.exists() or read_regular(public, most=KEY_BYTES) != active.to_pem():
         replace_whole(public, active.to_pem(), 0o644)
     sync_folder(folder)
 
@@ -155,7 +157,7 @@ def _settle(folder: Path, keys: tuple[KeyInfo, ...]) -> None:
 def _own_keys(folder: Path) -> tuple[KeyInfo, ...]:
     path, keys = folder / KEYRING, ()
     if path.exists():
-        keys = parse_keyring(path.read_bytes(), str(path))
+        keys = parse_keyring(read_regular(path, most=KEY_BYTES), str(path))
     elif lost := sorted(folder.glob("signing-*.pem")):
         raise SigningError(
             f"{folder} holds {lost[0].name} but no {KEYRING}.",
@@ -169,9 +171,8 @@ def _own_keys(folder: Path) -> tuple[KeyInfo, ...]:
 def _read_private(folder: Path, key: KeyInfo) -> bytes:
     path = folder / private_file(key)
     try:
-        with path.open("rb") as file:
-            _check_mode(path, os.fstat(file.fileno()).st_mode, "600")
-            return file.read()
+        _check_mode(path, path.stat().st_mode, "600")
+        return read_regular(path, most=KEY_BYTES)
     except OSError as error:
         raise SigningError(
             f"{path}, the active private key, cannot be read ({error.strerror}).",

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from gridveil.errors import GridveilError
+from gridveil.limits import KEY_BYTES
+from gridveil.regular import read_regular
 
 Status = Literal["active", "retired", "revoked"]
 KEYRING, PUBLIC = "keyring.json", "public.pem"
@@ -67,7 +69,7 @@ class TrustedKeys:
     def read(cls, path: str | Path) -> TrustedKeys:
         """Read a keyring or a PEM public key, strictly: a keyring with any other byte in it is an error."""
         try:
-            data = Path(path).read_bytes()
+            data = read_regular(Path(path), most=KEY_BYTES)
         except OSError as error:
             raise SigningError(
                 f"{path} cannot be read ({error.strerror}).", outcome=NOT_TRUSTED, remedy="Check the path."

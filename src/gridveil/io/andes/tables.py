@@ -14,7 +14,7 @@ from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
 from gridveil.io.andes.workbook import Sheet
 from gridveil.io.network import Flags, Rows, quoted
-from gridveil.io.tables import NUMBER
+from gridveil.io.text import plain_number
 
 Sign = Literal["any", "positive", "not negative"]
 SIGNS: Mapping[Sign, str] = {"any": "a finite number", "positive": "a number above 0", "not negative": "a number of 0 or more"}
@@ -127,7 +127,7 @@ def label_of(cell: Any) -> str | None:
     """Write an index as text, the same for 7, 7.0 and "7"; None if it is empty or none."""
     if isinstance(cell, str):
         text = cell.strip()
-        if not NUMBER.fullmatch(text):
+        if plain_number(text) is None:
             return text if 0 < len(text) <= LONGEST_LABEL and text.isprintable() else None
     value = _number(cell)
     if value is None or not isfinite(value) or not value.is_integer() or abs(value) >= LARGEST:
@@ -192,5 +192,5 @@ def _number(cell: Any) -> float | None:
         return None
     if isinstance(cell, str):
         text = cell.strip()
-        return float(text) if NUMBER.fullmatch(text) and len(text) <= LONGEST_LABEL else None
+        return plain_number(text) if len(text) <= LONGEST_LABEL else None
     return float(cell) if isinstance(cell, float) or abs(cell) < LARGEST else float("inf")

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import re
 import sys
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from xml.parsers import expat
 
 from gridveil.errors import InputError
 from gridveil.io.network import read_bytes
-from gridveil.io.tables import NUMBER
+from gridveil.io.text import plain_number
+from gridveil.io.zips import BadZip, unzipped
+from gridveil.limits import MOST_FILES, UNPACKED_BYTES
 
 EXPECTED = "the XML files of a CGMES model (EQ, SSH, TP and SV), in a folder or a zip"
-LIMIT = 2**28  # bytes of XML, against a small zip that swells
-MOST_FILES, MOST_OBJECTS = 1000, 2 * 10**6
+MOST_OBJECTS = 10**6  # what is kept of them takes a few hundred bytes each
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 HEADER = "http://iec.ch/TC57/61970-552/ModelDescription/1#"
 CIM = re.compile(r"http://iec\.ch/TC57/(2013/CIM-schema-cim16|2009/CIM-schema-cim14|CIM100)#")
@@ -101,7 +101,8 @@ class Model:
 def collect(path: Path) -> dict[str, bytes]:
     """Read the XML files of a folder, a zip (which may hold zips) or a single file, by their names."""
     if path.is_dir():
-        names = sorted(file for file in path.iterdir() if file.suffix.lower() in (".xml", ".zip"))
+        found = (file for file in path.iterdir() if file.suffix.lower() in (".xml", ".zip"))
+        names = sorted(islice(found, MOST_FILES + 1))
         if len(names) > MOST_FILES:
             raise InputError(
                 f"there are more than {MOST_FILES} files in it",
@@ -109,12 +110,12 @@ def collect(path: Path) -> dict[str, bytes]:
                 expected=EXPECTED,
                 remedy="Keep the files of one model there.",
             )
-        content = {file.name: read_bytes(file, EXPECTED, LIMIT) for file in names}
     else:
-        content = {path.name: read_bytes(path, EXPECTED, LIMIT)}
+        names = [path]
     files: dict[str, bytes] = {}
-    left = LIMIT
-    for name, data in content.items():
+    left = UNPACKED_BYTES
+    for place in names:
+        name, data = place.name, read_bytes(place, EXPECTED, UNPACKED_BYTES)
         for inner, text in _unzipped(name, data, left) if name.lower().endswith(".zip") else ((name, data),):
             left -= len(text)
             if left < 0:
@@ -128,31 +129,29 @@ def collect(path: Path) -> dict[str, bytes]:
 
 
 def _too_large(file: str) -> InputError:
-    return InputError(f"the files are larger than {LIMIT // 2**20} MB unpacked", file=file, expected=EXPECTED)
+    return InputError(f"the files are larger than {UNPACKED_BYTES // 2**20} MB unpacked", file=file, expected=EXPECTED)
 
 
 def _unzipped(name: str, data: bytes, left: int, depth: int = 0) -> Iterator[tuple[str, bytes]]:
     """Yield the XML files of a zip, and of zips within it."""
-    damaged = InputError(
-        "the zip is cut off or damaged", file=name, expected="a zip that opens", remedy="Copy the whole file again."
-    )
+    ends = (".xml", ".zip") if depth == 0 else (".xml",)
+    refusal: InputError | None = None
     members: list[tuple[str, bytes]] = []
-    found = None
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-            if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > left:
-                found = _too_large(name)
-            else:
-                members = [(Path(entry.filename).name, archive.read(entry)) for entry in entries]
-    except Exception:  # zipfile passes on what its codecs raise, and trips over names itself
-        found = damaged
-    if found is not None:  # raised out here: the decoder's error would become its context
-        raise found
-    for inner, content in members:
-        if inner.lower().endswith(".zip") and depth == 0:
-            yield from _unzipped(f"{name}/{inner}", content, left, depth + 1)
-        elif inner.lower().endswith(".xml"):
+        members = unzipped(data, most=left, wanted=lambda inner: inner.lower().endswith(ends))
+    except BadZip as error:
+        remedy = "Copy the whole file again, or pack it anew."
+        refusal = InputError(f"the zip is {error}", file=name, expected=f"a zip of up to {left // 2**20} MB", remedy=remedy)
+    if refusal is not None:
+        raise refusal
+    for place, content in members:
+        inner = Path(place).name
+        if inner.lower().endswith(".zip"):
+            for found in _unzipped(f"{name}/{inner}", content, left, depth + 1):
+                left -= len(found[1])
+                yield found
+        else:
+            left -= len(content)
             yield inner, content
 
 
@@ -321,18 +320,19 @@ class _Reader:
             raise self.error(f"{local} is neither true nor false", "true or false")
         if what not in NUMBERS:
             return
-        if not NUMBER.fullmatch(text) or not isfinite(float(text)):
+        number = plain_number(text)
+        if number is None or not isfinite(number):
             # The text is not quoted: it may hold a private figure.
             raise self.error(f"{local} is not a number", "a finite number")
         if local in self.own:
             raise self.error(f"{local} occurs twice", "each property once")
         self.own.add(local)
         if what in self.zero:
-            self.zero[what] = float(text) == 0
+            self.zero[what] = number == 0
         if local == "BaseFrequency.frequency":
-            self.model.frequency_hz = float(text)
+            self.model.frequency_hz = number
         if what == "referencePriority":
-            self.model.priorities[self.id] = float(text)
+            self.model.priorities[self.id] = number
 
 
 def _id(text: str) -> str:

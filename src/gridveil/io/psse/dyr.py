@@ -33,7 +33,9 @@ from gridveil.errors import InputError
 from gridveil.io import governors
 from gridveil.io.governors import Response
 from gridveil.io.network import FileGrid
-from gridveil.io.psse.records import INTEGER, fields_of, number, read_lines
+from gridveil.io.psse.records import INTEGER, fields_of
+from gridveil.io.text import fortran_number, read_lines
+from gridveil.limits import MOST_VALUES
 
 Key = tuple[int, str]  # bus and identifier of a machine
 # Where H and D stand, and how many constants there are: PSS/E has written GENTPJ with one or two after the 15 of GENTPF.
@@ -199,7 +201,7 @@ def _entries(path: Path) -> list[Entry]:
     """Split the file into records, each up to a slash; what follows the slash in its line is a comment."""
     found: list[Entry] = []
     fields: list[str | None] = []
-    start = 0
+    start = count = 0
     lines = read_lines(path, "a PSS/E DYR file")
     for line, text in enumerate(lines, start=1):
         if text.startswith("@!"):
@@ -209,6 +211,10 @@ def _entries(path: Path) -> list[Entry]:
             raise InputError("a quote is not closed", file=path.name, line=line, expected="texts in pairs of quotes")
         start = start if fields else line
         fields += parts
+        count += len(parts)
+        if count > MOST_VALUES:
+            problem = f"the file has more than {MOST_VALUES} fields"
+            raise InputError(problem, file=path.name, line=line, expected="models of machines")
         if "/" in re.sub(r"'[^']*'|\"[^\"]*\"", "", text):
             if fields:
                 found.append(_entry(path.name, len(found) + 1, start, fields))
@@ -272,7 +278,7 @@ def _constants(file: str, entry: Entry, fields: Sequence[str | None], counts: ra
         expected = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         remedy = "Check whether the record was cut off, or lacks its slash."
         raise _error(file, entry, f"the record has {len(fields)} constants", expected, remedy)
-    values = [number(text) for text in fields]
+    values = [fortran_number(text) for text in fields]
     for position, value in enumerate(values):
         # The text is not quoted: it may hold a private figure.
         if value is None or not isfinite(value):
@@ -287,7 +293,7 @@ def _governors(file: str, entry: Entry) -> list[tuple[Key, Governor]]:
     keys = [_key(file, entry, fields)]
     fields = fields[1:]
     if model.second:
-        if len(fields) > 1 and number(fields[0]) not in (None, 0):
+        if len(fields) > 1 and fortran_number(fields[0]) not in (None, 0):
             keys.append(_key(file, entry._replace(bus=fields[0]), fields[1:]))
         fields = fields[2:]
     constants = _constants(file, entry, fields, model.counts, model.signed)

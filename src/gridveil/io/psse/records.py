@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from gridveil.errors import InputError
-from gridveil.io.network import read_bytes
+from gridveil.io.text import fortran_number, read_lines
+from gridveil.limits import MOST_VALUES
 
 REVISIONS = range(30, 36)
 INTEGER = re.compile(r"[-+]?\d{1,9}", re.ASCII)
-# Fortran writes 1.0D+02 as well; Python's float() also takes 1_000 and digits of other scripts, PSS/E does not.
-NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[edED][-+]?\d+)?", re.ASCII)
 WORD = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|[^\s,'"/]+|[,/'"]""")
 CUT_OFF = "Copy the whole file again."
 
@@ -74,18 +73,6 @@ class Case:
     base_mva: float
     frequency_hz: float | None
     sections: Mapping[str, list[Record]]
-
-
-def read_lines(path: Path, what: str) -> list[str]:
-    """Read a text file into lines, or say why it is none."""
-    data = read_bytes(path, what)
-    if re.search(rb"[\x00-\x08\x0b\x0e-\x1f]", data):
-        raise InputError("this is a binary file", file=path.name, expected=f"{what}, in plain text")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")  # names of buses in an older encoding; numbers are ASCII in both
-    return re.split(r"\r\n|\n|\r", text)  # splitlines() would also split at characters that a name may hold
 
 
 def fields_of(text: str) -> list[str | None] | None:
@@ -155,7 +142,7 @@ def _header(file: str, line: int, text: str) -> tuple[float, int, float | None]:
         refuse("the first line is no header of a RAW file", "IC, SBASE, REV, XFRRAT, NXFRAT, BASFRQ")
     if int(change) != 0:
         refuse("IC is not 0: the file holds changes to another case", "IC = 0, a whole case", "Save the case as a whole.")
-    base_mva = number(base)
+    base_mva = fortran_number(base)
     if base_mva is None or not (isfinite(base_mva) and base_mva > 0):
         refuse("SBASE is missing or unusable", "a finite number of MVA above 0")
     if written is None:  # old files say it in the comment only
@@ -167,7 +154,7 @@ def _header(file: str, line: int, text: str) -> tuple[float, int, float | None]:
             f"REV from {REVISIONS[0]} to {REVISIONS[-1]}",
             "Save the case as revision 33 of RAW.",
         )
-    hertz = number(frequency) if frequency is not None else None
+    hertz = fortran_number(frequency) if frequency is not None else None
     if frequency is not None and (hertz is None or not 0 < hertz < 1e4):
         refuse("BASFRQ is unusable", "a finite number of Hz above 0")
     return base_mva, int(written), hertz
@@ -178,7 +165,7 @@ def _sections(file: str, revision: int, last_line: int, lines: Iterator[tuple[in
     sections: dict[str, list[Record]] = {name: [] for name in order}
     # What a truncated file must not lose; the very last section of a newer revision is missing from some writers' files.
     needed, complete = order.index("transformer") + 1, len(order) - (revision > 31)
-    ended, pending = 0, 0
+    ended, pending, count = 0, 0, 0
     for number_, text in lines:
         if not text.strip() or text.startswith("@!"):
             continue
@@ -191,6 +178,9 @@ def _sections(file: str, revision: int, last_line: int, lines: Iterator[tuple[in
             continue
         records = sections[name]
         place = {"file": file, "table": name, "line": number_}
+        count += len(fields or ())
+        if count > MOST_VALUES:
+            raise InputError(f"the file has more than {MOST_VALUES} fields", **place, expected="a case of a power grid")
         if fields is None:
             raise InputError("a quote is not closed", row=len(records) + 1, **place, expected="texts in pairs of quotes")
         if fields in (["0"], ["Q"]) and pending:
@@ -227,7 +217,7 @@ def _sections(file: str, revision: int, last_line: int, lines: Iterator[tuple[in
 
 def lines_after(head: Record) -> int:
     """How many lines belong to a transformer after its first, whose third column is 0 where there are two windings."""
-    return 3 if len(head.fields) < 3 or number(head.fields[2]) in (None, 0) else 4
+    return 3 if len(head.fields) < 3 or fortran_number(head.fields[2]) in (None, 0) else 4
 
 
 def _check_title(text: str, name: str, known: bool, place: Mapping[str, Any]) -> None:
@@ -241,10 +231,3 @@ def _check_title(text: str, name: str, known: bool, place: Mapping[str, Any]) ->
             expected="the sections in the order of the file's revision, each ended by one record 0",
             remedy="Check the revision in the header, and whether a line is missing.",
         )
-
-
-def number(text: str | None) -> float | None:
-    """A number as Fortran writes it, else None."""
-    if text is None or not NUMBER.fullmatch(text):
-        return None
-    return float(text.replace("D", "e").replace("d", "e"))

@@ -15,7 +15,9 @@ import numpy as np
 from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
 from gridveil.io.network import Rows
-from gridveil.io.psse.records import INTEGER, Record, number
+from gridveil.io.psse.records import INTEGER, Record
+from gridveil.io.text import fortran_number
+from gridveil.limits import LONGEST_NUMBER
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +145,7 @@ def _plain(texts: Sequence[str | None], column: Column) -> list[Any] | None:
     # With these characters alone, Python's numbers are Fortran's.
     if not re.fullmatch(r"[-+0-9]*" if column.kind == "i" else r"[-+0-9.eE]*", "".join(filled)):
         return None
-    if column.kind == "i" and max(map(len, filled), default=0) > 9:
+    if max(map(len, filled), default=0) > (9 if column.kind == "i" else LONGEST_NUMBER):
         return None
     try:
         values = list(map(int if column.kind == "i" else float, filled))
@@ -166,7 +168,7 @@ def _value(text: str | None, column: Column, position: int, file: str, table: st
             return int(text)
         problem, expected = "is no whole number", "a whole number"
     else:
-        value = number(text)
+        value = fortran_number(text)
         if value is not None and isfinite(value):
             return value
         finite = value is None and text.strip("+-").lower() not in ("nan", "inf", "infinity")

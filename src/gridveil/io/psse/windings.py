@@ -12,8 +12,9 @@ import numpy as np
 from gridveil.errors import InputError
 from gridveil.grid import Array, IntArray
 from gridveil.io.network import ISOLATED, LOAD, Complex, Flags, bus_positions
-from gridveil.io.psse.records import CUT_OFF, Case, Record, lines_after, number
+from gridveil.io.psse.records import CUT_OFF, Case, Record, lines_after
 from gridveil.io.psse.tables import Layout, Table, layout, read_table
+from gridveil.io.text import fortran_number
 
 TABLE = "transformer"
 HEAD = (
@@ -284,7 +285,7 @@ def _corrections(case: Case) -> dict[int, tuple[Array, Complex]]:
     name, values = 0, list[float]()
     records = case.sections["impedance correction"]
     for record in records:
-        numbers = [number(text) for text in record.fields]
+        numbers = [fortran_number(text) for text in record.fields]
         place = {"file": case.file, "table": "impedance correction", "row": record.row + 1, "line": record.line}
         if any(value is None or not isfinite(value) for value in numbers):
             raise InputError("a column is no finite number", **place, expected="plain numbers")
