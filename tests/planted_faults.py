@@ -10,7 +10,7 @@ from gridveil.vault import mechanism
 from gridveil.vault.sampler import SecureSampler
 from gridveil.vault.source import Private
 
-TRIES = 200
+TRIES = 50
 
 
 def fast_noise(monkeypatch, seed=1):

@@ -348,8 +348,8 @@ def command(monkeypatch, tmp_path):
 def test_the_command_prints_a_row_a_pattern_and_a_verdict(command):
     done = command("--canaries", "3000")
     assert done.exit_code == 0, done.output
-    assert done.stdout.count("stands") == 6 + 6 + 7 + 3 + 1  # patterns, sums of each rule, the sampler
-    assert "Passed: no bound exceeds the ε that was charged." in done.stdout
+    assert done.stdout.count("stands") == 6 + 6 + 7 + 3 + 1 + 3 * 5  # patterns, sums of each rule, the sampler, noise
+    assert "Passed: no bound exceeds the ε that was charged, and the noise is what was charged for." in done.stdout
 
 
 def test_the_command_prints_json_and_nothing_else(command):
@@ -362,6 +362,7 @@ def test_the_command_prints_json_and_nothing_else(command):
     assert set(found["findings"][0]) == {
         "subject", "pattern", "epsilon_charged", "canaries", "guesses", "correct", "lower_95", "lower_9999", "passed",
     }  # fmt: skip
+    assert set(found["noise"][0]) == {"subject", "oddest", "values", "p_value", "level", "passed"}
 
 
 def test_the_command_fails_where_the_claim_falls(command, monkeypatch):

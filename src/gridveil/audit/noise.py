@@ -71,7 +71,7 @@ def audit_noise(
         np.concatenate([where[name] for name in public], axis=1),
     )
     parts = [table.ravel(), *(one.ravel() for one in u.values()), *(table[spots == place] for place in range(PLACES))]
-    found = {"values": min(1.0, len(parts) * min(values_p(part) for part in parts)), "pairs": pairs_p(table)}
+    found = {"values": min(1.0, len(parts) * min(values_p(part) for part in parts if part.size)), "pairs": pairs_p(table)}
     if seen[0].scale is None:  # the inverse of posterior means is too coarse to tell equal from nearly equal
         found["repeats"] = repeats_p(table)
     oddest = min(found, key=lambda name: found[name])
