@@ -11,9 +11,10 @@ import typer
 from scipy.stats import beta, binom, binomtest
 from typer.testing import CliRunner
 
-from gridveil.audit import ALPHA, Drawn, audit_adjacency, audit_low_bits, audit_sums, perturbed, values_to_draw
+from gridveil.audit import ALPHA, Drawn, Effort, audit_adjacency, audit_low_bits, audit_sums, perturbed, values_to_draw
 from gridveil.audit.canaries import MOVED_TOGETHER, Block, patterns
 from gridveil.audit.findings import Counts, best_threshold, epsilon_lower, finding, success_lower
+from gridveil.audit.releases import KINDS
 from gridveil.cli import assurance
 from gridveil.errors import OptionError
 from gridveil.groups import GROUPS
@@ -339,6 +340,8 @@ def command(monkeypatch, tmp_path):
     for name in ("GRIDVEIL_HOME", "GRIDVEIL_LEDGER", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    # Few releases: what they find out is in test_audit_noise.py.
+    monkeypatch.setattr(Effort, "of", lambda canaries, full: Effort(canaries, 200, 20, 2, KINDS[:2], processes=False))
     app = typer.Typer(rich_markup_mode=None)
     app.command()(assurance.audit)
     yield lambda *arguments: CliRunner().invoke(app, arguments)

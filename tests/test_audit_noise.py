@@ -104,8 +104,13 @@ def test_processes_of_their_own_draw_noise_of_their_own():
 # --- planted faults ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [pytest.param("bundle", marks=pytest.mark.slow), "perturb"])
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("way", "rule"),
+    [
+        *(("perturb", rule) for rule in RULES),
+        *(pytest.param("bundle", rule, marks=pytest.mark.slow) for rule in ("one-asset", "one-item-relative")),
+    ],
+)
 @pytest.mark.parametrize("fault", [no_noise_above_the_bound, last_reuses_the_first, redrawn_until_inside])
 def test_a_fault_at_the_bounds_or_within_a_vector_is_caught(monkeypatch, fault, rule, way):
     fast_noise(monkeypatch)
