@@ -18,7 +18,7 @@ from gridveil.audit.sums import audit_sums
 from gridveil.groups import GROUPS
 from gridveil.privacy.adjacency import Adjacency
 
-CANARIES, CANARIES_IN_FULL = 40_000, 1_000_000
+CANARIES, CANARIES_IN_FULL = 30_000, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Effort:
         """Choose what takes some fifteen seconds, or in full some minutes; canaries : None for the usual number."""
         canaries = canaries or (CANARIES_IN_FULL if full else CANARIES)
         quick = tuple(kind for kind in KINDS if kind.name in ("items", "aggregates"))
-        sums = max(1000, canaries // 100)
+        sums = max(500, canaries // 100)
         return cls(canaries, sums, 1000, 200, KINDS, True) if full else cls(canaries, sums, 150, 30, quick, False)
 
     def fits(self) -> list[tuple[str, int, Kind, Opens]]:

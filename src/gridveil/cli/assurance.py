@@ -26,7 +26,7 @@ def audit(
     canaries: Annotated[
         int | None,
         typer.Option(
-            help="secrets to guess, for each adjacency; default: 40 000, in full a million", min=1000, show_default=False
+            help="secrets to guess, for each adjacency; default: 30 000, in full a million", min=1000, show_default=False
         ),
     ] = None,
     json: options.Json = False,
