@@ -11,9 +11,10 @@ import typer
 from scipy.stats import beta, binom, binomtest
 from typer.testing import CliRunner
 
-from gridveil.audit import ALPHA, Drawn, audit_adjacency, audit_low_bits, audit_sums, perturbed, values_to_draw
+from gridveil.audit import ALPHA, Drawn, Effort, audit_adjacency, audit_low_bits, audit_sums, perturbed, values_to_draw
 from gridveil.audit.canaries import MOVED_TOGETHER, Block, patterns
 from gridveil.audit.findings import Counts, best_threshold, epsilon_lower, finding, success_lower
+from gridveil.audit.releases import KINDS
 from gridveil.cli import assurance
 from gridveil.errors import OptionError
 from gridveil.groups import GROUPS
@@ -336,9 +337,11 @@ def test_our_sampler_does_not():
 @pytest.fixture
 def command(monkeypatch, tmp_path):
     """Run `gridveil audit` with a home, a ledger and a place for temporary files that must stay empty."""
-    for name in ("GRIDVEIL_HOME", "GRIDVEIL_LEDGER", "XDG_DATA_HOME"):
+    for name in ("GRIDVEIL_HOME", "GRIDVEIL_LEDGER", "GRIDVEIL_WITNESS", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    # Few releases: what they find out is in test_audit_noise.py.
+    monkeypatch.setattr(Effort, "of", lambda canaries, full: Effort(canaries, 200, 20, 2, KINDS[:2], processes=False))
     app = typer.Typer(rich_markup_mode=None)
     app.command()(assurance.audit)
     yield lambda *arguments: CliRunner().invoke(app, arguments)
@@ -348,8 +351,8 @@ def command(monkeypatch, tmp_path):
 def test_the_command_prints_a_row_a_pattern_and_a_verdict(command):
     done = command("--canaries", "3000")
     assert done.exit_code == 0, done.output
-    assert done.stdout.count("stands") == 6 + 6 + 7 + 3 + 1  # patterns, sums of each rule, the sampler
-    assert "Passed: no bound exceeds the ε that was charged." in done.stdout
+    assert done.stdout.count("stands") == 6 + 6 + 7 + 3 + 1 + 3 * 5  # patterns, sums of each rule, the sampler, noise
+    assert "Passed: no bound exceeds the ε that was charged, and the noise is what was charged for." in done.stdout
 
 
 def test_the_command_prints_json_and_nothing_else(command):
@@ -362,6 +365,7 @@ def test_the_command_prints_json_and_nothing_else(command):
     assert set(found["findings"][0]) == {
         "subject", "pattern", "epsilon_charged", "canaries", "guesses", "correct", "lower_95", "lower_9999", "passed",
     }  # fmt: skip
+    assert set(found["noise"][0]) == {"subject", "oddest", "values", "p_value", "level", "passed"}
 
 
 def test_the_command_fails_where_the_claim_falls(command, monkeypatch):

@@ -1,6 +1,6 @@
-"""The audit: empirical lower bounds on ε from what `perturb` really puts out.
+"""The audit: empirical lower bounds on ε, and tests of the noise, from what `perturb` and bundles really put out.
 
-It sees synthetic grids of its own making only, and `perturb`'s output: it never opens a private value.
+It sees synthetic grids of its own making only, and what is released of them: it never opens a private value.
 """
 
 from __future__ import annotations
@@ -8,20 +8,26 @@ from __future__ import annotations
 from gridveil.audit.advantage import Advantage, measure_advantage
 from gridveil.audit.draws import ALPHA, Draw, Drawn, perturbed
 from gridveil.audit.findings import Finding
+from gridveil.audit.fits import Fit
 from gridveil.audit.low_bits import audit_low_bits
 from gridveil.audit.run import audit_adjacency, values_to_draw
 from gridveil.audit.sums import audit_sums
+from gridveil.audit.whole import Effort, audit_all, values_in_all
 
 __all__ = [
     "ALPHA",
     "Advantage",
     "Draw",
     "Drawn",
+    "Effort",
     "Finding",
+    "Fit",
     "audit_adjacency",
+    "audit_all",
     "audit_low_bits",
     "audit_sums",
     "measure_advantage",
     "perturbed",
+    "values_in_all",
     "values_to_draw",
 ]

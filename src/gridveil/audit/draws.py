@@ -55,7 +55,7 @@ def perturbed(adjacency: Adjacency, epsilon: Fraction, sampler: Sampler | None =
     def draw(sources: Sequence[SourceGrid]) -> Drawn:
         with TemporaryDirectory(prefix="gridveil-audit-") as folder:
             demo = sampler is not None and makes_demo(sampler)
-            ledger = None if demo else _throwaway_ledger(Path(folder), adjacency, epsilon * len(sources))
+            ledger = None if demo else throwaway_ledger(Path(folder), adjacency, epsilon * len(sources))
             noisy = tuple(
                 perturb(source, epsilon=epsilon, adjacency=adjacency, bounds=WIDE, ledger=ledger, sampler=sampler)
                 for source in sources
@@ -66,7 +66,7 @@ def perturbed(adjacency: Adjacency, epsilon: Fraction, sampler: Sampler | None =
     return draw
 
 
-def _throwaway_ledger(folder: Path, adjacency: Adjacency, epsilon_total: Fraction) -> Ledger:
+def throwaway_ledger(folder: Path, adjacency: Adjacency, epsilon_total: Fraction) -> Ledger:
     """Open a ledger that lives as long as its folder, with room for epsilon_total."""
     ledger = Ledger(folder / "ledger.sqlite", safe=folder, witness=folder / "witness.sqlite")
     ledger.set_budget(NAME, adjacency, epsilon_total)

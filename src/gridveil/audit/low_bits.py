@@ -23,6 +23,7 @@ def audit_low_bits(
     draws: int = 200_000,
     epsilon: Fraction = EPSILON,
     progress: Callable[[int], object] | None = None,
+    parts: int = 1,
 ) -> Finding:
     """Bound a sampler's ε from below by outputs |y| < 1/2 that are no multiple of 2⁻⁵³.
 
@@ -31,7 +32,8 @@ def audit_low_bits(
     floats that land there have finer bits. So a float sampler's y with finer bits gives the input 0 away for certain; a sampler
     that is exact and rounds once, at the end, has fine bits for both. The auditor guesses 0 on each such y, and on no other.
 
-    draws : values to draw [1]; some 2.7 % lead to a guess at ε = 1/6. progress : told how many were drawn.
+    draws : values to draw [1]; some 2.7 % lead to a guess at ε = 1/6. progress : told how many were drawn. parts : as in
+    `audit_adjacency`.
 
     Privacy
     -------
@@ -48,4 +50,4 @@ def audit_low_bits(
         counts += Counts(size, int(fine.sum()), int((secret[fine] == 0).sum()))
         if progress is not None:
             progress(size)
-    return finding("sampler", "low bits", epsilon, counts, rows=1)
+    return finding("sampler", "low bits", epsilon, counts, rows=parts)

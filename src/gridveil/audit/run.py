@@ -44,11 +44,13 @@ def audit_adjacency(
     draw: Draw | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
+    parts: int = 1,
 ) -> tuple[Finding, ...]:
     """Bound ε from below by guessing the secrets of canaries from draws (default: of `perturb`, with ε each).
 
     canaries : at least so many with one release, and a twentieth of it with two releases of two versions of a grid.
     workers : threads (OpenDP frees the interpreter while it draws); progress : told how many values a block drew.
+    parts : of an audit of which this is one; all of them together keep to the confidence that decides.
 
     Privacy
     -------
@@ -70,7 +72,7 @@ def audit_adjacency(
                 progress(tallies[-1].drawn)
     finally:
         pool.shutdown(cancel_futures=True)
-    return _findings(adjacency.rule, tallies)
+    return _findings(adjacency.rule, tallies, parts)
 
 
 def values_to_draw(rule: Rule, canaries: int) -> int:
@@ -107,7 +109,7 @@ def play(adjacency: Adjacency, epsilon: Fraction, positions: int, releases: int,
     drawn = draw([SourceGrid.of(facts, **{group: values[release, group] for group in GROUPS}) for release in range(releases)])
     assert len(drawn.noisy) == releases, "a draw gives one release for each source"
     groups = drawn.noisy[0].guarantee.groups
-    losses = {name: _apart(adjacency, name) / groups[name].scale for name in GROUPS}
+    losses = {name: apart(adjacency, name) / groups[name].scale for name in GROUPS}
     return Played(block, drawn, _standardised(drawn, centre, adjacency), losses)
 
 
@@ -128,7 +130,7 @@ def _moved(centre: float, alpha: float, adjacency: Adjacency, by: Array) -> Arra
     return centre * (1 + alpha) ** by if adjacency.relative else centre + alpha * by
 
 
-def _apart(adjacency: Adjacency, name: str) -> float:
+def apart(adjacency: Adjacency, name: str) -> float:
     """How far apart the two values of a canary are, where the noise is added."""
     alpha = float(adjacency.alpha[name])
     return math.log1p(alpha) if adjacency.relative else alpha
@@ -144,14 +146,14 @@ def _standardised(drawn: Drawn, centre: Mapping[str, float], adjacency: Adjacenc
     }
 
 
-def _findings(rule: Rule, tallies: list[_Tally]) -> tuple[Finding, ...]:
+def _findings(rule: Rule, tallies: list[_Tally], parts: int) -> tuple[Finding, ...]:
     """State a row for all canaries of one release, one for each pattern, and two for the pairs of releases."""
     charged = {n: max(tally.charged for tally in tallies if tally.releases == n) for n in (1, 2)}
     single = _added(tally.likelihood for tally in tallies if tally.releases == 1)
     double = _added(tally.likelihood for tally in tallies if tally.releases == 2)
     differences = _added(tally.differences for tally in tallies)
     rows = {"all": _sum(single)} | single
-    count = len(rows) + 2
+    count = parts * (len(rows) + 2)
     largest = max(
         differences, key=lambda name: float(epsilon_lower(differences[name].correct, differences[name].guesses, 0.95))
     )

@@ -13,18 +13,15 @@ from gridveil.allocation import aggregates
 from gridveil.audit.canaries import Pattern, patterns
 from gridveil.audit.draws import chain
 from gridveil.audit.findings import Counts, Finding, best_threshold, finding
+from gridveil.audit.releases import Uncharged
 from gridveil.groups import GROUPS, Bounds, Range
 from gridveil.noisy import NoisyGrid
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.vault.mechanism import perturb
-from gridveil.vault.sampler import Sampler, SecureSampler
+from gridveil.vault.sampler import Sampler
 from gridveil.vault.source import SourceGrid
 
 MACHINES = 2
-
-
-class Uncharged(SecureSampler):
-    """The secure noise, on synthetic grids that nobody keeps: as any sampler but the secure one itself, it makes demos."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +49,14 @@ def audit_sums(
     *,
     sampler: Sampler | None = None,
     progress: Callable[[int], object] | None = None,
+    parts: int = 1,
 ) -> Finding:
     """Bound ε from below by guessing, from releases of sums, which way one machine (and what moves with it) went.
 
     Each canary is a release of a grid of two machines of its own: its line's k, if the rule moves it along, is drawn as an
-    item, m and d as sums. Privacy: the guesses are independent, so `epsilon_lower` holds for them as for those of one run.
+    item, m and d as sums. parts : as in `audit_adjacency`.
+
+    Privacy: the guesses are independent, so `epsilon_lower` holds for them as for those of one run.
     """
     sampler, random, table = sampler or Uncharged(), np.random.default_rng(), _Table.of(adjacency, epsilon)
     moved = [one for one in patterns(adjacency.rule, 1) if any(group in ("m", "d") for _, group in one.signs)]
@@ -76,7 +76,7 @@ def audit_sums(
         counts += _guess(noisy, table, adjacency, pattern, secret, canaries)
         if progress is not None:
             progress(len(GROUPS))
-    return finding(f"{adjacency.rule}, sums", "a machine in Σm and Σd", charged, counts, rows=1)
+    return finding(f"{adjacency.rule}, sums", "a machine in Σm and Σd", charged, counts, rows=parts)
 
 
 def _source(table: _Table, adjacency: Adjacency, pattern: Pattern, secret: float) -> SourceGrid:

@@ -10,7 +10,7 @@ from gridveil.cli import options
 from gridveil.cli.output import counted, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from gridveil.audit import Finding
+    from gridveil.audit import Finding, Fit
 
 
 def audit(
@@ -18,41 +18,50 @@ def audit(
     adjacency: Annotated[
         list[str] | None,
         typer.Option(
-            help="one-asset, one-item or one-per-group, or with -relative; may be repeated; default: the three",
+            help="one-asset, one-item or one-per-group, or with -relative; may be repeated; default: the three, in full all",
             show_default=False,
         ),
     ] = None,
-    canaries: Annotated[int, typer.Option(help="secrets to guess, for each adjacency", min=1000)] = 1_000_000,
+    full: Annotated[bool, typer.Option("--full", help="at full power, in some ten minutes; else within half a minute")] = False,
+    canaries: Annotated[
+        int | None,
+        typer.Option(
+            help="secrets to guess, for each adjacency; default: 30 000, in full a million", min=1000, show_default=False
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
-    """Attack perturb on synthetic grids: lower bounds on epsilon, and the noise's low bits. Exit code 1 if the claim falls.
+    """Attack releases of synthetic grids: lower bounds on epsilon, tests of the noise. Exit code 1 if the claim falls.
 
     It reads no grid of yours and charges no ledger of yours.
     """
-    from gridveil.audit import ALPHA, audit_adjacency, audit_low_bits, audit_sums, values_to_draw
-    from gridveil.privacy.adjacency import ABSOLUTE, Adjacency
+    from gridveil.audit import ALPHA, Effort, audit_all, values_in_all
+    from gridveil.privacy.adjacency import ABSOLUTE, RULES, Adjacency
     from gridveil.privacy.epsilon import exact
 
     claimed = exact(epsilon)
-    chosen = [Adjacency(rule, ALPHA) for rule in dict.fromkeys(adjacency or ABSOLUTE)]  # pyright: ignore[reportArgumentType]
-    low_bit_draws, releases = canaries // 5, max(1000, canaries // 100)  # of sums: each has a release of its own
-    total = sum(values_to_draw(one.rule, canaries) + 3 * releases for one in chosen) + low_bit_draws
-    with counted("guessing canaries", total, quiet=json) as progress:
-        found: list[Finding] = []
-        for one in chosen:
-            found += audit_adjacency(one, claimed, canaries, progress=progress)
-            found.append(audit_sums(one, claimed, releases, progress=progress))
-        found.append(audit_low_bits(draws=low_bit_draws, progress=progress))
-    passed = all(row.passed for row in found)
+    rules = dict.fromkeys(adjacency or (RULES if full else ABSOLUTE))
+    chosen = [Adjacency(rule, ALPHA) for rule in rules]  # pyright: ignore[reportArgumentType]
+    effort = Effort.of(canaries, full=full)
+    with counted("auditing", values_in_all(chosen, effort), quiet=json) as progress:
+        found, fits = audit_all(chosen, claimed, effort, progress)
+    passed = all(row.passed for row in (*found, *fits))
     if json:
-        print_json({"passed": passed, "epsilon": str(claimed), "findings": [_finding_json(row) for row in found]})
+        print_json(
+            {
+                "passed": passed,
+                "epsilon": str(claimed),
+                "findings": [_finding_json(row) for row in found],
+                "noise": [_fit_json(row) for row in fits],
+            }
+        )
     else:
-        _print_findings(found)
+        _print(found, fits)
     if not passed:
         raise typer.Exit(1)
 
 
-def _print_findings(found: list[Finding]) -> None:
+def _print(found: list[Finding], fits: list[Fit]) -> None:
     print_table(
         "what the guesses prove: ε is above …",
         ("audited", "canaries", "guesses", "right", "ε charged", "95 % bound", "of ε", "99.99 % bound", "verdict"),
@@ -71,14 +80,31 @@ def _print_findings(found: list[Finding]) -> None:
             for row in found
         ],
     )
-    fallen = [f"{row.subject}: {row.pattern}" for row in found if not row.passed]
-    if fallen:
-        print_text(
-            f"FAILED: more than the charged ε leaks ({'; '.join(fallen)}).",
-            "Make no release with this installation, and report it with this table.",
-        )
+    print_table(
+        "is the noise what was charged for: honest noise looks as odd as this with probability …",
+        ("audited", "oddest", "values", "probability", "falls below", "verdict"),
+        [
+            (
+                row.subject,
+                row.pattern,
+                f"{row.values}",
+                f"{row.p_value:.2g}",
+                f"{row.level:.2g}",
+                "stands" if row.passed else "FALLS",
+            )
+            for row in fits
+        ],
+    )
+    leaking = [f"{row.subject}: {row.pattern}" for row in found if not row.passed]
+    odd = [f"{row.subject}: {row.pattern}" for row in fits if not row.passed]
+    if leaking:
+        print_text(f"FAILED: more than the charged ε leaks ({'; '.join(leaking)}).")
+    if odd:
+        print_text(f"FAILED: noise or bundles are not what was charged for ({'; '.join(odd)}).")
+    if leaking or odd:
+        print_text("Make no release with this installation, and report it with these tables.")
     else:
-        print_text("Passed: no bound exceeds the ε that was charged.")
+        print_text("Passed: no bound exceeds the ε that was charged, and the noise is what was charged for.")
 
 
 def _finding_json(row: Finding) -> dict[str, Any]:
@@ -91,5 +117,16 @@ def _finding_json(row: Finding) -> dict[str, Any]:
         "correct": row.counts.correct,
         "lower_95": row.lower_95,
         "lower_9999": row.lower_9999,
+        "passed": row.passed,
+    }
+
+
+def _fit_json(row: Fit) -> dict[str, Any]:
+    return {
+        "subject": row.subject,
+        "oddest": row.pattern,
+        "values": row.values,
+        "p_value": row.p_value,
+        "level": row.level,
         "passed": row.passed,
     }
