@@ -22,6 +22,8 @@ from gridveil.version import __version__
 
 Hex = Annotated[str, Field(pattern=r"^([0-9a-f]{2})+$", max_length=128)]
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]  # a raw Ed25519 public key
+Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Version = Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+-]*$", max_length=40)]
 
 # Below the first, e^ε is a float. The second is rounded up, so that the power of ten it gives is never too small.
@@ -64,14 +66,15 @@ class CertificateDocument(Document):
     lineage_spent: FractionText = Field(description="ε spent on this grid so far, this draw included")
     lineage_budget: FractionText = Field(description="ε that may be spent on this grid")
     ledger_entry: Annotated[int, Field(ge=1, le=10**12)]
-    ledger_nonce: Hex = Field(
-        description="random, of this entry: two certificates of one entry that differ show a rolled-back ledger"
-    )
-    earlier_draws: tuple[Hex, ...] = Field(
-        max_length=LATEST,
-        description="nonces of the ledger's charges before this one, the latest: a later certificate names the earlier",
-    )
-    draw_commitment: Hex = Field(description="SHA-256 of the nonce and of the noisy values that were drawn")
+    ledger_nonce: Annotated[Nonce, Field(description="random, of this entry")]
+    earlier_draws: Annotated[
+        Many[Nonce],
+        Field(
+            max_length=LATEST,
+            description="nonces of the ledger's latest charges before this one: a later certificate names them",
+        ),
+    ]
+    draw_commitment: Annotated[Digest, Field(description="SHA-256 of the nonce and of the noisy values that were drawn")]
     ledger_head: HeadDocument
     signed_by: Key | None = Field(
         description="raw Ed25519 public key whose signature over SHA256SUMS is SHA256SUMS.sig, in hex"
@@ -127,6 +130,8 @@ def certificate_problems(certificate: CertificateDocument, receipt: Receipt) -> 
         yield "the ledger's head does not bear its signature"
     if not receipt.entry <= receipt.head.count:
         yield "the ledger's head is older than the entry"
+    if len({receipt.nonce, *receipt.earlier}) <= len(receipt.earlier):
+        yield "a draw of the ledger is named twice"
     if not Fraction(certificate.epsilon_charged) <= receipt.spent <= receipt.budget:
         yield "what was charged, spent and may be spent contradict each other"
     if list(certificate.software) != ["gridveil", "opendp", "numpy"]:
