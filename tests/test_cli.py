@@ -236,6 +236,7 @@ profile = "default"
 trajectory = "{trajectory}"
 out = "{out}"
 ledger = "{ledger}"
+witness = "{ledger}.witness"
 lineage = "mine"
 count = 1
 formats = "andes, csv"

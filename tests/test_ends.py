@@ -16,7 +16,7 @@ from gridveil.cli import main
 from gridveil.durable import replace_whole, workplace
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger import Ledger
-from ledger_helpers import processes
+from ledger_helpers import own_places, processes
 
 NOT_SPENT, CHARGED = "nothing was spent", "ε = 1/10 was charged to the lineage star5"
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -58,7 +58,7 @@ def run(arguments, environment, said):
 
 def released(folder, *more, **environment):
     """Release in a process of its own; returns its exit code, and what it said on both streams."""
-    environment |= {"GRIDVEIL_HOME": os.environ["GRIDVEIL_HOME"]}
+    environment |= own_places()
     process = processes.Process(target=run, args=(command(folder, *more), environment, folder))
     process.start()
     process.join(60)

@@ -206,7 +206,7 @@ def test_a_lineage_with_such_a_name_is_not_registered(tmp_path, home, lineage):
 
 
 def test_a_lineage_that_stands_already_is_shown(tmp_path, home, monkeypatch):
-    monkeypatch.setattr("gridveil.privacy.ledger.check_lineage", lambda _: None)
+    monkeypatch.setattr("gridveil.privacy.ledger.writer.check_lineage", lambda _: None)
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.charge(a_charge(f"mine\n{FORGED}\x1b[8m"))
     for more in ((), ("--json",)):
