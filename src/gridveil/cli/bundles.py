@@ -67,7 +67,9 @@ def _signature(report: Report) -> str:
     from gridveil.signing import KeyInfo
 
     key = KeyInfo(bytes.fromhex(report.signed_by), "active").id
-    return f"Signed by key {key}, which you trust." if report.trusted else f"Signed by key {key}; whose that is, --key tells."
+    return (
+        f"Signed by key {key}, which you trust." if report.trusted else f"Signed by key {key}; use --key to check whose it is."
+    )
 
 
 def simulate(
