@@ -147,6 +147,10 @@ def test_a_grid_whose_marks_were_touched_gets_no_new_budget(ledger, location, da
     with pytest.raises(LedgerError, match="add up to was changed"):
         ledger.charge(a_charge("another", version=a_version("chain")))
     assert ledger.verify() == ["what its rows add up to, or the marks of its grids, was changed"]
+    for also in ("SELECT 1", "DELETE FROM gridveil_state"):  # to adopt it forgives nothing of that
+        sql(location, also)
+        with pytest.raises(LedgerError, match=r"marks of its grids are missing|add up to was changed"):
+            ledger.adopt()
 
 
 # --- lost tails and old backups ---------------------------------------------------------------------------------------

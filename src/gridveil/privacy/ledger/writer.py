@@ -78,9 +78,8 @@ class Writer:
                         outcome=outcome,
                         remedy="A restored backup forgets what was spent: see `gridveil ledger verify` and docs/ledger.md.",
                     )
-            if (
-                len(heads) < len(kept) and self.count > 1
-            ):  # one that was only just begun may have been cut off before it had any
+            # One that was only just begun may have been cut off before it had any.
+            if len(heads) < len(kept) and self.count > 1:
                 raise self._unanchored([name for name in kept if name not in heads], outcome)
             since = min([head.count for head in heads.values() if head.count > 0], default=self.count)
             start = self._store.row(self._connection, since - 1)
@@ -98,7 +97,7 @@ class Writer:
         rows = self._store.rows(self._connection)
         if found := problems(self._secret, rows, heads):
             return found
-        if not (rows and "nonce" in json.loads(rows[-1].body)):
+        if not (rows and "nonce" in _body(rows[-1])):
             return []  # an older gridveil sealed nothing
         try:
             same = self._books.read() and self._books.accounts() == replay(rows) and self._books.nonces == _nonces(rows)
@@ -113,14 +112,28 @@ class Writer:
         rows = self._store.rows(self._connection)
         for problem in problems(self._secret, rows, heads) or ([] if rows else ["it has no rows"]):
             raise self.changed(problem, outcome)
+        expected = self._sealed_versions()
+        self._books = Checkpoint(self._store, self._connection, self._secret)
         self._books.count, self._books.mac, self._books.nonces = rows[-1].number, rows[-1].mac, _nonces(rows)
         for account in replay(rows).values():
             self._books.put(account)
-        for body in [json.loads(row.body) for row in rows if row.kind == "version"]:
+        for body in [_body(row) for row in rows if row.kind == "version"]:
             if not self._store.versions(self._connection, id=body["fingerprint"]):
                 self._keep_marks(body["fingerprint"], body["lineage"], body["marks"])
         with self.sealed(outcome, read=False):
-            self._books.versions = len([self._checked(one) for one in self._store.versions(self._connection)])
+            known = self.versions()
+            self._books.versions = sum(known.values())
+        # Rows do not tell how many there were, but each charge was of one; those of schema 1 have no scale, and were of none.
+        charged = {body["lineage"] for body in map(_body, rows) if body.get("scale")}
+        if expected not in (None, self._books.versions) or charged - known.keys():
+            raise self.changed("marks of its grids are missing", outcome)
+
+    def _sealed_versions(self) -> int | None:
+        """How many versions there were when the ledger was last sealed; None: that is not known."""
+        try:
+            return self._books.versions if self._books.read() else None
+        except CheckpointDamaged:
+            return None
 
     def seal(self) -> None:
         """Seal what was written; without it, what was appended is no part of the ledger."""
@@ -226,7 +239,7 @@ class Writer:
             raise LedgerError(f"Row {number} of the ledger {self._store.location} is no charge.", outcome=outcome)
         for problem in problems(self._secret, [row], {}, before):
             raise self.changed(problem, outcome)
-        return json.loads(row.body)
+        return _body(row)
 
     def import_first_version(self) -> None:
         """Carry the rows of a schema-1 ledger over: each grid becomes a lineage whose budget is what it had spent."""
@@ -281,8 +294,12 @@ class Writer:
         )
 
 
+def _body(row: Row) -> dict[str, Any]:
+    return json.loads(row.body)
+
+
 def _nonces(rows: Sequence[Row]) -> list[str]:
-    bodies = (json.loads(row.body) for row in rows if row.kind == "reserved")
+    bodies = (_body(row) for row in rows if row.kind == "reserved")
     return [body["nonce"] for body in bodies if "nonce" in body][-LATEST:]
 
 
