@@ -49,6 +49,9 @@ def command(folder, *more, out="bundle"):
 
 def run(arguments, environment, said):
     """A process's own work: the command line, with what it prints in two files."""
+    for name in SIGNALS:  # tests that run in the background, or under nohup, inherit ignored ones
+        number = signal.Signals[name]
+        signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
     os.environ |= environment
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(said / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
