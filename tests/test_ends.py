@@ -280,7 +280,9 @@ def test_a_run_that_lives_keeps_its_workplace(tmp_path):
 
 def test_nothing_of_anybody_elses_is_swept(tmp_path):
     (tmp_path / "mine").mkdir(mode=0o700)
-    names = {name: tmp_path / f".gridveil-{name}" for name in ("a_folder", "readable", "aaaafile", "the_link", "longer_name")}
+    names = {
+        name: tmp_path / f".gridveil-making-{name}" for name in ("a_folder", "readable", "aaaafile", "the_link", "longer_name")
+    }
     for name in ("a_folder", "readable", "longer_name"):
         names[name].mkdir(mode=0o700)
     (names["a_folder"] / "notes.txt").write_text("mine")
@@ -358,3 +360,27 @@ def test_no_new_folder_is_made_in_a_bundle(links, place):
     ):
         done = gridveil(*arguments)
         assert (done.code, "bundle" in done.err) == (2, True)
+
+
+def test_a_signal_on_the_way_out_does_not_deny_what_was_done(folder):
+    """Once all is printed, a program ends at once, with the code that follows from what it did."""
+    with subprocess.Popen(
+        [SCRIPT, *command(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | own_places(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        for line in process.stdout:
+            if line.startswith("Next"):
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == 0
+    assert [entry.state for entry in charges(folder / "ledger.sqlite")] == ["published"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["ledger"], ["keys"]])
+def test_a_command_without_arguments_says_what_it_takes_in_lines(arguments):
+    done = gridveil(*arguments)
+    assert done.code == 2
+    assert done.err.count("\n") > 10
+    assert "\\n" not in done.err + done.out

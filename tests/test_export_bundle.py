@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -91,16 +92,30 @@ def test_a_file_of_the_bundle_is_no_export(bundle):
         load(bundle)
 
 
-def test_what_another_version_wrote_is_said_not_to_be_recomputed(bundle):
-    document = json.loads((bundle / "release.json").read_text())
-    exports = [one | {"version": 2} if one["format"] == "andes" else one for one in document["exports"]]
+def test_what_an_earlier_version_wrote_is_said_not_to_be_recomputed(bundle, monkeypatch):
+    monkeypatch.setitem(FORMATS, "andes", replace(FORMATS["andes"], version=FORMATS["andes"].version + 1))
     (bundle / "andes.json").write_text("{}")
-    edit_document(bundle, "exports", value=exports)
+    seal(bundle)
     assert verify(bundle).not_recomputed == ("andes",)
     done = gridveil("verify", bundle)
     assert done.code == 0
     assert "Also for psse, matpower, mat, csv, statespace: as this model gives them." in done.out
     assert "Also for andes: by another version of gridveil, so that only the checksums vouch for it." in done.out
+
+
+def test_what_a_later_version_wrote_and_files_of_another_name_are_refused(bundle, monkeypatch):
+    """An export could otherwise carry anything at all."""
+    exports = json.loads((bundle / "release.json").read_text())["exports"]
+    edit_document(bundle, "exports", value=[one | {"version": one["version"] + 1} for one in exports])
+    with pytest.raises(BundleError, match="Upgrade gridveil"):
+        verify(bundle)
+    monkeypatch.setitem(FORMATS, "andes", replace(FORMATS["andes"], version=FORMATS["andes"].version + 1))
+    (bundle / "andes.json").rename(bundle / "Setup.exe")
+    edit_document(
+        bundle, "exports", value=[one | {"files": ["Setup.exe"]} if one["format"] == "andes" else one for one in exports]
+    )
+    with pytest.raises(BundleError, match=r"README\.md is not what gridveil writes|Setup\.exe is not what the model gives"):
+        verify(bundle)
 
 
 def test_an_unknown_format_saves_nothing(real, tmp_path):

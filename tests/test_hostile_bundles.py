@@ -438,6 +438,24 @@ def test_a_model_that_is_none_is_neither_verified_loaded_simulated_nor_exported(
 
 
 @pytest.mark.parametrize(
+    ("base", "name", "value", "told"),
+    [
+        ("real", "m", 41.0, "m of its model lies outside its public bounds"),
+        ("relative", "d", 0.5, "d of its model lies outside its public bounds"),
+        ("per group", "m", 10.0, "m of its model is not a sum shared in equal parts"),
+        ("sums", "d", 7.0, "m and d of its model are not sums shared by rating"),
+        ("topology", "K_ac", 0.4, "it claims to hide the network|do not add up to 1"),
+        ("real", "loads", struct.unpack("<d", b"hidden\xf8\x7f")[0], "loads of its model holds a number"),
+    ],
+)
+def test_a_model_that_contradicts_what_was_drawn_is_refused(all_bases, tmp_path, base, name, value, told):
+    """Were it not, a bundle could say that only a sum was drawn, and show every machine's own."""
+    forged = with_number(next(one for one in all_bases if one.name == base), name, value)
+    with pytest.raises(BundleError, match=told):
+        load(pack(tmp_path, forged))
+
+
+@pytest.mark.parametrize(
     ("part", "change"),
     [
         ("model", {"machines": ["G1", "G2", "x\n=HYPERLINK(1),"]}),

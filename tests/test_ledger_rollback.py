@@ -279,3 +279,38 @@ def test_a_rollback_before_a_shift_is_seen_by_comparing_two_certificates(parts, 
         told = gridveil("verify", folder / "two", "--beside", folder / earlier)
         assert told.code == code
         assert ("is not named in" in told.err + told.out) == (code == 1)
+
+
+def test_after_more_charges_than_a_certificate_names_an_honest_history_is_still_one(folder, home):
+    ledger, receipts = Ledger(folder / "ledger.sqlite"), []
+    ledger.set_budget("chain", an_adjacency(), Fraction(1000))
+    for number in range(260):
+        if number in (0, 1, 250, 259):
+            receipts.append(ledger.mark_drawn(ledger.charge(a_charge()), b""))
+        else:
+            ledger.charge(a_charge())
+    assert [len(receipt.earlier) for receipt in receipts] == [0, 1, 250, 256]
+    assert [receipts[n].nonce in receipts[3].earlier for n in (0, 1, 2)] == [False, False, True]
+    assert ledger.verify() == []
+
+
+def test_nothing_of_an_owner_is_begun_inside_a_bundle(folder, home, monkeypatch):
+    Ledger(folder / "ledger.sqlite").set_budget("star5", Adjacency(), Fraction(1))
+    release(str(folder / "ledger.sqlite"), folder / "bundle")
+    inside = folder / "bundle" / "own"
+    for more in (("--ledger", inside), ("--witness", inside)):
+        done = gridveil("release", "star5", "--epsilon", "1/10", "--out", folder / "next", *more)
+        assert (done.code, "inside a bundle" in done.err) == (2, True)
+    monkeypatch.setenv("GRIDVEIL_HOME", str(inside))
+    for command in (("keys", "new", "--no-passphrase"), ("ledger", "register", "mine", "--ledger", folder / "mine.sqlite")):
+        done = gridveil(*command)
+        assert (done.code, "inside a bundle" in done.err) == (2, True)
+    assert gridveil("verify", folder / "bundle").code == 0
+
+
+def test_a_ledger_that_is_missed_leaves_no_empty_file_in_its_place(folder, home):
+    Ledger(folder / "ledger.sqlite").charge(a_charge())
+    (folder / "ledger.sqlite").unlink()
+    with pytest.raises(LedgerError, match="is gone"):
+        Ledger(folder / "ledger.sqlite")
+    assert not (folder / "ledger.sqlite").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import zipfile
@@ -110,9 +111,23 @@ def _in_one_move(path: Path) -> Iterator[Path]:
     with workplace(path.parent) as made:
         faults.step("bundle-begun")
         yield made
-        made.rename(path)
+        _move(made, path)
         sync_folder(path.parent)
         faults.step("bundle-moved")
+
+
+def _move(made: Path, path: Path) -> None:
+    """Move what was made to its place; a file that has appeared there in the meantime is not replaced."""
+    if made.is_file():
+        try:
+            path.hardlink_to(made)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):  # some disks have no hard links
+                raise
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, "File exists", str(path)) from None
+    made.rename(path)
 
 
 def _fill(folder: Path, files: Mapping[str, bytes], mode: int) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,17 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from gridveil.archive import DOCUMENT, NOT_LOADED, SIGNATURE, SUMS, broken, check_free, checksums, write_files
-from gridveil.certificate import CertificateDocument, certificate_problems, certify, contradiction, in_plain_words, receipt_of
+from gridveil.certificate import (
+    CERTIFICATE_VERSION,
+    CertificateDocument,
+    certificate_problems,
+    certify,
+    contradiction,
+    in_plain_words,
+    receipt_of,
+)
 from gridveil.document import from_document, to_document
-from gridveil.errors import BundleError, GridveilError
+from gridveil.errors import BundleError, GridveilError, InputError
 from gridveil.export import FORMATS, export, format_named
 from gridveil.grid import Array, GridFacts, IntArray, complete_edges
 from gridveil.groups import Bounds
@@ -44,7 +52,8 @@ class Report:
     """What `verify` found in an intact bundle.
 
     digest : SHA-256 of its checksum file, which names the bundle; signed_by : public key in hex, None if nobody signed;
-    trusted : whether that key is one that the recipient named; exports : formats of other tools that it holds;
+    trusted : whether that key is one that the recipient named; noise : α and scale of each group, in words;
+    exports : formats of other tools that it holds;
     not_recomputed : those of them that another version of gridveil wrote, which only their checksums vouch for.
     repacked : whether another program made the zip anew; ignored : files that it put in, and that are no part of the bundle.
     """
@@ -58,6 +67,7 @@ class Report:
     digest: str
     signed_by: str | None
     trusted: bool
+    noise: Mapping[str, str] = field(default_factory=dict)
     exports: tuple[str, ...] = ()
     not_recomputed: tuple[str, ...] = ()
     repacked: bool = False
@@ -92,7 +102,7 @@ def verify(path: str | Path, key: str | Path | None = None, beside: str | Path |
         _check_trusted(path, report, Path(key))
         report = replace(report, trusted=True)
     if beside is not None:
-        _check_history(path, Path(beside))
+        _check_history(path, Path(beside), key)
     return report
 
 
@@ -257,7 +267,13 @@ def _check_exports(path: Path, files: Mapping[str, bytes], release: Release, doc
     """Write every export again; return the formats that another version wrote, whose bytes this one cannot make."""
     others = []
     for one in document.exports:
-        if one.format not in FORMATS or FORMATS[one.format].version != one.version:
+        if one.version > FORMATS[one.format].version:
+            raise BundleError(
+                f"{path}: its files for {one.format} are of version {one.version}, which this gridveil does not know.",
+                outcome=NOT_LOADED,
+                remedy="Upgrade gridveil: pip install --upgrade gridveil.",
+            )
+        if one.version < FORMATS[one.format].version and tuple(_exported(release, one.format)) == one.files:
             others.append(one.format)
         elif list(_exported(release, one.format).items()) != [(name, files[name]) for name in one.files]:
             raise broken(path, f"{' or '.join(one.files)} is not what the model gives in the format {one.format}")
@@ -279,10 +295,17 @@ def _check_certificate(path: Path, files: Mapping[str, bytes], release: Release)
             raise broken(path, f"a demo has no {', '.join(sorted(present))}")
         return None
     try:
+        version = from_json(files[CERTIFICATE])["certificate_version"]
+        if isinstance(version, int) and 0 < version != CERTIFICATE_VERSION:
+            raise BundleError(
+                f"{path}: its certificate is of version {version}, and this gridveil knows {CERTIFICATE_VERSION}.",
+                outcome=NOT_LOADED,
+                remedy="Verify it with the gridveil that made it." if version < CERTIFICATE_VERSION else "Upgrade gridveil.",
+            )
         certificate = CertificateDocument.read(files[CERTIFICATE])
         words = in_plain_words(certificate).encode()
         receipt = receipt_of(certificate)
-    except (KeyError, ValueError, OverflowError):  # a forged one may hold numbers of any size
+    except (KeyError, TypeError, ValueError, OverflowError):  # a forged one may hold numbers of any size
         raise broken(path, f"{CERTIFICATE} is missing or is no certificate") from None
     signed_by = certificate.signed_by
     derived = certify(replace(release, receipt=receipt), bytes.fromhex(signed_by) if signed_by else None)
@@ -307,20 +330,35 @@ def _check_trusted(path: Path, report: Report, key: Path) -> None:
     status = TrustedKeys.read(key).status(signed)
     if status in ("revoked", "unknown"):
         told = "was revoked by its owner" if status == "revoked" else f"is not in {key}"
-        raise broken(path, f"it is signed by the key {KeyInfo(signed, 'active').id}, which {told}")
-
-
-def _check_history(*paths: Path) -> None:
-    found = [_parse(path, read_files(path).files).certificate for path in paths]
-    one, other = found
-    if one is None or other is None:
-        raise broken(paths[found.index(None)], "a demo has no certificate to compare")
-    if problem := contradiction(one, other):
         raise BundleError(
-            f"{paths[0]} and {paths[1]} are not of one history: {problem}.",
+            f"{path}: it is signed by the key {KeyInfo(signed, 'active').id}, which {told}.",
+            outcome=NOT_LOADED,
+            remedy="Do not use it. "
+            + ("" if status == "revoked" else "If it is older, try the publisher's keyring.json.").strip(),
+        )
+
+
+def _check_history(path: Path, beside: Path, key: str | Path | None) -> None:
+    """Two bundles, of the same publisher where a key is named, are of one history of their ledger."""
+    other = verify(beside, key)
+    mine, theirs = (_parse(one, read_files(one).files).certificate for one in (path, beside))
+    if mine is None or theirs is None or _ledger(mine) != _ledger(theirs):
+        why = f"{beside if other.demo else path} is a demo" if mine is None or theirs is None else "they are of two ledgers"
+        raise InputError(
+            f"{path} and {beside} are intact, and cannot be compared: {why}",
+            outcome="Nothing was compared.",
+            remedy="Name two releases of one ledger. Of two ledgers, what was spent on one grid adds up.",
+        )
+    if problem := contradiction(mine, theirs):
+        raise BundleError(
+            f"{path} and {beside} are not of one history: {problem}.",
             outcome="What they say was spent on the grid is not to be trusted.",
             remedy="Ask their publisher; docs/ledger.md says how this comes about.",
         )
+
+
+def _ledger(certificate: CertificateDocument) -> tuple[str, str]:
+    return certificate.ledger_head.ledger, certificate.ledger_head.public_key
 
 
 def _json(document: BaseModel) -> bytes:
@@ -368,5 +406,10 @@ def _report(
         digest=_digest(files),
         signed_by=certificate.signed_by if certificate else None,
         trusted=False,
+        noise={
+            name: f"on {'every item' if loss.drawn == 'items' else 'their sum'}, of scale {loss.scale_in_words}, for α = "
+            f"{loss.alpha_in_words}"
+            for name, loss in release.guarantee.groups.items()
+        },
         exports=tuple(one.format for one in document.exports),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from importlib.metadata import version
 from math import ceil, exp, expm1
@@ -19,6 +20,8 @@ from gridveil.privacy.ledger.checkpoint import LATEST
 from gridveil.release import Release
 from gridveil.schema import Document, FractionText, GroupsDocument, Many, Words, group_losses, groups_document
 from gridveil.version import __version__
+
+CERTIFICATE_VERSION = 2
 
 Hex = Annotated[str, Field(pattern=r"^([0-9a-f]{2})+$", max_length=128)]
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]  # a raw Ed25519 public key
@@ -86,7 +89,7 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
     g, receipt = release.guarantee, release.receipt
     assert receipt is not None, "a demo gets no certificate"
     return CertificateDocument(
-        certificate_version=2,
+        certificate_version=CERTIFICATE_VERSION,
         adjacency=g.rule,
         neighbours=IN_WORDS[g.rule],
         epsilon_asked=str(g.epsilon),
@@ -128,8 +131,8 @@ def certificate_problems(certificate: CertificateDocument, receipt: Receipt) -> 
     """Figures of the owner's ledger that cannot be: a recipient has no ledger to compare them with."""
     if not head_is_genuine(receipt.head):
         yield "the ledger's head does not bear its signature"
-    if not receipt.entry <= receipt.head.count:
-        yield "the ledger's head is older than the entry"
+    if not len(receipt.earlier) < receipt.entry < receipt.head.count:
+        yield "the ledger's head is older than the entry, or the entry than draws that are named before it"
     if len({receipt.nonce, *receipt.earlier}) <= len(receipt.earlier):
         yield "a draw of the ledger is named twice"
     if not Fraction(certificate.epsilon_charged) <= receipt.spent <= receipt.budget:
@@ -141,17 +144,18 @@ def certificate_problems(certificate: CertificateDocument, receipt: Receipt) -> 
 
 
 def contradiction(one: CertificateDocument, other: CertificateDocument) -> str | None:
-    """Say why two certificates cannot be of one history of their ledger; None: they can, or it cannot be told."""
+    """Say why two certificates of one ledger cannot be of one history of it; None: they can, or it cannot be told."""
     earlier, later = sorted((one, other), key=lambda certificate: certificate.ledger_entry)
-    if earlier.ledger_head.ledger != later.ledger_head.ledger:
-        return "they are of two ledgers, with a budget each"
-    if earlier == later:
-        return None
+    head, other_head = earlier.ledger_head, later.ledger_head
+    if head.count == other_head.count and head.mac != other_head.mac:
+        return f"row {head.count} of the ledger is in both certificates, and differs"
     if earlier.ledger_entry == later.ledger_entry:
-        return f"entry {one.ledger_entry} of the ledger is in both certificates, and differs"
-    if earlier.ledger_head.count == later.ledger_head.count and earlier.ledger_head.mac != later.ledger_head.mac:
-        return f"row {one.ledger_head.count} of the ledger is in both certificates, and differs"
-    if earlier.ledger_nonce not in later.earlier_draws and len(later.earlier_draws) < LATEST:
+        same = (earlier.ledger_nonce, earlier.draw_commitment) == (later.ledger_nonce, later.draw_commitment)
+        return None if same else f"entry {earlier.ledger_entry} of the ledger is in both certificates, and differs"
+    # Each draw is a row of its own: one that is fewer rows before than draws are named must be among them.
+    named = len(later.earlier_draws)
+    must_be_named = named < LATEST or later.ledger_entry - earlier.ledger_entry <= named
+    if must_be_named and earlier.ledger_nonce not in later.earlier_draws:
         return f"entry {earlier.ledger_entry} of the ledger is not named in the later certificate"
     return None
 
@@ -167,7 +171,7 @@ def in_plain_words(certificate: CertificateDocument) -> str:
     groups = groups if "k" in losses else "  k: nothing of the line weights was drawn, and nothing was spent on them\n" + groups
     conditions = "\n".join(f"  {one}" for one in certificate.conditional_on) or "  nothing: no trajectory was used"
     head = certificate.ledger_head
-    factor, spent = _odds(Fraction(certificate.epsilon_asked)), float(Fraction(certificate.lineage_spent))
+    factor, spent = _odds(Fraction(certificate.epsilon_asked)), at_least(Fraction(certificate.lineage_spent), 6)
     lists = {
         "Not protected": certificate.not_protected,
         "Public inputs, declared": tuple(f"{name}: {origin}" for name, origin in certificate.public_inputs.items()),
@@ -184,7 +188,7 @@ def in_plain_words(certificate: CertificateDocument) -> str:
   operating point inside k: {certificate.operating_point}
 
 At most, an observer's odds between two neighbours change by a factor of {factor}.
-Releases add up: with this one, ε = {spent:.6g} of a budget of {certificate.lineage_budget} was spent on this grid.
+Releases add up: with this one, ε = {spent} of a budget of {certificate.lineage_budget} was spent on this grid.
 
 {certificate.claim}
 
@@ -202,11 +206,22 @@ Signed by: {certificate.signed_by or "nobody: this bundle carries no signature"}
 
 
 def _odds(epsilon: Fraction) -> str:
-    """e^ε to three digits, or beyond every float the power of ten above it: a power, since 1e1000000 reads as a misprint.
+    """e^ε to three digits, never less; beyond every float the power of ten above it, since 1e1000000 reads as a misprint.
 
-    >>> _odds(Fraction(1, 1000)), _odds(Fraction(1, 2))
-    ('1 + 0.001', '1.65')
+    >>> _odds(Fraction(1, 1000)), _odds(Fraction(1, 2)), _odds(Fraction(1, 4))
+    ('1 + 0.00101', '1.65', '1.29')
     """
     if epsilon < SMALL:
-        return f"1 + {expm1(epsilon):.3g}"
-    return f"{exp(epsilon):.3g}" if epsilon < LARGEST_POWER else f"10^{ceil(epsilon * LOG10_E)}"
+        return f"1 + {at_least(expm1(epsilon), 3)}"
+    return at_least(exp(epsilon), 3) if epsilon < LARGEST_POWER else f"10^{ceil(epsilon * LOG10_E)}"
+
+
+def at_least(value: float | Fraction, digits: int) -> str:
+    """Write a positive number to so many digits, rounded up.
+
+    >>> at_least(1.2840, 3), at_least(Fraction(1, 3), 6), at_least(0.5, 6)
+    ('1.29', '0.333334', '0.5')
+    """
+    numerator, denominator = Fraction(value).as_integer_ratio()
+    with localcontext(Context(prec=digits, rounding=ROUND_CEILING)):
+        return f"{float(Decimal(numerator) / Decimal(denominator)):.{digits}g}"

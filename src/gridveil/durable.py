@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MADE = "made"  # what a workplace holds: a file or a folder
-WORKPLACE = re.compile(r"\.gridveil-[a-z0-9_]{8}")
+WORKPLACE = re.compile(r"\.gridveil-making-[a-z0-9_]{8}")
 
 
 def write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
@@ -61,7 +61,7 @@ def workplace(folder: Path) -> Iterator[Path]:
 
 def _new(folder: Path) -> tuple[Path, int | None]:
     while True:
-        place = Path(tempfile.mkdtemp(prefix=".gridveil-", dir=folder))
+        place = Path(tempfile.mkdtemp(prefix=".gridveil-making-", dir=folder))
         try:
             lock = _lock(place)
         except (BlockingIOError, FileNotFoundError):  # another run's sweep was quicker than our lock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Literal
 
 from gridveil.errors import NOTHING_SPENT, OptionError
@@ -39,7 +39,7 @@ class Provenance:
             return
         if not (re.fullmatch(r"\d{4}-\d\d-\d\d", self.date) and _is_day(self.date)):
             raise _undeclared("its date is missing", "the day it became public, as 2026-05-24")
-        if date.fromisoformat(self.date) > date.today():
+        if date.fromisoformat(self.date) > date.today() + timedelta(days=1):  # somewhere it is tomorrow already
             raise _undeclared("its date lies in the future", "a day on which it was public already")
         if not re.fullmatch(r"(https?://|doi:)\S+", self.link):
             raise _undeclared("its link is missing", "an https:// or doi: address where it can be read")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gridveil.export import FORMATS
 from gridveil.release import Release
 from gridveil.schema import EDGES_UP_TO, ReleaseDocument
@@ -20,7 +22,7 @@ def readme(release: Release, document: ReleaseDocument) -> str:
         for name, loss in losses.items()
     )
     groups = groups if "k" in losses else "| k | | nothing was drawn | |\n" + groups
-    conditions = "\n".join(f"- {condition}" for condition in g.conditional_on) or "- nothing: no trajectory was used"
+    conditions = "\n".join(f"- {_plain(condition)}" for condition in g.conditional_on) or "- nothing: no trajectory was used"
     unprotected = "\n".join(f"- {item}" for item in g.not_protected)
     equations = "\n".join(document.model.equations)
     units = "\n".join(f"| `{name}` | {unit} |" for name, unit in m.units.items())
@@ -88,6 +90,11 @@ Conditional on:
 Not protected:
 {unprotected}
 """
+
+
+def _plain(words: str) -> str:
+    """The owner's words, which a reader of Markdown takes for nothing but words."""
+    return re.sub(r"([\\`*_\[\]<>|#!&])", r"\\\1", words)
 
 
 def _exports(document: ReleaseDocument) -> str:

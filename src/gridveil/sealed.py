@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -67,3 +68,9 @@ def _strip(error: BaseException) -> None:
     error.__notes__ = [note for note in getattr(error, "__notes__", ()) if note not in told]
     error.add_note(_Places("\n  ".join(["It came through (frames are left out, since they hold private values):", *places])))
     error.__traceback__ = error.__cause__ = error.__context__ = None
+    for name in ("obj", "object", "doc"):  # what an AttributeError, a UnicodeDecodeError or a JSONDecodeError was about
+        if hasattr(error, name):
+            with suppress(AttributeError, TypeError):
+                setattr(error, name, b"" if name == "object" else None)
+    for inner in getattr(error, "exceptions", ()):
+        _strip(inner)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+FORMULA = tuple("=+-@＝＋－＠")  # full-width signs too, which some spreadsheets take for the same
+
 
 def shown(text: object) -> str:
     r"""Escape whatever does not print as itself: control characters, line ends, bidi marks, lone surrogates.
@@ -27,7 +29,7 @@ def csv_name(text: str) -> str:
     ("'=1+1", 'G1; =1')
     """
     text = shown(text).replace(";", "; ")
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def csv_cell(value: str | float) -> str:

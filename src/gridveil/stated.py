@@ -22,7 +22,7 @@ from gridveil.models import ReducedModel
 from gridveil.noisy import drawn_distance, drawn_range
 from gridveil.privacy.adjacency import ASSETS
 from gridveil.privacy.epsilon import exact
-from gridveil.release import PORTS, RULES, Release, declared_inputs
+from gridveil.release import PORTS, RATINGS, RULES, Release, declared_inputs
 
 # What any public number of a model lies below, or is 0; and what inertia and the like lie above. p.u., 1/s, rad/s, Hz, MVA.
 MOST, LEAST = 1e15, 1e-15
@@ -54,7 +54,8 @@ def model_problems(model: ReducedModel) -> Iterator[str]:
     g = len(model.m)
     if model.ports != (*(f"G{i + 1}" for i in range(g)), *(f"L{i + 1}" for i in range(len(model.ports) - g))):
         yield "its buses are not called G1, G2, … and L1, L2, …"
-    withheld = bool(np.isnan(model.loads).all())
+    # A NaN has bits to spare: only the one that gridveil writes hides nothing.
+    withheld = model.loads.tobytes() == np.full(model.loads.shape, np.nan).tobytes()
     for name in ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads"):
         values: Array = getattr(model, name)
         if not (values.size == 0 or (name == "loads" and withheld)) and not _within(values, name):
@@ -107,14 +108,40 @@ def release_problems(release: Release) -> Iterator[str]:
     if guarantee.operating_point not in {*OPERATING_POINTS, *OPERATING_POINTS.values()}:
         yield "its operating point is none that gridveil knows"
     shown = "k" in guarantee.groups or release.model.ports[len(release.model.m) :] != ("L1",)
-    if guarantee.hides_network and (shown or len(np.unique(release.model.k_r)) > 1):
+    alike = len(np.unique(release.model.k_r)) <= 1 and (release.model.K_ac == 1 / len(release.model.m)).all()
+    if guarantee.hides_network and (shown or not alike):
         yield "it claims to hide the network, and shows one"
+    yield from _drawn_problems(release)
     if release.load_damping and not (release.publishes_loads and release.load_damping <= MOST):
         yield "its damping of loads is none that a release has"
     yield from _loss_problems(release)
     yield from _clipped_problems(release)
     yield from _input_problems(release)
     yield from _condition_problems(release)
+
+
+def _drawn_problems(release: Release) -> Iterator[str]:
+    """Find m and d that cannot come of what was drawn: beyond the public bounds, or not shared out of a sum as stated.
+
+    A fit may leave them anywhere; d holds public damping of loads as well, where there is any.
+    """
+    model, groups = release.model, release.guarantee.groups
+    sums = [name for name in ("m", "d") if groups[name].drawn == "sum"]
+    if release.fitted and (sums or "k" not in groups):
+        yield "a fit needs noisy items, and none were drawn"
+    by_rating = RATINGS in release.public_inputs
+    for name in ("m", "d"):
+        if release.fitted or (name == "d" and release.load_damping != 0):
+            continue
+        values: Array = getattr(model, name)
+        public = drawn_range(release.bounds, name, groups[name].drawn, len(values))
+        drawn = np.array([values.sum()]) if name in sums else values
+        if drawn.min() < public.lower * (1 - ROUNDING) or drawn.max() > public.upper * (1 + ROUNDING):
+            yield f"{name} of its model lies outside its public bounds"
+        if name in sums and not by_rating and np.ptp(values) > ROUNDING * values.max():
+            yield f"{name} of its model is not a sum shared in equal parts"
+    if by_rating and release.load_damping == 0 and np.ptp(model.d / model.m) > ROUNDING * (model.d / model.m).max():
+        yield "m and d of its model are not sums shared by rating"
 
 
 def _loss_problems(release: Release) -> Iterator[str]:

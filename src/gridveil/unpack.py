@@ -99,6 +99,8 @@ def _read_folder(path: Path) -> dict[str, bytes]:
         raise InputError(
             f"{path} is no bundle, but {path / 'bundle'} is", outcome=NOT_LOADED, remedy=f"Name {path / 'bundle'}."
         )
+    if not any((path / name).exists() for name in (SUMS, DOCUMENT)):
+        raise InputError(f"{path} is no bundle: it holds no {SUMS}", outcome=NOT_LOADED, remedy="Check the path.")
     with scandir(path) as listing:
         members = sorted(islice(listing, MOST_FILES + 1), key=lambda member: member.name)
     if len(members) > MOST_FILES:

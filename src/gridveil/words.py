@@ -8,7 +8,7 @@ from gridveil.errors import NOTHING_SPENT, OptionError
 
 LONGEST = 1000  # characters
 # No control characters, line or paragraph separators, nor marks that turn the direction of what follows.
-PLAIN = r"^[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]*$"
+PLAIN = r"^[^\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]*$"
 # Halves of characters, which names of files can hold, have no UTF-8.
 HALVES = re.compile("[\ud800-\udfff]")
 

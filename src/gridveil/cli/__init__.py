@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from signal import SIGINT
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -66,6 +67,15 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 
 def main() -> None:
     """Run the command line: exit code 2 for a user's mistake, 1 for a bundle that does not verify; docs/commands.md has all."""
+    _end_with(sys.exit)
+
+
+def program() -> None:
+    """Run the command line as a program of its own, which ends at once: a signal on the way out would deny what was done."""
+    _end_with(os._exit)
+
+
+def _end_with(leave: Callable[[int], NoReturn]) -> None:
     as_json, debug = "--json" in sys.argv, "--debug" in sys.argv
     with own_streams() as out, raised():
         try:
@@ -78,8 +88,7 @@ def main() -> None:
             sys.stderr.write(f"gridveil: {how}.{outcome_words()}\n")
             # At once: a progress bar's thread may hold stderr, on which Python's own way out would abort.
             os._exit(exit_code(128 + number, out))
-        code = exit_code(code, out)
-    sys.exit(code)
+        leave(exit_code(code, out))
 
 
 def _run(as_json: bool, debug: bool) -> int:
@@ -87,6 +96,9 @@ def _run(as_json: bool, debug: bool) -> int:
     try:
         return app(standalone_mode=False) or 0
     except _UsageError as error:  # an option that typer cannot read
+        if error.ctx and error.message == error.ctx.get_help():  # it was called with nothing, and says what it takes
+            sys.stderr.write(f"{error.message}\n")
+            return 2
         error.message = shown(error.message)
         error.show()
         if as_json:

@@ -37,12 +37,18 @@ def verify(
     print_text(
         f"{report.path}: intact. {kind}, ε = {report.epsilon}, adjacency {report.adjacency}, {report.machines} machines, "
         f"{len(report.files)} files.",
+        *(f"Noise of {name}: {words}." for name, words in report.noise.items()),
         f"SHA-256 of its checksums: {report.digest}",
         *_repacked(report),
         *_exports(report),
         _signature(report),
-        *([f"Of one history of the ledger with {beside}, as far as their certificates tell."] if beside else []),
+        *([_history(beside, trusted=report.trusted)] if beside else []),
     )
+
+
+def _history(beside: Path, *, trusted: bool) -> str:
+    whose = "" if trusted else " Whether both are the publisher's own, use --key to check."
+    return f"Of one history of the ledger with {beside}, as far as their certificates tell.{whose}"
 
 
 def _repacked(report: Report) -> list[str]:

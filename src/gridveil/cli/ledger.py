@@ -160,13 +160,16 @@ def adopt(
     Give the latest certificate with --head: nothing else tells whether rows were lost at the end.
     """
     book = _open(ledger, witness)
-    missing = book.missing
-    book.adopt(*_heads(head))
+    missing, heads = book.missing, _heads(head)
+    if missing or book.verify(*heads):
+        book.adopt(*heads)
     rows = book.head().count
     if json:
         print_json({"adopted": book.location, "rows": rows, "missing": missing})
         return
     print_text(f"{book.location}: {rows} rows, all as they were written; head and witness know them now.")
+    if not heads:
+        print_text("No certificate was compared: rows lost at the end would not be noticed. Give the latest one with --head.")
 
 
 @app.command()

@@ -26,8 +26,7 @@ def outcome_told(book: Ledger, lineage: str, places: Sequence[Path], epsilon: Fr
 
     epsilon : of each bundle.
     """
-    account = book.account(lineage)
-    before = account.draws if account else 0
+    before = len(book.charged)
     note_outcome(f"What was charged to the lineage {lineage}, gridveil ledger show says.")  # until more is known
     try:
         yield
@@ -47,7 +46,7 @@ def outcome_told(book: Ledger, lineage: str, places: Sequence[Path], epsilon: Fr
 def _outcome(book: Ledger, lineage: str, before: int, places: Sequence[Path]) -> tuple[bool, str, bool]:
     """Whether anything was charged, what became of it in a sentence, and whether all places hold bundles that are noted."""
     try:
-        mine = {entry.number: entry for entry in book.entries(lineage)[before:]}
+        mine = {entry.number: entry for entry in book.entries(lineage) if entry.number in book.charged[before:]}
     except GridveilError as error:
         return True, f"What was charged to the lineage {lineage} cannot be read: {error.problem}", False
     if not mine:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from gridveil.archive import check_outside_bundles
 from gridveil.durable import replace_whole, sweep, sync_folder
 from gridveil.home import gridveil_home
 from gridveil.limits import KEY_BYTES
@@ -36,6 +37,7 @@ def private_file(key: KeyInfo) -> str:
 
 def new_key(folder: Path, passphrase: str | None = None) -> KeyInfo:
     """Make the first key, or one after a revocation. An active key is never overwritten."""
+    check_outside_bundles(folder)
     with _locked(folder, create=True):
         keys = _own_keys(folder)
         if active := active_key(keys):

@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gridveil.archive import check_outside_bundles
 from gridveil.errors import NOTHING_SPENT, LedgerError
 from gridveil.home import gridveil_home
 from gridveil.privacy.adjacency import Adjacency
@@ -33,6 +34,7 @@ class Ledger:
     location : a path, or a URL such as postgresql://host/database. Its key and its latest head lie outside the database, in
     `safe` (default: the folder `ledgers` of gridveil's home). witness : a path or a URL where each head is noted as well, away
     from whatever is backed up with the ledger (default: `default_witness`). create : whether to make one where there is none.
+    charged : numbers of the charges that were made through this very object.
 
     Privacy
     -------
@@ -54,7 +56,12 @@ class Ledger:
         self.location = self._store.location
         self._witness = Witness(witness)
         if self._witness.place == self._store.place:
-            raise self._store.error("its witness cannot lie in the ledger itself, whose backups it has to outlive")
+            raise LedgerError(
+                f"The witness of the ledger {self.location} cannot lie in the ledger itself, whose backups it has to outlive.",
+                outcome=NOTHING_SPENT,
+                remedy="Name another place with --witness or $GRIDVEIL_WITNESS.",
+            )
+        self.charged: list[int] = []
         folder = safe or gridveil_home() / "ledgers"
         identity = self._identity()
         if identity is None and not create:
@@ -103,7 +110,9 @@ class Ledger:
             writer.admit(charge.lineage, charge.version)
             if not known:
                 writer.set_budget(charge.lineage, Adjacency(charge.rule, charge.alpha), charge.epsilon)
-            return writer.reserve(charge)
+            number = writer.reserve(charge)
+        self.charged.append(number)
+        return number
 
     def mark_drawn(self, number: int, output: bytes) -> Receipt:
         """Note that the noise of a charge was drawn, and commit to what came out. output : the noisy values."""
@@ -113,7 +122,7 @@ class Ledger:
             nonce = charge["nonce"]
             drawn = commitment(nonce, output)
             writer.append("drawn", {"of": number, "commitment": drawn})
-            account, earlier = writer.account(charge["lineage"]), writer.before(nonce)
+            account, earlier = writer.account(charge["lineage"]), writer.before(number, nonce)
             assert account is not None, "it was charged"
         return Receipt(number, nonce, drawn, earlier, writer.head, account.spent, account.epsilon)
 
@@ -239,14 +248,14 @@ class Ledger:
         self._keep(writer.head, "Nothing was drawn; what was charged stays charged." if outcome == NOTHING_SPENT else outcome)
 
     def _keep(self, head: Head, outcome: str) -> None:
-        """Note where the ledger stands; whoever knows of a later row must know it from this ledger."""
+        """Note where the ledger stands; whatever was noted before must have been of this ledger, and of no copy."""
         try:
-            kept = {"head": self._safe.keep(head, self._store.place)}
+            before = {"head": self._safe.keep(head, self._store.place)}
         except OSError as error:
             raise self._store.error(f"its head cannot be kept in {self._safe.folder} ({error.strerror})", outcome) from None
-        kept["witness"] = self._witness.keep(head, self._store.place, outcome)
-        for name, other in kept.items():
-            if other != head:
+        before["witness"] = self._witness.keep(head, self._store.place, outcome)
+        for name, other in before.items():
+            if other is not None and other != head:
                 with self._store.reading(outcome) as connection:
                     row = self._store.row(connection, other.count)
                 if row is None or row.mac != other.mac:
@@ -288,6 +297,11 @@ class Ledger:
 
     def _begin(self, folder: Path) -> str:
         """Begin a new ledger, unless one with rows was at this place: an empty one would forget what was spent."""
+        check_outside_bundles(folder)
+        if self._lost(folder):  # before a file is made; unless another process has begun one in the meantime
+            if identity := self._identity():
+                return identity
+            raise self._gone(folder)
         self._witness.prepare(NOTHING_SPENT)
         self._store.make()
         with self._store.writing() as connection:
@@ -295,13 +309,8 @@ class Ledger:
             identity = self._store.read_meta(connection, "ledger")
             if identity is not None:  # another process was first
                 return identity
-            lost = head_at(folder, self._store.place) or self._witness.head_at(self._store.place)
-            if lost is not None:
-                raise LedgerError(
-                    f"The ledger at {self.location} is gone: it had {lost.count} rows.",
-                    outcome=NOTHING_SPENT,
-                    remedy="Bring it back from its backup; to begin another one, name another place with --ledger.",
-                )
+            if self._lost(folder):
+                raise self._gone(folder)
             self._safe = Safe(folder, identity := new_ledger_id())
             self._secret = self._safe.make_secret()
             self._store.write_meta(connection, "ledger", identity)
@@ -312,6 +321,18 @@ class Ledger:
             writer.seal()
         self._keep(writer.head, NOTHING_SPENT)
         return identity
+
+    def _lost(self, folder: Path) -> Head | None:
+        """The last head of a ledger that was here."""
+        return head_at(folder, self._store.place) or self._witness.head_at(self._store.place)
+
+    def _gone(self, folder: Path) -> LedgerError:
+        lost = self._lost(folder)
+        return LedgerError(
+            f"The ledger at {self.location} is gone: it had {lost.count if lost else 'more'} rows.",
+            outcome=NOTHING_SPENT,
+            remedy="Bring it back from its backup; to begin another one, name another place with --ledger.",
+        )
 
 
 def default_location() -> str:

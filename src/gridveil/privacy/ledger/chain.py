@@ -123,13 +123,14 @@ def problems(secret: Secret, rows: Iterable[Row], heads: Mapping[str, Head | Non
 
 def read_head(path: Path) -> Head:
     """Read a head from a file of its own or from a certificate, strictly."""
+    why = ""
     try:
         head = parse_head(read_regular(path, most=LARGEST_HEAD))
-    except OSError:
-        head = None
+    except OSError as error:
+        head, why = None, f": it cannot be read ({error.strerror})"
     if head is None:
         raise LedgerError(
-            f"{path} is no ledger head.", outcome="Nothing was checked.", remedy="Name a head file or a certificate."
+            f"{path} is no ledger head{why}.", outcome="Nothing was checked.", remedy="Name a head file or a certificate.json."
         )
     return head
 

@@ -23,6 +23,7 @@ from gridveil.privacy.ledger.store import Store
 NAME = "checkpoint"
 SHELVES = 256
 LATEST = 256  # so many charges before it are named in a certificate
+KEPT = 2 * LATEST  # so many are kept: others may be charged between a charge and its draw
 
 
 class CheckpointDamaged(Exception):
@@ -61,7 +62,7 @@ class Checkpoint:
             self._digests[shelf] = sha256(text.encode()).hexdigest()
             self._store.write_state(self._connection, shelf, text)
         self._changed.clear()
-        self.nonces = self.nonces[-LATEST:]
+        self.nonces = self.nonces[-KEPT:]
         body = _json([self.count, self.mac, self.nonces, self.versions, self._digests])
         self._store.write_state(self._connection, NAME, f"{self._secret.seal(NAME, body)}\n{body}")
 

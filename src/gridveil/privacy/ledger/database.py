@@ -15,6 +15,7 @@ from sqlalchemy import Connection, create_engine, event, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from gridveil.archive import DOCUMENT, SUMS, inside_bundle
 from gridveil.errors import NOTHING_SPENT, LedgerError
 
 # Of the advisory lock that makes PostgreSQL's writers queue; any number that nobody else uses.
@@ -79,6 +80,8 @@ class Database:
         """Make the file of a new database, for this user's eyes only."""
         if not self.is_sqlite:
             return
+        if inside_bundle(self._path, SUMS, DOCUMENT):
+            raise self.error("it would lie inside a bundle, which is public and would no longer verify")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # touch opens no file that exists: closing it would drop the POSIX locks this process holds on it.

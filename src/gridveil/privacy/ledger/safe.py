@@ -60,8 +60,8 @@ class Safe:
             )
         return head
 
-    def keep(self, head: Head, where: str) -> Head:
-        """Replace the head by a later one, and note where its ledger is; return the one that is kept now."""
+    def keep(self, head: Head, where: str) -> Head | None:
+        """Replace the head by a later one, and note where its ledger is; return the one that was kept before."""
         with self.locked():
             old = self.head()
             if old is not None and old.count >= head.count:  # an earlier one never replaces a later one
@@ -69,7 +69,7 @@ class Safe:
             if self.place() != where:
                 replace_whole(self._place_path, f"{where}\n".encode("utf-8", "surrogateescape"))
             replace_whole(self._head_path, f"{json.dumps(head.__dict__, indent=2)}\n".encode())
-            return head
+            return old
 
     def place(self) -> str | None:
         """Where the ledger was when its head was last kept."""

@@ -47,8 +47,8 @@ class Witness:
         with self._database.writing(outcome) as connection:
             metadata.create_all(connection)
 
-    def keep(self, head: Head, where: str, outcome: str) -> Head:
-        """Remember a later head, and where its ledger is; return the one that it remembers now."""
+    def keep(self, head: Head, where: str, outcome: str) -> Head | None:
+        """Remember a later head, and where its ledger is; return the one that it remembered before."""
         with self._database.writing(outcome) as connection:
             known = connection.execute(select(seen.c.head).where(seen.c.ledger == head.ledger)).scalar()
             old = parse_head(known) if known else None
@@ -60,7 +60,7 @@ class Witness:
             kept = connection.execute(select(seen.c.head).where(seen.c.ledger == head.ledger)).scalar()
             if not kept or parse_head(kept) != head:
                 raise self._database.error("it does not keep what it is told", outcome)
-            return head
+            return old
 
     def head_at(self, where: str, besides: str = "") -> Head | None:
         """Find the last head of a ledger, but one, that was at a place and was written to; only a local witness tells."""

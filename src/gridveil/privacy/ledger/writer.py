@@ -26,9 +26,14 @@ from gridveil.privacy.ledger.accounts import (
     replay,
 )
 from gridveil.privacy.ledger.chain import Head, Row, Secret, new_nonce, new_version_id, problems
-from gridveil.privacy.ledger.checkpoint import LATEST, Checkpoint, CheckpointDamaged
+from gridveil.privacy.ledger.checkpoint import KEPT, LATEST, Checkpoint, CheckpointDamaged
 from gridveil.privacy.ledger.marks import Sought
 from gridveil.privacy.ledger.store import SCHEMA_VERSION, Store, StoredVersion
+
+LOST = (
+    "Bring the whole ledger back, with all its rows; a copy that was restored or left behind forgets what was spent since. "
+    "If it is lost for good: docs/ledger.md, If rows are lost."
+)
 
 
 class Writer:
@@ -76,7 +81,7 @@ class Writer:
                     raise LedgerError(
                         f"The ledger {self._store.location} has lost rows since its {name} was kept ({head.count} rows then).",
                         outcome=outcome,
-                        remedy="A restored backup forgets what was spent: see `gridveil ledger verify` and docs/ledger.md.",
+                        remedy=LOST,
                     )
             # One that was only just begun may have been cut off before it had any.
             if len(heads) < len(kept) and self.count > 1:
@@ -153,10 +158,13 @@ class Writer:
         self._books.count, self._books.mac = number, row.mac
         return number
 
-    def before(self, nonce: str) -> tuple[str, ...]:
+    def before(self, number: int, nonce: str) -> tuple[str, ...]:
         """Nonces of the latest charges before one."""
         nonces = self._books.nonces
-        return tuple(nonces[: nonces.index(nonce)]) if nonce in nonces else ()
+        if nonce in nonces[LATEST:] or (nonce in nonces and len(nonces) < KEPT):
+            return tuple(nonces[: nonces.index(nonce)][-LATEST:])
+        rows = [row for row in self._store.rows(self._connection) if row.number < number]
+        return tuple(_nonces(rows)[-LATEST:])
 
     def account(self, lineage: str) -> Account | None:
         """Look an account up; None: the lineage is not registered."""
@@ -288,9 +296,7 @@ class Writer:
     def changed(self, problem: str, outcome: str) -> LedgerError:
         """Say that the ledger is not as it was written."""
         return LedgerError(
-            f"The ledger {self._store.location} is not as it was written: {problem}.",
-            outcome=outcome,
-            remedy="Restore it, with its key, from before that: see `gridveil ledger verify` and docs/ledger.md.",
+            f"The ledger {self._store.location} is not as it was written: {problem}.", outcome=outcome, remedy=LOST
         )
 
 
@@ -300,7 +306,7 @@ def _body(row: Row) -> dict[str, Any]:
 
 def _nonces(rows: Sequence[Row]) -> list[str]:
     bodies = (_body(row) for row in rows if row.kind == "reserved")
-    return [body["nonce"] for body in bodies if "nonce" in body][-LATEST:]
+    return [body["nonce"] for body in bodies if "nonce" in body][-KEPT:]
 
 
 def commitment(nonce: str, output: bytes) -> str:
