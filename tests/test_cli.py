@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shutil
 from fractions import Fraction
 
 import numpy as np
@@ -150,6 +151,11 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
         "digest": found["digest"],
         "signed_by": None,
         "trusted": False,
+        "noise": {
+            name: f"on {'every item' if name == 'k' else 'their sum'}, of scale {groups[name]['scale']:.6g} {groups[name]['unit']}, "
+            f"for α = 1 {groups[name]['unit']}"
+            for name in "kmd"
+        },
         "exports": [],
         "not_recomputed": [],
         "repacked": False,
@@ -344,8 +350,10 @@ def test_the_owners_bus_names_stay_at_home(tmp_path):
 def test_verify_leaves_with_0_or_1(bundle, tmp_path):
     assert gridveil("verify", bundle).code == 0
     assert gridveil_process("verify", bundle, cwd=tmp_path).code == 0
-    assert gridveil("verify", tmp_path).code == 1
-    assert gridveil_process("verify", tmp_path, cwd=tmp_path).code == 1
+    changed = shutil.copytree(bundle, tmp_path / "changed")
+    (changed / "README.md").write_text("changed")
+    assert gridveil("verify", changed).code == 1
+    assert gridveil_process("verify", changed, cwd=tmp_path).code == 1
 
 
 def test_simulate_answers_as_the_library_does(bundle, tmp_path):
