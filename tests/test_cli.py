@@ -152,9 +152,8 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
         "signed_by": None,
         "trusted": False,
         "noise": {
-            name: f"on {'every item' if name == 'k' else 'their sum'}, of scale {groups[name]['scale']:.6g} {groups[name]['unit']}, "
-            f"for α = 1 {groups[name]['unit']}"
-            for name in "kmd"
+            name: f"on {drawn}, of scale {groups[name]['scale']:.6g} {groups[name]['unit']}, for α = 1 {groups[name]['unit']}"
+            for name, drawn in (("k", "every item"), ("m", "their sum"), ("d", "their sum"))
         },
         "exports": [],
         "not_recomputed": [],
