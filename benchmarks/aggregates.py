@@ -17,18 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from gridveil.allocation import ITEMS, Allocation, Mechanism
-from gridveil.cases import declared_public, open_grid
-from gridveil.engine.objective import one_blas_thread
-from gridveil.grid import Array
-from gridveil.kron import networkless_model, reduce
-from gridveil.noisy import NoisyGrid, PublicTable
+from gridveil.dynamics.engine.objective import one_blas_thread
+from gridveil.dynamics.kron import networkless_model, reduce
+from gridveil.grid.facts import Array
+from gridveil.grid.tables import PublicTable
+from gridveil.inference.posterior import middle, posterior_mean
 from gridveil.paper.experiment import Experiment, named_transients
-from gridveil.posterior import middle, posterior_mean
+from gridveil.planning.profiles import PROFILES
+from gridveil.planning.surrogate import at_middle, choose
 from gridveil.privacy.adjacency import Adjacency, Rule
-from gridveil.profiles import PROFILES
-from gridveil.surrogate import at_middle, choose
-from gridveil.vault.mechanism import perturb
+from gridveil.privacy.allocation import ITEMS, Allocation, Mechanism
+from gridveil.privacy.noisy import NoisyGrid
+from gridveil.readers.cases import declared_public, open_grid
+from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.source import SourceGrid
 

@@ -22,18 +22,18 @@ from gridveil import (
     publish,
     simulate,
 )
-from gridveil.allocation import ITEMS, topology
-from gridveil.attack.averaging import combined
-from gridveil.attack.guess import best_guesses, noisy_values, within
-from gridveil.attack.network import invert, port_patterns
-from gridveil.attack.topology import equal_columns, guess_edges
-from gridveil.audit import ALPHA, measure_advantage, perturbed
-from gridveil.cases import declared_public
-from gridveil.kron import reduced_model
-from gridveil.load_ports import equal_ports, merged_shares, zone_ports
-from gridveil.posterior import middle
-from gridveil.release import loaded_buses, neutral
-from gridveil.vault.assess import true_pairs
+from gridveil.adversary.attack.averaging import combined
+from gridveil.adversary.attack.guess import best_guesses, noisy_values, within
+from gridveil.adversary.attack.network import invert, port_patterns
+from gridveil.adversary.attack.topology import equal_columns, guess_edges
+from gridveil.assurance.audit import ALPHA, measure_advantage, perturbed
+from gridveil.assurance.owner_report.assess import true_pairs
+from gridveil.dynamics.kron import reduced_model
+from gridveil.inference.posterior import middle
+from gridveil.privacy.allocation import ITEMS, topology
+from gridveil.publication.ports import equal_ports, merged_shares, zone_ports
+from gridveil.publication.release import loaded_buses, neutral
+from gridveil.readers.cases import declared_public
 from gridveil.vault.source import SourceGrid
 from gridveil.vault.truth import true_model
 

@@ -20,19 +20,19 @@ import numpy as np
 import ledger_growth
 import scale
 from baseline import objective_and_gradient
-from gridveil.algorithm import publish
-from gridveil.cases import open_grid
-from gridveil.demo import PUBLIC_EVENT
-from gridveil.dynamics import simulate
-from gridveil.fit import Observation, problem
-from gridveil.groups import Bounds
+from gridveil.dynamics.simulate import simulate
+from gridveil.grid.parameters import Bounds
+from gridveil.inference.fit import Observation, problem
+from gridveil.planning.profiles import PROFILES
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger import Charge, Ledger
-from gridveil.profiles import PROFILES
-from gridveil.provenance import Provenance
-from gridveil.signing import load_signer, new_key
-from gridveil.vault.mechanism import version_of
+from gridveil.privacy.provenance import Provenance
+from gridveil.publication.signing import load_signer, new_key
+from gridveil.readers.cases import open_grid
+from gridveil.vault.perturb import version_of
 from gridveil.vault.truth import true_model
+from gridveil.workflow.demo import PUBLIC_EVENT
+from gridveil.workflow.publish import publish
 
 SEED = 7
 ROUNDS = 15

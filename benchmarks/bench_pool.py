@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from gridveil.grid import Array
+from gridveil.grid.facts import Array
 
 One = TypeVar("One")
 Found = TypeVar("Found")

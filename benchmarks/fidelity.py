@@ -21,26 +21,26 @@ from typing import Any, Literal
 import numpy as np
 
 from bench_pool import over_draws, quantiles
-from gridveil.cases import open_grid
-from gridveil.demo import PUBLIC_EVENT
-from gridveil.dynamics import simulate
-from gridveil.engine import SchemeName
-from gridveil.events import Event
-from gridveil.fit import Observation
-from gridveil.fit.outcome import TwoStage
-from gridveil.fit.two_stage import two_stage
-from gridveil.grid import Array, GridFacts
-from gridveil.kron import reduce, reduced_model
-from gridveil.models import FullModel, Model, ReducedModel
-from gridveil.noisy import NoisyGrid
+from gridveil.dynamics.engine import SchemeName
+from gridveil.dynamics.events import Event
+from gridveil.dynamics.kron import reduce, reduced_model
+from gridveil.dynamics.models import FullModel, Model, ReducedModel
+from gridveil.dynamics.simulate import simulate
+from gridveil.dynamics.trajectory import Trajectory
+from gridveil.grid.facts import Array, GridFacts
+from gridveil.inference.fit import Observation
+from gridveil.inference.fit.outcome import TwoStage
+from gridveil.inference.fit.two_stage import two_stage
+from gridveil.inference.posterior import Posterior, beliefs, no_release, posterior_mean
 from gridveil.paper.experiment import RUNS_A_SEED, Experiment, named_transients, random_transients
-from gridveil.posterior import Posterior, beliefs, no_release, posterior_mean
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.provenance import Provenance
-from gridveil.trajectory import Trajectory
-from gridveil.vault.mechanism import perturb
+from gridveil.privacy.noisy import NoisyGrid
+from gridveil.privacy.provenance import Provenance
+from gridveil.readers.cases import open_grid
+from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.truth import true_full_model
+from gridveil.workflow.demo import PUBLIC_EVENT
 
 NAMED, DRAWN = 5, 10
 JUDGED_S = 20.0

@@ -16,9 +16,9 @@ from fractions import Fraction
 import numpy as np
 
 from fidelity import NAMED, ORIGIN, Draw, Kind, Study, experiment, recorded, sensed
-from gridveil.demo import PUBLIC_EVENT
-from gridveil.events import Event
-from gridveil.fit import Observation, Unknown
+from gridveil.dynamics.events import Event
+from gridveil.inference.fit import Observation, Unknown
+from gridveil.workflow.demo import PUBLIC_EVENT
 
 PLACES = ("1", "5", "13")
 SIZE, NEARLY = (0.05, 2.0), (0.54, 0.60)  # public bounds of the total [p.u. power], which is 0.567

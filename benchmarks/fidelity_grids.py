@@ -23,24 +23,24 @@ from typing import Any
 import numpy as np
 
 from bench_pool import over_draws, quantiles
-from gridveil.cases import open_grid
-from gridveil.dynamics import simulate
-from gridveil.events import Event
-from gridveil.fit import Observation
-from gridveil.fit.least_squares import Gaussian, Minimum, minimise
-from gridveil.fit.sensitivity import Sampling
-from gridveil.fit.task import Task
-from gridveil.fit.two_stage import two_stage, windows
-from gridveil.grid import Array
-from gridveil.groups import Bounds, Range
-from gridveil.kron import reduce
-from gridveil.models import ReducedModel
-from gridveil.noisy import NoisyGrid
+from gridveil.dynamics.events import Event
+from gridveil.dynamics.kron import reduce
+from gridveil.dynamics.models import ReducedModel
+from gridveil.dynamics.simulate import simulate
+from gridveil.grid.facts import Array
+from gridveil.grid.parameters import Bounds, Range
+from gridveil.inference.fit import Observation
+from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
+from gridveil.inference.fit.sensitivity import Sampling
+from gridveil.inference.fit.task import Task
+from gridveil.inference.fit.two_stage import two_stage, windows
+from gridveil.inference.posterior import Posterior, beliefs, no_release, posterior_mean
 from gridveil.paper.experiment import random_transients
-from gridveil.posterior import Posterior, beliefs, no_release, posterior_mean
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.provenance import Provenance
-from gridveil.vault.mechanism import perturb
+from gridveil.privacy.noisy import NoisyGrid
+from gridveil.privacy.provenance import Provenance
+from gridveil.readers.cases import open_grid
+from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.source import SourceGrid
 from gridveil.vault.truth import true_model

@@ -14,23 +14,23 @@ from fractions import Fraction
 
 import numpy as np
 
-from gridveil.attack.likely_network import from_both, from_records, from_release
-from gridveil.attack.trajectory import estimate
-from gridveil.cases import declared_public, open_grid
-from gridveil.dynamics import simulate
-from gridveil.engine import SchemeName
-from gridveil.events import Event
-from gridveil.fit import Observation
-from gridveil.grid import Array
-from gridveil.groups import Bounds
-from gridveil.kron import reduce
-from gridveil.leakage import leakage
-from gridveil.models import ReducedModel
-from gridveil.noisy import PublicTable
+from gridveil.adversary.attack.likely_network import from_both, from_records, from_release
+from gridveil.adversary.attack.trajectory import estimate
+from gridveil.adversary.leakage import leakage
+from gridveil.dynamics.engine import SchemeName
+from gridveil.dynamics.events import Event
+from gridveil.dynamics.kron import reduce
+from gridveil.dynamics.models import ReducedModel
+from gridveil.dynamics.simulate import simulate
+from gridveil.grid.facts import Array
+from gridveil.grid.parameters import Bounds
+from gridveil.grid.tables import PublicTable
+from gridveil.inference.fit import Observation
+from gridveil.planning.surrogate import at_middle
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.provenance import Provenance
-from gridveil.surrogate import at_middle
-from gridveil.vault.mechanism import perturb
+from gridveil.privacy.provenance import Provenance
+from gridveil.readers.cases import declared_public, open_grid
+from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
 
 EVENT, SIGMA, RATE_HZ, HORIZON_S = Event.uniform(0.2), 1e-4, 50, 30.0

@@ -329,7 +329,7 @@ def ends(case: Case) -> tuple[Any, Any]:
 
 def ieee30() -> Case:
     """IEEE-30 as gridveil has it."""
-    from gridveil.cases import declared_public, open_grid
+    from gridveil.readers.cases import declared_public, open_grid
 
     table = declared_public(open_grid("ieee30"))
     facts = table.facts

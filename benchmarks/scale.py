@@ -14,9 +14,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from gridveil.cases.packages import package_case
-from gridveil.elimination import eliminate
-from gridveil.io.formats import read_grid
+from gridveil.dynamics.kron.sparse import eliminate
+from gridveil.readers.cases.packages import package_case
+from gridveil.readers.formats import read_grid
 
 CASES = {"case_ACTIVSg2000": None, "case_ACTIVSg10k": (30, 4), "case13659pegase": None, "case_ACTIVSg25k": None,
          "case_ACTIVSg70k": (300, 12)}  # fmt: skip

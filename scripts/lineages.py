@@ -16,11 +16,11 @@ from itertools import combinations
 import numpy as np
 from matpowercaseframes import CaseFrames
 
-from gridveil.cases import open_grid
-from gridveil.cases.packages import PACKAGES, package_cases
-from gridveil.errors import GridveilError
-from gridveil.grid import GridFacts, IntArray
-from gridveil.privacy.ledger.marks import SAMPLE, are_alike, by_kind, found_in, line_marks
+from gridveil.foundation.errors import GridveilError
+from gridveil.grid.facts import GridFacts, IntArray
+from gridveil.privacy.ledger.fingerprints import SAMPLE, are_alike, by_kind, found_in, line_marks
+from gridveil.readers.cases import open_grid
+from gridveil.readers.cases.packages import PACKAGES, package_cases
 
 OPTIONS = {
     "inertia": 8.0,

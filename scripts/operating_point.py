@@ -15,13 +15,13 @@ from math import ceil
 
 import numpy as np
 
-from gridveil.cases import HERE, declared_public
-from gridveil.errors import InputError
-from gridveil.grid import Array
-from gridveil.io.assemble import assemble
-from gridveil.io.dynamics import read_dynamics
-from gridveil.io.formats import read_grid
-from gridveil.io.network import FileGrid
+from gridveil.foundation.errors import InputError
+from gridveil.grid.facts import Array
+from gridveil.readers.assemble import assemble
+from gridveil.readers.cases import HERE, declared_public
+from gridveil.readers.dynamics import read_dynamics
+from gridveil.readers.formats import read_grid
+from gridveil.readers.network import FileGrid
 
 CASE = HERE / "ieee30.m"
 DYNAMICS = read_dynamics(CASE.with_suffix(".toml"))

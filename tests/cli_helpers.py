@@ -16,14 +16,14 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from gridveil.algorithm import publish
-from gridveil.cases import open_grid
 from gridveil.cli import main
-from gridveil.groups import Bounds
+from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger import Ledger
-from gridveil.release import Release
+from gridveil.publication.release import Release
+from gridveil.readers.cases import open_grid
 from gridveil.vault.sampler import DemoSampler
+from gridveil.workflow.publish import publish
 
 SCRIPT = Path(sys.executable).with_name("gridveil")
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gridveil.cases import HERE, open_grid
-from gridveil.cases.packages import package_case
-from gridveil.errors import GridveilError
+from gridveil.foundation.errors import GridveilError
+from gridveil.readers.cases import HERE, open_grid
+from gridveil.readers.cases.packages import package_case
 from gridveil.vault.source import Private
 
 LIMIT_S, LIMIT_GB = 10, 2.0  # seconds of processor time, its child processes' included: machines are shared
@@ -81,7 +81,7 @@ def seed_files(kind):
 def _mat(*, compressed):
     from scipy.io import savemat
 
-    from gridveil.io.tables import read_tables
+    from gridveil.readers.tables import read_tables
 
     tables, numbers, _ = read_tables(HERE / "ieee30.m")
     case = {name: table.values for name, table in tables.items()} | {"version": "2", "baseMVA": numbers["baseMVA"]}
@@ -106,7 +106,7 @@ def _cgmes():
 
 
 def _csv():
-    from gridveil.io.matpower import read_matpower
+    from gridveil.readers.matpower import read_matpower
 
     grid = read_matpower(HERE / "ieee30.m")
     b, branch, m = grid.buses, grid.branches, grid.machines

@@ -7,10 +7,10 @@ import re
 
 import numpy as np
 
-from gridveil.cases import open_grid
 from gridveil.cli.options import release_settings
-from gridveil.events import Event
-from gridveil.measured import read_trajectory
+from gridveil.dynamics.events import Event
+from gridveil.inference.records import read_trajectory
+from gridveil.readers.cases import open_grid
 from measured_helpers import write_measured
 
 LIMIT_S, LIMIT_GB = 9, 1.0  # a file's processor time, three times what the slowest of 10 850 took, and memory at its peak

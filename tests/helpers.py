@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
-from gridveil.engine import LTI, Record
-from gridveil.grid import GridFacts
-from gridveil.kron import reduced_model
-from gridveil.models import FullModel, ReducedModel
+from gridveil.dynamics.engine import LTI, Record
+from gridveil.dynamics.kron import reduced_model
+from gridveil.dynamics.models import FullModel, ReducedModel
+from gridveil.grid.facts import GridFacts
 
 PAPER, PHYSICAL = 1.0, 2 * pi * 60
 

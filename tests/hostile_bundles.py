@@ -32,23 +32,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import conftest  # noqa: F401 - a home of its own, before gridveil is imported
 from cli_helpers import make_release, write_grid
-from gridveil.algorithm import publish
-from gridveil.allocation import aggregates, topology
-from gridveil.archive import SIGNATURE, SUMS, canonical_zip, checksums
-from gridveil.bundle import contents, verify, verify_files
-from gridveil.cases import open_grid
-from gridveil.certificate import CertificateDocument, in_plain_words
-from gridveil.demo import run_demo
-from gridveil.document import from_document
-from gridveil.errors import GridveilError
-from gridveil.groups import Bounds
-from gridveil.matfile import HEADER
+from gridveil.foundation.archive import SIGNATURE, SUMS, canonical_zip, checksums
+from gridveil.foundation.errors import GridveilError
+from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.allocation import aggregates, topology
 from gridveil.privacy.ledger import Ledger
-from gridveil.recipient import readme
-from gridveil.schema import ReleaseDocument
-from gridveil.signing import Signer
-from gridveil.unpack import check_sums
+from gridveil.publication.bundle import contents, verify, verify_files
+from gridveil.publication.certificate import CertificateDocument, in_plain_words
+from gridveil.publication.document import from_document
+from gridveil.publication.matfile import HEADER
+from gridveil.publication.readme import readme
+from gridveil.publication.schema import ReleaseDocument
+from gridveil.publication.signing import Signer
+from gridveil.publication.unpack import check_sums
+from gridveil.readers.cases import open_grid
+from gridveil.workflow.demo import run_demo
+from gridveil.workflow.publish import publish
 
 LIMIT_S, LIMIT_MB, SLACK = 2.0, 500, 3  # processor time and memory a bundle, and how much of it a busy machine is given
 RELEASE, CERTIFICATE = "release.json", "certificate.json"

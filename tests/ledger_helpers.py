@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from gridveil.errors import BudgetExceeded
+from gridveil.foundation.errors import BudgetExceeded
 from gridveil.privacy.adjacency import ASSETS, Adjacency
 from gridveil.privacy.epsilon import float_at_most
 from gridveil.privacy.ledger import Charge, Version
@@ -25,7 +25,15 @@ from gridveil.privacy.ledger import Charge, Version
 # Processes fork from a server that has imported what they need: they start in milliseconds, and from no pytest.
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(
-    ["pytest", "psycopg", "opendp.prelude", "scipy.io", "gridveil.algorithm", "gridveil.bundle", "gridveil.cli"]
+    [
+        "pytest",
+        "psycopg",
+        "opendp.prelude",
+        "scipy.io",
+        "gridveil.workflow.publish",
+        "gridveil.publication.bundle",
+        "gridveil.cli",
+    ]
 )
 
 PASSWORD = "pa55-of-postgres"

@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from gridveil.errors import GridveilError
+from gridveil.foundation.errors import GridveilError
 
 HUNG_S = 300  # by the clock on the wall, of a machine that others use: a pipe that is waited for takes no processor time
 

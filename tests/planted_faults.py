@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from gridveil import algorithm
-from gridveil.vault import mechanism
+from gridveil.vault import perturb as mechanism
 from gridveil.vault.sampler import SecureSampler
 from gridveil.vault.source import Private
+from gridveil.workflow import publish as algorithm
 
 TRIES = 50
 

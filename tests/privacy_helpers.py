@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gridveil.grid import GridFacts
+from gridveil.grid.facts import GridFacts
 from gridveil.vault.source import SourceGrid
 
 TRUE = {

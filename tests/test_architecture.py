@@ -26,11 +26,19 @@ def test_nothing_behind_perturb_imports_the_vault():
 @pytest.mark.parametrize(
     ("file", "planted", "found"),
     [
-        ("fit/__init__.py", "from gridveil.vault.source import SourceGrid", "gridveil.fit -> gridveil.vault.source"),
+        ("fit/__init__.py", "from gridveil.vault.source import SourceGrid", "gridveil.inference.fit -> gridveil.vault.source"),
         ("newcomer.py", "from gridveil.vault.source import SourceGrid", "gridveil.newcomer -> gridveil.vault.source"),
-        ("kron.py", "from gridveil.algorithm import publish", "gridveil.kron -> gridveil.algorithm"),
-        ("cli/release.py", "from gridveil.vault.assess import steps", "gridveil.cli.release -> gridveil.vault.assess"),
-        ("vault/mechanism.py", "import gridveil.vault.signoff", "gridveil.vault.mechanism -> gridveil.vault.signoff"),
+        ("kron.py", "from gridveil.workflow.publish import publish", "gridveil.dynamics.kron -> gridveil.workflow.publish"),
+        (
+            "cli/release.py",
+            "from gridveil.assurance.owner_report.assess import steps",
+            "gridveil.cli.release -> gridveil.assurance.owner_report.assess",
+        ),
+        (
+            "vault/mechanism.py",
+            "import gridveil.assurance.owner_report.signoff",
+            "gridveil.vault.perturb -> gridveil.assurance.owner_report.signoff",
+        ),
     ],
     ids=["the fit", "a new module", "through another module", "another command", "the other exit"],
 )

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gridveil import open_grid, read_trajectory
-from gridveil.certificate import CertificateDocument
 from gridveil.privacy.guarantee import CONDITIONAL
-from gridveil.schema import ReleaseDocument
+from gridveil.publication.certificate import CertificateDocument
+from gridveil.publication.schema import ReleaseDocument
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "THREAT_MODEL.md", ROOT / "KNOWN_LIMITS.md"]

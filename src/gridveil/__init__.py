@@ -11,56 +11,56 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gridveil.version import __version__ as __version__
+from gridveil.foundation.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from gridveil.algorithm import publish
-    from gridveil.bundle import load, verify
-    from gridveil.cases import open_grid
-    from gridveil.demo import run_demo
-    from gridveil.dynamics import modes, simulate
-    from gridveil.errors import GridveilError
-    from gridveil.events import Event
-    from gridveil.fit import FitSettings, Observation
-    from gridveil.groups import Bounds, Range
-    from gridveil.kron import reduce
-    from gridveil.measured import read_trajectory
+    from gridveil.dynamics.events import Event
+    from gridveil.dynamics.kron import reduce
+    from gridveil.dynamics.simulate import modes, simulate
+    from gridveil.dynamics.trajectory import Trajectory
+    from gridveil.foundation.errors import GridveilError
+    from gridveil.grid.parameters import Bounds, Range
+    from gridveil.inference.fit import FitSettings, Observation
+    from gridveil.inference.records import read_trajectory
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.epsilon import exact
     from gridveil.privacy.ledger import Ledger
-    from gridveil.provenance import Provenance
-    from gridveil.release import Release
-    from gridveil.trajectory import Trajectory
-    from gridveil.vault.mechanism import perturb
+    from gridveil.privacy.provenance import Provenance
+    from gridveil.publication.bundle import load, verify
+    from gridveil.publication.release import Release
+    from gridveil.readers.cases import open_grid
+    from gridveil.vault.perturb import perturb
     from gridveil.vault.sampler import DemoSampler, SecureSampler
+    from gridveil.workflow.demo import run_demo
+    from gridveil.workflow.publish import publish
 
 
 # Where each public name lives. Imported when it is first used: `gridveil --help` needs none of them.
 _HOMES = {
     "Adjacency": "gridveil.privacy.adjacency",
-    "Bounds": "gridveil.groups",
+    "Bounds": "gridveil.grid.parameters",
     "DemoSampler": "gridveil.vault.sampler",
-    "Event": "gridveil.events",
-    "FitSettings": "gridveil.fit",
-    "GridveilError": "gridveil.errors",
+    "Event": "gridveil.dynamics.events",
+    "FitSettings": "gridveil.inference.fit",
+    "GridveilError": "gridveil.foundation.errors",
     "Ledger": "gridveil.privacy.ledger",
-    "Observation": "gridveil.fit",
-    "Provenance": "gridveil.provenance",
-    "Range": "gridveil.groups",
-    "Release": "gridveil.release",
+    "Observation": "gridveil.inference.fit",
+    "Provenance": "gridveil.privacy.provenance",
+    "Range": "gridveil.grid.parameters",
+    "Release": "gridveil.publication.release",
     "SecureSampler": "gridveil.vault.sampler",
-    "Trajectory": "gridveil.trajectory",
+    "Trajectory": "gridveil.dynamics.trajectory",
     "exact": "gridveil.privacy.epsilon",
-    "load": "gridveil.bundle",
-    "modes": "gridveil.dynamics",
-    "open_grid": "gridveil.cases",
-    "perturb": "gridveil.vault.mechanism",
-    "publish": "gridveil.algorithm",
-    "read_trajectory": "gridveil.measured",
-    "reduce": "gridveil.kron",
-    "run_demo": "gridveil.demo",
-    "simulate": "gridveil.dynamics",
-    "verify": "gridveil.bundle",
+    "load": "gridveil.publication.bundle",
+    "modes": "gridveil.dynamics.simulate",
+    "open_grid": "gridveil.readers.cases",
+    "perturb": "gridveil.vault.perturb",
+    "publish": "gridveil.workflow.publish",
+    "read_trajectory": "gridveil.inference.records",
+    "reduce": "gridveil.dynamics.kron",
+    "run_demo": "gridveil.workflow.demo",
+    "simulate": "gridveil.dynamics.simulate",
+    "verify": "gridveil.publication.bundle",
 }
 
 __all__ = [

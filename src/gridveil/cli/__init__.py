@@ -13,9 +13,9 @@ import typer
 from gridveil.cli import assurance, attack, bundles, cases, export, grids, keys, leakage, ledger, plan, release, research
 from gridveil.cli.ends import exit_code, outcome_words, own_streams
 from gridveil.cli.output import fail, fail_unexpectedly, print_json, print_text
-from gridveil.errors import GridveilError
-from gridveil.interrupts import Ended, raised, signal_of
-from gridveil.shown import shown
+from gridveil.foundation.errors import GridveilError
+from gridveil.foundation.interrupts import Ended, raised, signal_of
+from gridveil.foundation.shown import shown
 
 app = typer.Typer(
     help="Publish a dynamic model of a power grid without publishing the grid.",
@@ -29,7 +29,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from gridveil.version import __version__
+        from gridveil.foundation.version import __version__
 
         print_text(f"gridveil {__version__}")
         raise typer.Exit

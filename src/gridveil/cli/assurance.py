@@ -10,7 +10,7 @@ from gridveil.cli import options
 from gridveil.cli.output import counted, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from gridveil.audit import Finding, Fit
+    from gridveil.assurance.audit import Finding, Fit
 
 
 def audit(
@@ -35,7 +35,7 @@ def audit(
 
     It reads no grid of yours and charges no ledger of yours.
     """
-    from gridveil.audit import ALPHA, Effort, audit_all, values_in_all
+    from gridveil.assurance.audit import ALPHA, Effort, audit_all, values_in_all
     from gridveil.privacy.adjacency import ABSOLUTE, RULES, Adjacency
     from gridveil.privacy.epsilon import exact
 

@@ -14,13 +14,13 @@ import typer
 from gridveil.cli import options
 from gridveil.cli.output import print_json, print_notice, print_table, print_text
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
-from gridveil.errors import OptionError
-from gridveil.shown import shown
+from gridveil.foundation.errors import OptionError
+from gridveil.foundation.shown import shown
 
 if TYPE_CHECKING:
-    from gridveil.audit import Advantage
-    from gridveil.fit import Observation
-    from gridveil.release import Release
+    from gridveil.assurance.audit import Advantage
+    from gridveil.inference.fit import Observation
+    from gridveil.publication.release import Release
     from gridveil.vault.source import SourceGrid
 
 ADVANTAGE_DRAWS = 20_000
@@ -49,11 +49,11 @@ def attack(
     values). Figures over epsilon come from releases without a fit. It spends no epsilon, and what it shows is covered by none:
     do not publish it, and do not choose among releases by it.
     """
-    from gridveil.archive import check_free_folder, write_folder
-    from gridveil.audit.advantage import values_for_advantage
-    from gridveil.bundle import load_named
-    from gridveil.vault.assess import assess_attacks, check_matches, steps
-    from gridveil.vault.signoff import CONFIDENTIAL, attack_files, attack_json, attack_notes, attack_tables
+    from gridveil.assurance.audit.advantage import values_for_advantage
+    from gridveil.assurance.owner_report.assess import assess_attacks, check_matches, steps
+    from gridveil.assurance.owner_report.signoff import CONFIDENTIAL, attack_files, attack_json, attack_notes, attack_tables
+    from gridveil.foundation.archive import check_free_folder, write_folder
+    from gridveil.publication.bundle import load_named
 
     _check_outside_bundles(out)
     check_free_folder(out)
@@ -99,7 +99,7 @@ def _observed(trajectories: list[Path] | None, grid: SourceGrid, release: Releas
     if not trajectories:
         return []
     from gridveil.cli.trajectories import read_all
-    from gridveil.fit.two_stage import MOST_MACHINES, is_too_large
+    from gridveil.inference.fit.two_stage import MOST_MACHINES, is_too_large
 
     if is_too_large(grid.facts):
         raise OptionError(
@@ -114,7 +114,7 @@ def _observed(trajectories: list[Path] | None, grid: SourceGrid, release: Releas
 
 def _advantages(release: Release) -> tuple[Advantage, ...]:
     """Play the all-but-one adversary against perturb, on synthetic grids, with the release's rule, α and ε."""
-    from gridveil.audit import measure_advantage
+    from gridveil.assurance.audit import measure_advantage
 
     return measure_advantage(release.guarantee.adjacency, release.guarantee.epsilon, ADVANTAGE_DRAWS)
 
@@ -139,7 +139,7 @@ def _advantage_table(rows: tuple[Advantage, ...]) -> tuple[str, tuple[str, ...],
 
 def _check_outside_bundles(out: Path) -> None:
     """Refuse a place inside a bundle: what is confidential would travel with what is public."""
-    from gridveil.archive import SUMS, inside_bundle
+    from gridveil.foundation.archive import SUMS, inside_bundle
 
     if inside_bundle(out, SUMS):
         raise OptionError(

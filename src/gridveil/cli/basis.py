@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gridveil.cli import options
-from gridveil.errors import OptionError
+from gridveil.foundation.errors import OptionError
 
 if TYPE_CHECKING:
     from gridveil.cli.options import ReleaseSettings
-    from gridveil.grid import GridFacts
-    from gridveil.groups import Bounds
-    from gridveil.noisy import PublicTable
+    from gridveil.grid.facts import GridFacts
+    from gridveil.grid.parameters import Bounds
+    from gridveil.grid.tables import PublicTable
     from gridveil.privacy.adjacency import Adjacency
 
 NOTHING_DONE = "Nothing was computed."
@@ -37,8 +37,8 @@ class Basis:
 
 def basis_of(settings: ReleaseSettings, surrogate: str | None, bounded: Sequence[str]) -> Basis:
     """The table to compute at: never the grid's own, of which only the public facts are used. bounded : groups with bounds."""
-    from gridveil.bundle import is_bundle
-    from gridveil.surrogate import AT_MIDDLE, at_middle
+    from gridveil.planning.surrogate import AT_MIDDLE, at_middle
+    from gridveil.publication.bundle import is_bundle
 
     if is_bundle(Path(settings.grid)):
         raise OptionError(
@@ -61,9 +61,9 @@ def basis_of(settings: ReleaseSettings, surrogate: str | None, bounded: Sequence
 
 def _at_release(path: Path, facts: GridFacts, settings: ReleaseSettings, bounded: Sequence[str]) -> Basis:
     """Compute at a bundle of the grid, once it verifies; with its own bounds and α where no others are asked for."""
-    from gridveil.bundle import load, verify
-    from gridveil.leakage import check_machines
-    from gridveil.released import explain, too_many_lines
+    from gridveil.adversary.explain import explain, too_many_lines
+    from gridveil.adversary.leakage import check_machines
+    from gridveil.publication.bundle import load, verify
 
     check_machines(len(facts.machines))
     verify(path)

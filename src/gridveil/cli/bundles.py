@@ -12,7 +12,7 @@ from gridveil.cli import options
 from gridveil.cli.output import check_figure, check_place, print_json, print_table, print_text, writing
 
 if TYPE_CHECKING:
-    from gridveil.bundle import Report
+    from gridveil.publication.bundle import Report
 
 
 def verify(
@@ -27,7 +27,7 @@ def verify(
     json: options.Json = False,
 ) -> None:
     """Check every bit of a bundle, its schema, certificate and signature. Exit code 1 if anything is wrong."""
-    from gridveil.bundle import verify as check
+    from gridveil.publication.bundle import verify as check
 
     report = check(bundle, key, beside)
     if json:
@@ -70,7 +70,7 @@ def _exports(report: Report) -> list[str]:
 def _signature(report: Report) -> str:
     if report.signed_by is None:
         return "Not signed."
-    from gridveil.signing import KeyInfo
+    from gridveil.publication.signing import KeyInfo
 
     key = KeyInfo(bytes.fromhex(report.signed_by), "active").id
     return (
@@ -100,9 +100,9 @@ def simulate(
     json: options.Json = False,
 ) -> None:
     """Simulate an event on a release: nadir, rate of change, settling value of the system and each bus, and the modes."""
-    from gridveil.bundle import load
-    from gridveil.events import Event
-    from gridveil.metrics import read
+    from gridveil.dynamics.events import Event
+    from gridveil.dynamics.metrics import read
+    from gridveil.publication.bundle import load
 
     release = load(bundle)
     if plot:

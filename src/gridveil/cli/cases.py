@@ -15,8 +15,8 @@ def cases(
     json: options.Json = False,
 ) -> None:
     """List the grids that come with gridveil and with installed packages. Each name can stand wherever GRID does."""
-    from gridveil.cases import BUNDLED, HERE
-    from gridveil.cases.packages import PACKAGES, count_buses, package_cases, package_folder
+    from gridveil.readers.cases import BUNDLED, HERE
+    from gridveil.readers.cases.packages import PACKAGES, count_buses, package_cases, package_folder
 
     found: list[dict[str, Any]] = [
         {"name": name, "from": "gridveil", "buses": count_buses(HERE / f"{name}.m"), "variants": 0} for name in BUNDLED

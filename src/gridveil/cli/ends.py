@@ -15,7 +15,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
-from gridveil.shown import shown
+from gridveil.foundation.shown import shown
 
 TEXT_LOST = 74  # EX_IOERR of sysexits.h
 

@@ -11,7 +11,7 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.output import print_json, print_text
-from gridveil.errors import GridveilError, OptionError
+from gridveil.foundation.errors import GridveilError, OptionError
 
 
 def export(
@@ -30,10 +30,10 @@ def export(
     json: options.Json = False,
 ) -> None:
     """Write a release for another tool: ANDES, PSS/E, MATPOWER, MATLAB, CSV or state space; print the line that runs it."""
-    from gridveil.archive import check_free, write_files
-    from gridveil.bundle import load
-    from gridveil.export import export as make
-    from gridveil.export import format_named
+    from gridveil.foundation.archive import check_free, write_files
+    from gridveil.publication.bundle import load
+    from gridveil.publication.export import export as make
+    from gridveil.publication.export import format_named
 
     chosen = format_named(to)
     release = load(bundle)

@@ -21,11 +21,11 @@ from gridveil.cli.output import (
 )
 from gridveil.cli.reading import GridReading, reads_grid
 from gridveil.cli.trajectories import print_trajectory, read_all, trajectory_json
-from gridveil.errors import OptionError
-from gridveil.stages import RELEASE
+from gridveil.foundation.errors import OptionError
+from gridveil.foundation.progress import RELEASE
 
 if TYPE_CHECKING:
-    from gridveil.grid import GridFacts
+    from gridveil.grid.facts import GridFacts
 
 
 def demo(
@@ -37,10 +37,10 @@ def demo(
     json: options.Json = False,
 ) -> None:
     """Run Algorithm 1 on a public case: perturb, reduce, fit; write a demo bundle and a figure."""
-    from gridveil.archive import check_free
-    from gridveil.demo import run_demo, worst_error_mhz
-    from gridveil.plot import plot_comparison
+    from gridveil.dynamics.drawing import plot_comparison
+    from gridveil.foundation.archive import check_free
     from gridveil.privacy.epsilon import exact
+    from gridveil.workflow.demo import run_demo, worst_error_mhz
 
     exact_epsilon = exact(epsilon)
     options.profile_named(profile)
@@ -108,7 +108,7 @@ def inspect(
         facts = reading.open(grid).facts
     measured = read_all(declared, facts)
     if plot:
-        from gridveil.plot import plot_measured
+        from gridveil.inference.records.drawing import plot_measured
 
         with writing(plot, "--plot"):
             plot_measured(measured, str(plot))
@@ -149,7 +149,7 @@ def _check_plot(plot: Path, anything: bool) -> None:
 
 
 def _facts_json(facts: GridFacts) -> dict[str, Any]:
-    from gridveil.release import neutral_names
+    from gridveil.publication.release import neutral_names
 
     return {
         "name": facts.name,
@@ -171,14 +171,14 @@ def _facts_json(facts: GridFacts) -> dict[str, Any]:
 
 
 def _default_bounds(name: str) -> str:
-    from gridveil.groups import Bounds
+    from gridveil.grid.parameters import Bounds
 
     public = getattr(Bounds(), name)
     return f"{public.lower:g}:{public.upper:g}"
 
 
 def _private_groups(facts: GridFacts) -> list[tuple[str, int, str, str]]:
-    from gridveil.groups import UNITS
+    from gridveil.grid.parameters import UNITS
     from gridveil.privacy.adjacency import ASSETS
 
     return [(name, size, UNITS[name], ASSETS[name]) for name, size in facts.sizes.items()]

@@ -13,7 +13,7 @@ from gridveil.cli import options
 from gridveil.cli.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from gridveil.signing import Signer
+    from gridveil.publication.signing import Signer
 
 PASSPHRASE = "GRIDVEIL_PASSPHRASE"  # noqa: S105 - the variable's name, not a passphrase
 
@@ -37,7 +37,7 @@ Passphrase = Annotated[
 @app.command("new")
 def new(passphrase: Passphrase = None, json: options.Json = False) -> None:
     """Make a signing key. By default it is sealed if GRIDVEIL_PASSPHRASE is set."""
-    from gridveil.signing import active_key, key_folder, keys_in, new_key
+    from gridveil.publication.signing import active_key, key_folder, keys_in, new_key
 
     folder = key_folder()
     if active_key(keys_in(folder)) is None:  # else new_key refuses, and there is nothing to ask
@@ -50,7 +50,7 @@ def new(passphrase: Passphrase = None, json: options.Json = False) -> None:
 @app.command("rotate")
 def rotate(passphrase: Passphrase = None, json: options.Json = False) -> None:
     """Replace the key. What the old one signed still verifies; its private half is destroyed. Sealed as the old one was."""
-    from gridveil.signing import active_key, is_encrypted, key_folder, keys_in, private_file, rotate
+    from gridveil.publication.signing import active_key, is_encrypted, key_folder, keys_in, private_file, rotate
 
     folder = key_folder()
     old = active_key(keys_in(folder))
@@ -69,7 +69,7 @@ def revoke(
     json: options.Json = False,
 ) -> None:
     """Revoke a key that others may have: every bundle it ever signed is refused from then on. It cannot be undone."""
-    from gridveil.signing import key_folder, revoke
+    from gridveil.publication.signing import key_folder, revoke
 
     folder = key_folder()
     done = revoke(folder, key_id)
@@ -79,14 +79,14 @@ def revoke(
 @app.command("show")
 def show(json: options.Json = False) -> None:
     """List the keys and where they lie. Prints no private key."""
-    from gridveil.signing import key_folder
+    from gridveil.publication.signing import key_folder
 
     _show(key_folder(), json, "", {})
 
 
 def open_signer() -> Signer | None:
     """Open the owner's active key, asking for its passphrase if it has one; None if there is no key."""
-    from gridveil.signing import is_encrypted, key_folder, load_signer
+    from gridveil.publication.signing import is_encrypted, key_folder, load_signer
 
     folder = key_folder()
     sealed = is_encrypted(folder)
@@ -109,7 +109,7 @@ def _ask(prompt: str) -> str:
     import getpass
     import warnings
 
-    from gridveil.signing import SigningError
+    from gridveil.publication.signing import SigningError
 
     try:
         if sys.stdin.isatty():
@@ -127,7 +127,7 @@ def _ask(prompt: str) -> str:
 
 
 def _show(folder: Path, json: bool, done: str, more: dict[str, Any]) -> None:
-    from gridveil.signing import KEYRING, PUBLIC, active_key, keys_in, private_file
+    from gridveil.publication.signing import KEYRING, PUBLIC, active_key, keys_in, private_file
 
     keys = keys_in(folder)
     active = active_key(keys)

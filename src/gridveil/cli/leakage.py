@@ -18,18 +18,18 @@ from gridveil.cli.leakage_output import OWN, SEARCHED, print_joint, print_leakag
 from gridveil.cli.output import check_figure, print_json, print_notice, print_text, stage_progress, writing
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import read_all
-from gridveil.errors import GridveilError, InputError, OptionError
-from gridveil.limits import LONGEST_OPTION
+from gridveil.foundation.errors import GridveilError, InputError, OptionError
+from gridveil.foundation.limits import LONGEST_OPTION
+from gridveil.foundation.progress import BASIS, CORNERS, LEAKAGE
 from gridveil.privacy.adjacency import NOTHING_SPENT
-from gridveil.stages import BASIS, CORNERS, LEAKAGE
 
 if TYPE_CHECKING:
+    from gridveil.adversary.coarsen import Coarser
+    from gridveil.adversary.leakage import Leakage
     from gridveil.cli.options import ReleaseSettings
-    from gridveil.coarser import Coarser
-    from gridveil.fit import Observation
-    from gridveil.grid import GridFacts
-    from gridveil.leakage import Leakage
-    from gridveil.measured import Measured
+    from gridveil.grid.facts import GridFacts
+    from gridveil.inference.fit import Observation
+    from gridveil.inference.records import Measured
     from gridveil.privacy.adjacency import Adjacency
 
 
@@ -118,12 +118,12 @@ def leakage(
         if delta is not None:
             joint = {name: _joint(basis, one, noise, delta, quiet=json) for name, (one, _) in records.items()}
         if plot:
-            from gridveil.plot import plot_leakage
+            from gridveil.adversary.leakage.drawing import plot_leakage
 
             with writing(plot, "--plot"):
                 plot_leakage(found, str(plot))
         if out:  # last: whatever fails before leaves nothing there
-            from gridveil.coarser import copy_coarser
+            from gridveil.adversary.coarsen import copy_coarser
 
             copy_coarser(Path(folder) / "coarser", out)
     if json:
@@ -169,10 +169,10 @@ def before_release(
 
     adjacency : the release's own, which the lineage's budget may fix.
     """
-    from gridveil.fit.two_stage import MOST_MACHINES
-    from gridveil.leakage import leakage as compute
-    from gridveil.leakage import sigma_of
-    from gridveil.surrogate import at_middle
+    from gridveil.adversary.leakage import leakage as compute
+    from gridveil.adversary.leakage import sigma_of
+    from gridveil.inference.fit.two_stage import MOST_MACHINES
+    from gridveil.planning.surrogate import at_middle
 
     if not measured:
         return None
@@ -211,7 +211,7 @@ def _at_a_terminal() -> bool:
 
 
 def _leakage(basis: Basis, measured: Sequence[Measured], sigma: float, *, quiet: bool) -> Leakage:
-    from gridveil.leakage import leakage as compute
+    from gridveil.adversary.leakage import leakage as compute
 
     observed = [one.observation for one in measured]
     with stage_progress(LEAKAGE, quiet):
@@ -220,8 +220,8 @@ def _leakage(basis: Basis, measured: Sequence[Measured], sigma: float, *, quiet:
 
 
 def _coarser(keep: str | None, rate: str | None, round_to: str | None, out: Path | None, records: int) -> Coarser:
-    from gridveil.archive import check_free_folder
-    from gridveil.coarser import Coarser
+    from gridveil.adversary.coarsen import Coarser
+    from gridveil.foundation.archive import check_free_folder
 
     how = Coarser(
         tuple(bus.strip() for bus in keep.split(",") if bus.strip()) if keep is not None else None,
@@ -241,7 +241,7 @@ def _coarser(keep: str | None, rate: str | None, round_to: str | None, out: Path
 
 def _made_coarser(measured: Measured, how: Coarser, folder: Path, facts: GridFacts) -> Measured:
     """Write the coarser record and read it back; what is wrong with it then is not said of the finer one."""
-    from gridveil.coarser import NOT_COARSER, write_coarser
+    from gridveil.adversary.coarsen import NOT_COARSER, write_coarser
 
     declared = write_coarser(measured.declared, how, folder, base_mva=facts.base_mva)
     try:
@@ -271,7 +271,7 @@ def _hz(text: str, option: str, example: str, *, bare: bool = True) -> float:
 
 def _sigma(text: str | None, measured: Sequence[Measured], nominal_hz: float) -> tuple[float, str]:
     """Noise of a sample [p.u.], and where it is from."""
-    from gridveil.leakage import sigma_of
+    from gridveil.adversary.leakage import sigma_of
 
     if text is None:
         return min(sigma_of(one.observation) for one in measured)
@@ -288,7 +288,7 @@ def _sigma(text: str | None, measured: Sequence[Measured], nominal_hz: float) ->
 
 def _joint(basis: Basis, measured: Sequence[Measured], sigma: float, delta: float, *, quiet: bool) -> dict[str, Any]:
     """What trajectory and release promise together, if the noise is white and of that size: at the largest μ found."""
-    from gridveil.leakage import joint_epsilon, largest_mu
+    from gridveil.adversary.leakage import joint_epsilon, largest_mu
 
     observed = _on_own_grid(basis, measured)
     with stage_progress(CORNERS, quiet):
@@ -298,7 +298,7 @@ def _joint(basis: Basis, measured: Sequence[Measured], sigma: float, delta: floa
 
 def _check_joint(basis: Basis, measured: Sequence[Measured], sigma: str | None) -> None:
     """Refuse a joint claim that would be none, before anything is computed."""
-    from gridveil.leakage import check_claim
+    from gridveil.adversary.leakage import check_claim
 
     if sigma is None:
         raise OptionError(

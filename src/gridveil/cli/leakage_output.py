@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gridveil.cli.output import print_table, print_text
 
 if TYPE_CHECKING:
-    from gridveil.leakage import Attacker, Leakage
+    from gridveil.adversary.leakage import Attacker, Leakage
 
 SEARCHED = (
     "The supremum over neighbours was searched for at the corners of the public bounds, not proven: others may have a larger "
@@ -22,7 +22,7 @@ COLUMNS = (
 
 def print_leakage(name: str, found: Leakage) -> None:
     """Print the figures of a record, and what they mean."""
-    from gridveil.leakage import GROUPS, percent
+    from gridveil.adversary.leakage import GROUPS, percent
 
     known, unknown = found.known, found.unknown
     rows = []
@@ -81,7 +81,7 @@ def _spread(values: Any) -> str:
     """Median and ends of relative deviations."""
     import numpy as np
 
-    from gridveil.leakage import percent
+    from gridveil.adversary.leakage import percent
 
     shown = [
         percent(float(value)) if np.isfinite(value) else "none" for value in (np.median(values), values.min(), values.max())

@@ -12,8 +12,8 @@ import typer
 from gridveil.cli import options
 from gridveil.cli.output import print_json, print_notice, print_table, print_text, writing
 from gridveil.cli.reading import GridReading, reads_grid
-from gridveil.errors import LedgerError, OptionError
-from gridveil.shown import json_text
+from gridveil.foundation.errors import LedgerError, OptionError
+from gridveil.foundation.shown import json_text
 
 if TYPE_CHECKING:
     from gridveil.privacy.ledger import Account, Entry, Ledger
@@ -49,7 +49,7 @@ def register(
     book = _open(ledger, witness, create=True)
     version = None
     if grid is not None:
-        from gridveil.vault.mechanism import version_of
+        from gridveil.vault.perturb import version_of
 
         version = version_of(reading.open(grid), book)
     book.register(lineage, version)

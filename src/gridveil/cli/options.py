@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli.reading import DYNAMICS, open_named_grid
-from gridveil.errors import NOTHING_SPENT, InputError, OptionError
+from gridveil.foundation.errors import NOTHING_SPENT, InputError, OptionError
 
 if TYPE_CHECKING:
-    from gridveil.allocation import Allocation
-    from gridveil.grid import GridFacts
-    from gridveil.groups import Bounds, Range
-    from gridveil.measured import Declaration
-    from gridveil.noisy import PublicTable
+    from gridveil.grid.facts import GridFacts
+    from gridveil.grid.parameters import Bounds, Range
+    from gridveil.grid.tables import PublicTable
+    from gridveil.inference.records import Declaration
+    from gridveil.planning.profiles import Profile
     from gridveil.privacy.adjacency import Adjacency
+    from gridveil.privacy.allocation import Allocation
     from gridveil.privacy.ledger import Account
-    from gridveil.profiles import Profile
 
 Grid = Annotated[str, typer.Argument(help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False)]
 OptionalGrid = Annotated[
@@ -90,9 +90,9 @@ OWN = ("inertia", "damping", "base", "island")
 
 def open_surrogate(name: str, settings: ReleaseSettings, own: GridFacts) -> PublicTable:
     """Open the public case that stands in for a grid, with nothing of the grid's own inertia and damping in it."""
-    from gridveil.cases import declared_public
-    from gridveil.posterior import middle
-    from gridveil.privacy.ledger.marks import facts_alike
+    from gridveil.inference.posterior import middle
+    from gridveil.privacy.ledger.fingerprints import facts_alike
+    from gridveil.readers.cases import declared_public
 
     public = {option: settings.dynamics.get(option) for option in DYNAMICS if option not in OWN}
     try:
@@ -143,7 +143,7 @@ class ReleaseSettings:
 
     def given_allocation(self) -> Allocation | None:
         """What is drawn, and its shares, where options alone say so; None where a surrogate has to be asked."""
-        from gridveil.allocation import ITEMS, MECHANISMS, Allocation, aggregates, topology
+        from gridveil.privacy.allocation import ITEMS, MECHANISMS, Allocation, aggregates, topology
 
         mechanism = self.mechanism or ("items" if self.trajectories else self.profile.mechanism)
         check_one_of("mechanism", mechanism, MECHANISMS)
@@ -251,7 +251,7 @@ def read_declarations(value: Any, config: Path | None = None) -> tuple[Declarati
     """Read what declares trajectories: paths of TOML files, or in a release.toml such tables themselves."""
     if value is None:
         return ()
-    from gridveil.measured import declaration, read_declaration
+    from gridveil.inference.records import declaration, read_declaration
 
     found: list[Declaration] = []
     files: set[Path] = set()
@@ -279,7 +279,7 @@ def _count(value: Any) -> int:
 
 def profile_named(name: Any) -> Profile:
     """Look a profile up."""
-    from gridveil.profiles import PROFILES
+    from gridveil.planning.profiles import PROFILES
 
     if name not in PROFILES:
         raise OptionError(f"The profile {name!r} is unknown.", remedy=f"Choose one of {', '.join(PROFILES)}.")
@@ -300,7 +300,7 @@ def given_bounds(given: Mapping[str, Any]) -> Bounds:
 
 
 def _bounds(merged: Mapping[str, Any], profile: Profile) -> Bounds:
-    from gridveil.groups import Bounds
+    from gridveil.grid.parameters import Bounds
 
     chosen = {name: getattr(profile.bounds, name) for name in ("k", "k_r", "m", "d")}
     given = {name: _range(name, merged[f"bounds_{name}"]) for name in chosen if f"bounds_{name}" in merged}
@@ -309,7 +309,7 @@ def _bounds(merged: Mapping[str, Any], profile: Profile) -> Bounds:
 
 
 def _range(name: str, text: Any) -> Range:
-    from gridveil.groups import Range
+    from gridveil.grid.parameters import Range
 
     option = f"--bounds-{name.replace('_', '-')}"
     lower, _, upper = str(text).partition(":")
@@ -334,7 +334,7 @@ def _split(text: Any) -> dict[str, Fraction]:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    from gridveil.io.dynamics import read_toml
+    from gridveil.foundation.toml import read_toml
 
     merged = {name.replace("-", "_"): value for name, value in read_toml(path).items()}
     for name, value in merged.items():

@@ -10,11 +10,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridveil.archive import SUMS
 from gridveil.cli.ends import note_outcome
-from gridveil.errors import NOTHING_SPENT, GridveilError, Interrupted
-from gridveil.interrupts import Ended, held, signal_of
-from gridveil.unpack import read_files
+from gridveil.foundation.archive import SUMS
+from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, Interrupted
+from gridveil.foundation.interrupts import Ended, held, signal_of
+from gridveil.publication.unpack import read_files
 
 if TYPE_CHECKING:
     from gridveil.privacy.ledger import Entry, Ledger

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gridveil.cli.ends import outcome_words
-from gridveil.errors import GridveilError, OptionError
-from gridveil.sealed import places_of
-from gridveil.shown import json_text, shown
+from gridveil.foundation.errors import GridveilError, OptionError
+from gridveil.foundation.sealed import places_of
+from gridveil.foundation.shown import json_text, shown
 
 if TYPE_CHECKING:
-    from gridveil.fit.methods import Progress
+    from gridveil.inference.fit.methods import Progress
     from gridveil.privacy.guarantee import Guarantee
 
 
@@ -143,7 +143,7 @@ def stage_progress(stages: Sequence[str], quiet: bool) -> Iterator[None]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from gridveil.stages import told_to
+    from gridveil.foundation.progress import told_to
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -184,8 +184,8 @@ def writing(path: Path, option: str) -> Iterator[None]:
 
 
 def _check_no_bundle(path: Path, option: str) -> None:
-    from gridveil.archive import check_outside_bundles
-    from gridveil.bundle import is_bundle
+    from gridveil.foundation.archive import check_outside_bundles
+    from gridveil.publication.bundle import is_bundle
 
     check_outside_bundles(path)
     with _failures_told(path, option):

@@ -13,12 +13,12 @@ import typer
 from gridveil.cli import options
 from gridveil.cli.output import check_figure, print_json, print_table, print_text, writing
 from gridveil.cli.reading import GridReading, reads_grid
-from gridveil.errors import OptionError
+from gridveil.foundation.errors import OptionError
 
 if TYPE_CHECKING:
-    from gridveil.plan import Plan
-    from gridveil.plan.search import Choice
-    from gridveil.plan.targets import Target
+    from gridveil.planning.plan import Plan
+    from gridveil.planning.plan.search import Choice
+    from gridveil.planning.plan.targets import Target
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.vault.source import SourceGrid
 
@@ -86,11 +86,11 @@ def plan(
     Never name your private grid here: a choice that depends on it would not be covered by any epsilon.
     """
     given = {name: value for name, value in locals().items() if value is not None}
-    from gridveil.allocation import MECHANISMS
-    from gridveil.cases import declared_public
-    from gridveil.events import Event
-    from gridveil.plan import plan as search
-    from gridveil.plan.targets import FIGURES, Target
+    from gridveil.dynamics.events import Event
+    from gridveil.planning.plan import plan as search
+    from gridveil.planning.plan.targets import FIGURES, Target
+    from gridveil.privacy.allocation import MECHANISMS
+    from gridveil.readers.cases import declared_public
 
     targets = [Target.parse(figure, given[f"{figure}_error"]) for figure in FIGURES if f"{figure}_error" in given]
     adjacencies = _adjacencies(adjacency, given)
@@ -116,7 +116,7 @@ def plan(
             progress=progress,
         )
     if plot:
-        from gridveil.plot import plot_plan
+        from gridveil.planning.plan.drawing import plot_plan
 
         with writing(plot, "--plot"):
             plot_plan(found, str(plot))
@@ -140,11 +140,11 @@ def _adjacencies(rule: str | None, given: dict[str, Any]) -> list[Adjacency]:
 
 def _check_not_private(name: str, source: SourceGrid) -> None:
     """Refuse a file that the ledger at hand knows as a grid with a budget: it is no public surrogate."""
-    from gridveil.cases import BUNDLED
-    from gridveil.cases.packages import package_case
-    from gridveil.errors import GridveilError
+    from gridveil.foundation.errors import GridveilError
     from gridveil.privacy.ledger import Ledger, default_location
-    from gridveil.vault.mechanism import version_of
+    from gridveil.readers.cases import BUNDLED
+    from gridveil.readers.cases.packages import package_case
+    from gridveil.vault.perturb import version_of
 
     if name in BUNDLED or package_case(name) is not None:  # public by name
         return
@@ -181,7 +181,7 @@ def _command(chosen: Choice, given: dict[str, Any]) -> str:
 
 
 def _print(found: Plan, event: str, command: str | None) -> None:
-    from gridveil.plan import odds_in_words
+    from gridveil.planning.plan import odds_in_words
 
     facts, at = found.surrogate.facts, found.reference
     print_text(
@@ -270,7 +270,7 @@ def _row(one: Choice) -> tuple[str, ...]:
 
 
 def _json(found: Plan, event: str, command: str | None, plot: Path | None) -> dict[str, Any]:
-    from gridveil.plan import odds_in_words
+    from gridveil.planning.plan import odds_in_words
 
     chosen, at = found.chosen, found.reference
     proposal = None

@@ -72,7 +72,7 @@ DYNAMICS = (*(f.name for f in fields(GridReading) if f.name != "dynamics"), "pub
 
 def open_named_grid(grid: str, dynamics_file: Path | None, options: Mapping[str, Any]) -> SourceGrid:
     """Open a grid with the dynamics that options give."""
-    from gridveil.cases import open_grid
+    from gridveil.readers.cases import open_grid
 
     return open_grid(grid, dynamics_file=dynamics_file, options={name: options.get(name) for name in DYNAMICS})
 

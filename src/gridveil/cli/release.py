@@ -25,18 +25,18 @@ from gridveil.cli.output import (
 )
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import event_json, events_in_words, print_trajectory, read_all, trajectory_json
-from gridveil.errors import NOTHING_SPENT, GridveilError, OptionError
+from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, OptionError
+from gridveil.foundation.progress import RELEASE, stage
 from gridveil.privacy.epsilon import float_at_least, float_at_most
-from gridveil.stages import RELEASE, stage
 
 if TYPE_CHECKING:
-    from gridveil.allocation import Allocation
     from gridveil.cli.options import ReleaseSettings
-    from gridveil.fit.methods import Progress
-    from gridveil.grid import GridFacts, IntArray
-    from gridveil.groups import Bounds
+    from gridveil.grid.facts import GridFacts, IntArray
+    from gridveil.grid.parameters import Bounds
+    from gridveil.inference.fit.methods import Progress
     from gridveil.privacy.adjacency import Adjacency
-    from gridveil.release import FitSummary
+    from gridveil.privacy.allocation import Allocation
+    from gridveil.publication.release import FitSummary
     from gridveil.vault.source import SourceGrid
 
 
@@ -123,15 +123,15 @@ def release(
     trajectory = trajectory or None
     given = {name: value for name, value in locals().items() if name not in ("config", "json", "yes", "reading")}
     settings = options.release_settings(config, given | vars(reading))
-    from gridveil import faults
-    from gridveil.algorithm import check_allocation, check_observed, publish
-    from gridveil.archive import check_free
-    from gridveil.cases import BUNDLED
-    from gridveil.certificate import SELECTION
     from gridveil.cli.outcome import outcome_told
-    from gridveil.export import check_formats
+    from gridveil.foundation import crash_points
+    from gridveil.foundation.archive import check_free
     from gridveil.privacy.ledger import Ledger
-    from gridveil.vault.mechanism import check_draw, version_of
+    from gridveil.publication.certificate import SELECTION
+    from gridveil.publication.export import check_formats
+    from gridveil.readers.cases import BUNDLED
+    from gridveil.vault.perturb import check_draw, version_of
+    from gridveil.workflow.publish import check_allocation, check_observed, publish
 
     note_outcome(NOTHING_SPENT)
     places = [settings.out] if settings.count == 1 else [_numbered(settings.out, n + 1) for n in range(settings.count)]
@@ -145,7 +145,7 @@ def release(
     observed = [one.observation for one in measured]
     check_observed(observed, source.facts, fit, settings.bounds)
     book = Ledger(settings.ledger, witness=settings.witness)
-    faults.step("opened")
+    crash_points.step("opened")
     name = settings.lineage or Path(source.facts.name).stem
     known = book.account(name)
     chosen = settings.adjacency(known)
@@ -197,7 +197,7 @@ def release(
                 report = made.save(place, signer, settings.formats)
             assert made.receipt is not None
             book.mark_published(made.receipt.entry, report.digest)
-            faults.step("published")
+            crash_points.step("published")
             reports.append((made, report))
     warnings = _warnings(settings.epsilon, reports[-1][0].clipped, source.facts, allocation)
     if by_default and json:
@@ -309,21 +309,21 @@ def _ports(merge: str | None, facts: GridFacts, allocation: Allocation) -> tuple
             outcome=NOTHING_SPENT,
             remedy="Leave --merge-loads out.",
         )
-    from gridveil.load_ports import equal_ports, zone_ports
+    from gridveil.publication.ports import equal_ports, zone_ports
 
     return equal_ports(facts) if merge == "equal" else zone_ports(facts, int(merge))
 
 
 def _named(ports: tuple[IntArray, ...] | None, facts: GridFacts) -> dict[str, tuple[str, ...]]:
     """The owner's buses behind each port, where ports were merged."""
-    from gridveil.load_ports import named_ports
+    from gridveil.publication.ports import named_ports
 
     return {} if ports is None else named_ports(facts, ports)
 
 
 def _chosen_on_surrogate(settings: ReleaseSettings, source: SourceGrid, adjacency: Adjacency) -> Allocation:
     """Share ε by what a public surrogate shows; the grid itself has no part in it, in topology mode not even its network."""
-    from gridveil.surrogate import AROUND_ONE_BUS, AT_MIDDLE, at_middle, choose, without_network
+    from gridveil.planning.surrogate import AROUND_ONE_BUS, AT_MIDDLE, at_middle, choose, without_network
 
     mechanism: Any = settings.mechanism or settings.profile.mechanism
     sharing: Any = settings.sharing or "equal"

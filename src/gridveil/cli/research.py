@@ -23,7 +23,7 @@ def paper(
     json: options.Json = False,
 ) -> None:
     """Reproduce the paper on IEEE-30: every figure, table and claim. A demo: seeds and truth are known."""
-    from gridveil.archive import check_outside_bundles
+    from gridveil.foundation.archive import check_outside_bundles
     from gridveil.paper import iterations, reproduce
 
     for place in (out / "any", *out.rglob("*")):  # what lies there already may be a link

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from gridveil.cli.output import print_table, print_text
 
 if TYPE_CHECKING:
-    from gridveil.fit import EstimatedEvent, Unknown
-    from gridveil.grid import GridFacts
-    from gridveil.groups import Bounds
-    from gridveil.measured import Declaration, Measured
+    from gridveil.grid.facts import GridFacts
+    from gridveil.grid.parameters import Bounds
+    from gridveil.inference.fit import EstimatedEvent, Unknown
+    from gridveil.inference.records import Declaration, Measured
 
 
 def read_all(
@@ -20,8 +20,8 @@ def read_all(
     """Read declared trajectories onto the fit's clock; refuse what does not fit the grid and, given bounds, its event."""
     if not declared:
         return []
-    from gridveil.fit import FitSettings
-    from gridveil.measured import check_size, measure
+    from gridveil.inference.fit import FitSettings
+    from gridveil.inference.records import check_size, measure
 
     found = [measure(one, facts, dt_s=dt_s or FitSettings().dt_s) for one in declared]
     if bounds is not None:

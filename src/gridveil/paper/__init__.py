@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gridveil.errors import GridveilError, OptionError
+from gridveil.foundation.errors import GridveilError, OptionError
 from gridveil.paper.claims import Claim, claims
 from gridveil.paper.experiment import Experiment, blocks, collect
 from gridveil.paper.figures import FIGURES, draw
@@ -29,7 +29,7 @@ class Reproduction:
 
 def iterations(runs: int) -> int:
     """How many times `reproduce` will report progress while it runs."""
-    from gridveil.profiles import PROFILES
+    from gridveil.planning.profiles import PROFILES
 
     return sum(1 for _ in blocks(runs)) * PROFILES["paper"].settings.iterations
 

@@ -12,22 +12,22 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from gridveil.cases import open_grid
-from gridveil.durable import replace_whole
-from gridveil.dynamics import simulate
-from gridveil.engine import Objective, Record
-from gridveil.engine.propagate import step_responses
-from gridveil.events import Event
-from gridveil.fit.methods import projected_gradient
-from gridveil.fit.problem import Problem, box
-from gridveil.grid import Array
-from gridveil.kron import reduce
-from gridveil.models import ReducedModel
+from gridveil.dynamics.engine import Objective, Record
+from gridveil.dynamics.engine.propagate import step_responses
+from gridveil.dynamics.events import Event
+from gridveil.dynamics.kron import reduce
+from gridveil.dynamics.models import ReducedModel
+from gridveil.dynamics.simulate import simulate
+from gridveil.dynamics.swing import DrivenSwingFamily
+from gridveil.foundation.files import replace_whole
+from gridveil.foundation.reading import read_regular
+from gridveil.grid.facts import Array
+from gridveil.inference.fit.methods import projected_gradient
+from gridveil.inference.fit.problem import Problem, box
+from gridveil.planning.profiles import PROFILES
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.profiles import PROFILES
-from gridveil.regular import read_regular
-from gridveil.swing import DrivenSwingFamily
-from gridveil.vault.mechanism import perturb
+from gridveil.readers.cases import open_grid
+from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.source import SourceGrid
 from gridveil.vault.truth import true_model

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridveil.grid import Array, IntArray
-from gridveil.kron import edge_weights, kron_reduce, laplacian
+from gridveil.dynamics.kron import edge_weights, kron_reduce, laplacian
+from gridveil.foundation.drawing import FITTED, NOISY, SOURCE, mark_demo, new_figure
+from gridveil.grid.facts import Array, IntArray
 from gridveil.paper.experiment import EVENT_S, Experiment, Runs
 from gridveil.paper.layout import place
 from gridveil.paper.measures import NAMED
 from gridveil.paper.star import STAR_WEIGHTS, star_edges
-from gridveil.plot import FITTED, NOISY, SOURCE, mark_demo, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

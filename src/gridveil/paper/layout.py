@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import shortest_path
 
-from gridveil.grid import Array, IntArray
+from gridveil.grid.facts import Array, IntArray
 
 
 def place(edges: IntArray, n: int, rounds: int = 300) -> Array:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from gridveil.grid import Array
+from gridveil.grid.facts import Array
 from gridveil.paper.experiment import EVENT_S, HORIZON_S, Experiment, Runs
 
 NAMED = 5  # the first transients are the paper's

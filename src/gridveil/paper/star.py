@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridveil.attack.star import recover_star
-from gridveil.grid import Array, IntArray
-from gridveil.kron import edge_weights, kron_reduce, laplacian
+from gridveil.adversary.attack.star import recover_star
+from gridveil.dynamics.kron import edge_weights, kron_reduce, laplacian
+from gridveil.grid.facts import Array, IntArray
 
 STAR_WEIGHTS = np.array([4.0, 10.0, 16.0, 10.0])
 

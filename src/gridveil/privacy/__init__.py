@@ -1,1 +1,1 @@
-"""What a release promises: exact ε, adjacency, guarantee, ledger."""
+"""The guarantee: epsilon, adjacency, what is drawn and with how much noise, and the ledger that counts it."""

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from gridveil.errors import NOTHING_SPENT, BudgetExceeded, OptionError
-from gridveil.groups import Asset
+from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, OptionError
+from gridveil.grid.parameters import Asset
 from gridveil.privacy.epsilon import exact, float_at_least
 
 Rule = Literal["one-asset", "one-item", "one-per-group", "one-asset-relative", "one-item-relative", "one-per-group-relative"]

@@ -6,7 +6,7 @@ import math
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
-from gridveil.errors import NOTHING_SPENT, OptionError
+from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 
 # What is computed with such numbers, α/ε and ε_γ above all, can still be a float, and be written down after the charge.
 SMALLEST, LONGEST_TEXT = Fraction(1, 10**100), 1000

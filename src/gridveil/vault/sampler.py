@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gridveil.errors import NOTHING_SPENT, BudgetExceeded, OptionError
-from gridveil.grid import Array
-from gridveil.interrupts import held
+from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, OptionError
+from gridveil.foundation.interrupts import held
+from gridveil.foundation.sealed import sealed
+from gridveil.grid.facts import Array
 from gridveil.privacy.epsilon import float_at_least, float_at_most
-from gridveil.sealed import sealed
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
-from gridveil.errors import InputError, PrivateValueError
-from gridveil.grid import Array, GridFacts, frozen
-from gridveil.sealed import sealed
+from gridveil.foundation.errors import InputError, PrivateValueError
+from gridveil.foundation.sealed import sealed
+from gridveil.grid.facts import Array, GridFacts, frozen
 
 T = TypeVar("T")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gridveil.kron import reduced_model
-from gridveil.models import FullModel, ReducedModel
-from gridveil.noisy import PublicTable
-from gridveil.sealed import sealed
+from gridveil.dynamics.kron import reduced_model
+from gridveil.dynamics.models import FullModel, ReducedModel
+from gridveil.foundation.sealed import sealed
+from gridveil.grid.tables import PublicTable
 from gridveil.vault.source import Private, SourceGrid
 
 

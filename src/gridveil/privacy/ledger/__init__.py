@@ -12,9 +12,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gridveil.archive import check_outside_bundles
-from gridveil.errors import NOTHING_SPENT, LedgerError
-from gridveil.home import gridveil_home
+from gridveil.foundation.archive import check_outside_bundles
+from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
+from gridveil.foundation.home import gridveil_home
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger.accounts import Account, Charge, Entry, Receipt, Version, entries_of, replay
 from gridveil.privacy.ledger.chain import Head, Row, new_ledger_id

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-from gridveil.errors import NOTHING_SPENT, BudgetExceeded, LedgerError
+from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, LedgerError
 from gridveil.privacy.adjacency import ASSETS, Adjacency, Rule
 from gridveil.privacy.ledger.chain import Head, Row
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gridveil.errors import LedgerError
-from gridveil.regular import read_regular
+from gridveil.foundation.errors import LedgerError
+from gridveil.foundation.reading import read_regular
 
 LARGEST_HEAD = 2**20  # bytes of a file that holds a head: a certificate has a few thousand
 

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, create_engine, event, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from gridveil.archive import DOCUMENT, SUMS, inside_bundle
-from gridveil.errors import NOTHING_SPENT, LedgerError
+from gridveil.foundation.archive import DOCUMENT, SUMS, inside_bundle
+from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
 
 # Of the advisory lock that makes PostgreSQL's writers queue; any number that nobody else uses.
 LOCK = 7_238_501_964

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gridveil.durable import replace_whole
-from gridveil.errors import NOTHING_SPENT, LedgerError
+from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
+from gridveil.foundation.files import replace_whole
+from gridveil.foundation.reading import read_regular
 from gridveil.privacy.ledger.chain import LARGEST_HEAD, Head, Secret, parse_head
-from gridveil.regular import read_regular
 
 
 @dataclass(frozen=True)

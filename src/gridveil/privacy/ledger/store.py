@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, Text, delete, func, inspect, select, text
 
-from gridveil.errors import LedgerError
+from gridveil.foundation.errors import LedgerError
 from gridveil.privacy.ledger.chain import Row
 from gridveil.privacy.ledger.database import Database
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gridveil.errors import NOTHING_SPENT, LedgerError
+from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
 from gridveil.privacy.adjacency import ASSETS, Adjacency
 from gridveil.privacy.ledger.accounts import (
     OF_A_LINEAGE,
@@ -27,7 +27,7 @@ from gridveil.privacy.ledger.accounts import (
 )
 from gridveil.privacy.ledger.chain import Head, Row, Secret, new_nonce, new_version_id, problems
 from gridveil.privacy.ledger.checkpoint import KEPT, LATEST, Checkpoint, CheckpointDamaged
-from gridveil.privacy.ledger.marks import Sought
+from gridveil.privacy.ledger.fingerprints import Sought
 from gridveil.privacy.ledger.store import SCHEMA_VERSION, Store, StoredVersion
 
 LOST = (

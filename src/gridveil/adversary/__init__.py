@@ -1,0 +1,1 @@
+"""Against a release: attacks, what public records give away, coarser records."""

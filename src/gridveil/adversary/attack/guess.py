@@ -1,0 +1,66 @@
+"""From a released value to the noisy one behind it, and to the best guess of the true one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gridveil.grid.facts import Array
+from gridveil.grid.parameters import Range
+from gridveil.inference.posterior import Posterior
+from gridveil.privacy.guarantee import GroupLoss
+
+TABLE, TURNS = 129, 16
+
+
+def noisy_values(released: Array, loss: GroupLoss, bounds: Range) -> Array:
+    """Undo a posterior mean: the clipped noisy y with E[x | y] = released, which grows with y; (n,).
+
+    A table brackets each y, then false position and halving take turns.
+    """
+
+    def mean(y: Array) -> Array:
+        return Posterior.of(y, loss.scale, bounds.lower, bounds.upper, relative=loss.relative).mean
+
+    table = np.geomspace(bounds.least, bounds.upper, TABLE)
+    at_table = mean(table)
+    above = np.clip(np.searchsorted(at_table, released), 1, TABLE - 1)
+    low, high, at_low, at_high = table[above - 1], table[above], at_table[above - 1], at_table[above]
+    for turn in range(TURNS):
+        halfway = 0.5 * (low + high)
+        rise = np.where(at_high > at_low, at_high - at_low, 1.0)
+        tried = halfway if turn % 2 else low + (high - low) * np.clip((released - at_low) / rise, 0.0, 1.0)
+        found = mean(tried)
+        over = found > released
+        low, at_low = np.where(over, low, tried), np.where(over, at_low, found)
+        high, at_high = np.where(over, tried, high), np.where(over, found, at_high)
+    rise = np.where(at_high > at_low, at_high - at_low, 1.0)
+    return low + (high - low) * np.clip((released - at_low) / rise, 0.0, 1.0)
+
+
+def distance(loss: GroupLoss) -> float:
+    """α, where the noise is added: log(1 + α) of ratios."""
+    return float(np.log1p(float(loss.alpha))) if loss.relative else float(loss.alpha)
+
+
+def within(guess: Array, truth: Array, loss: GroupLoss) -> np.ndarray:
+    """Whether guesses lie within α of the truth, (n,)."""
+    apart = np.log(guess) - np.log(truth) if loss.relative else guess - truth
+    return np.abs(apart) <= distance(loss) * (1 + 1e-12)
+
+
+def best_guesses(y: Array, loss: GroupLoss, bounds: Range, *, points: int = 512) -> Array:
+    """Guess x so that P(|x − guess| ≤ α | y) is largest, under the log-uniform prior on the public bounds; (n,).
+
+    No other guess lands within α of the truth more often, if the prior holds.
+    """
+    reach = distance(loss)
+    share = np.linspace(0, 1, points)
+    belief = Posterior.of(y, loss.scale, bounds.lower, bounds.upper, relative=loss.relative)
+    at = belief.quantile(np.broadcast_to(share[:, None], (points, len(y))))  # (points, n), growing
+    centre = at * np.exp(reach) if loss.relative else at + reach  # windows that start at a quantile
+    ends = centre * np.exp(reach) if loss.relative else centre + reach
+    out = np.empty(len(y))
+    for item in range(len(y)):
+        mass = np.interp(ends[:, item], at[:, item], share, right=1.0) - share
+        out[item] = centre[int(np.argmax(mass)), item]
+    return np.clip(out, bounds.lower, bounds.upper)

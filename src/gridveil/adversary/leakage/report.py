@@ -1,0 +1,180 @@
+"""What records were found to tell, in figures, in words and in JSON's types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gridveil.grid.facts import Array
+from gridveil.grid.parameters import GROUPS
+from gridveil.inference.fit.scale import FREE_SCALE
+
+IN_WORDS = {"k": "line weights", "m": "inertia", "d": "damping"}
+# A group is given away below this relative standard deviation; it stays hidden above that share of what the bounds leave.
+GIVEN_AWAY, HIDDEN = 0.10, 0.90
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What records tell about the entries of one group, as relative standard deviations (of the logarithm).
+
+    bound : (n,) Cramér-Rao, inf where the records leave an entry open; with_bounds : (n,) the same with the public bounds as a
+    prior; prior : by the bounds alone.
+    """
+
+    bound: Array
+    with_bounds: Array
+    prior: float
+
+    @property
+    def typical(self) -> float:
+        """Median over the entries, with the public bounds."""
+        return float(np.median(self.with_bounds)) if len(self.with_bounds) else self.prior
+
+    @property
+    def best(self) -> float:
+        """Least over the entries, with the public bounds: that of the machine at a recorded bus, say."""
+        return float(self.with_bounds.min(initial=self.prior))
+
+
+@dataclass(frozen=True, eq=False)
+class Attacker:
+    """What an attacker gets who knows the total load of the events, or does not.
+
+    rank : directions of the size entries of (log k, log m, log d) that the records see at all; seen : those that they fix
+    better than the public bounds do. items : by group, topology known. reduced : Cramér-Rao of (k_r, m, d) without topology,
+    relative. scale : relative standard deviation of the common factor of k, m, d and u without topology (0: it is known).
+    mu : (n,) by group, each item's largest ‖ω(θ) − ω(θ′)‖/σ; mu_neighbours : the largest by the rule of the adjacency.
+    """
+
+    total_known: bool
+    rank: int
+    size: int
+    seen: int
+    items: Mapping[str, Told]
+    reduced: Mapping[str, Array]
+    scale: float
+    mu: Mapping[str, Array]
+    mu_neighbours: float
+
+
+@dataclass(frozen=True, eq=False)
+class Leakage:
+    """What records give away by themselves.
+
+    known, unknown : with the total load of the events public, and not. origin : what ω was computed at, in words.
+    records : how many; samples : values that they hold; sigma : of each [p.u. frequency]; locations : buses that were recorded.
+    """
+
+    known: Attacker
+    unknown: Attacker
+    sigma: float
+    samples: int
+    locations: tuple[str, ...]
+    rule: str
+    origin: str
+    notes: tuple[str, ...] = field(default=())
+    records: int = 1
+
+    def verdict(self) -> str:
+        """What that means, in plain words."""
+        one = "This trajectory" if self.records == 1 else f"This set of {self.records} trajectories"
+        one += f", of bus {self.locations[0]} only," if len(self.locations) == 1 else ""
+        told = self.known.items
+        given = [f"{IN_WORDS[name]} to about {percent(told[name].typical)}" for name in GROUPS if _state(told[name]) == "given"]
+        narrowed = [
+            f"{IN_WORDS[name]} to about {percent(told[name].typical)} (the best known one to {percent(told[name].best)}, the "
+            f"public bounds alone: {percent(told[name].prior)})"
+            for name in GROUPS
+            if _state(told[name]) == "narrowed"
+        ]
+        hidden = [IN_WORDS[name] for name in GROUPS if _state(told[name]) == "hidden"]
+        said = []
+        if given:
+            said.append(
+                f"{one} alone gives {_and(given)}: there no ε protects them any more, and a release can only add to it."
+            )
+        if narrowed:
+            said.append(f"{'It' if said else one} narrows {_and(narrowed)}.")
+        if hidden:
+            subject = f"{one} leaves" if not said else "It leaves"
+            said.append(f"{subject} single values of {_and(hidden)} about where the public bounds do.")
+        singles = [
+            f"{well} of {len(told[name].with_bounds)} {'line weights' if name == 'k' else f'values of {IN_WORDS[name]}'}"
+            for name in GROUPS
+            if _state(told[name]) == "hidden" and (well := int((told[name].with_bounds <= GIVEN_AWAY).sum()))
+        ]
+        if singles:
+            said.append(f"But {_and(singles)} it gives to {percent(GIVEN_AWAY)} or better.")
+        free = self.unknown.scale
+        said.append(
+            f"Without the event's total load one scale stays free ({FREE_SCALE}, to {percent(free)}); ratios do not."
+            if free > GIVEN_AWAY
+            else f"Governors fix the scale of all values to {percent(free)}, even without the event's total load."
+        )
+        return " ".join(said)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it in JSON's types; null for what is not bounded."""
+        return {
+            "computed_at": self.origin,
+            "sigma_pu": self.sigma,
+            "values": self.samples,
+            "locations": list(self.locations),
+            "adjacency": self.rule,
+            "verdict": self.verdict(),
+            "notes": list(self.notes),
+            "total_load_public": _attacker_json(self.known),
+            "total_load_unknown": {**_attacker_json(self.unknown), "scale": FREE_SCALE},
+        }
+
+
+def percent(share: float) -> str:
+    """A relative standard deviation in words: two digits, and no more than makes sense."""
+    if not share < 10:
+        return "more than 1000 %"
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
+
+
+def _state(told: Told) -> str:
+    if told.typical <= GIVEN_AWAY:
+        return "given"
+    return "hidden" if told.typical >= HIDDEN * told.prior else "narrowed"
+
+
+def _and(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _attacker_json(one: Attacker) -> dict[str, Any]:
+    return {
+        "rank": one.rank,
+        "directions": one.size,
+        "fixed_by_records": one.seen,
+        "relative_deviation": {
+            name: {
+                "cramer_rao": _spread(told.bound),
+                "with_public_bounds": _spread(told.with_bounds),
+                "public_bounds_alone": told.prior,
+            }
+            for name, told in one.items.items()
+        },
+        "relative_deviation_without_topology": {name: _spread(values) for name, values in one.reduced.items()},
+        "relative_deviation_of_scale": _finite(one.scale),
+        "mu": {name: [float(value) for value in values] for name, values in one.mu.items()},
+        "mu_of_neighbours": one.mu_neighbours,
+    }
+
+
+def _spread(values: Array) -> dict[str, float | None] | None:
+    if not len(values):
+        return None
+    return {"least": _finite(values.min()), "median": _finite(np.median(values)), "most": _finite(values.max())}
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,183 @@
+"""One-run audit of an adjacency: many canaries at once, the best guesses, and what they prove."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from gridveil.assurance.audit.canaries import MOVED_TOGETHER, Block, Coordinate
+from gridveil.assurance.audit.draws import Draw, Drawn, chain, perturbed
+from gridveil.assurance.audit.findings import Counts, Finding, epsilon_lower, finding
+from gridveil.grid.facts import Array
+from gridveil.grid.parameters import GROUPS
+from gridveil.privacy.adjacency import Adjacency, Rule
+from gridveil.vault.source import SourceGrid
+
+Progress = Callable[[int], object]
+
+LARGEST_BLOCK = 25_000  # positions: about two seconds of OpenDP a release
+TWO_RELEASES = 20  # one canary in so many again, for what only two releases together show
+
+
+@dataclass(frozen=True, eq=False)
+class _Tally:
+    """What a block's guesses came to, and the claim they count against."""
+
+    releases: int
+    charged: Fraction
+    likelihood: Mapping[str, Counts]
+    differences: Mapping[str, Counts]
+    drawn: int
+
+
+def audit_adjacency(
+    adjacency: Adjacency,
+    epsilon: Fraction,
+    canaries: int,
+    *,
+    draw: Draw | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    parts: int = 1,
+) -> tuple[Finding, ...]:
+    """Bound ε from below by guessing the secrets of canaries from draws (default: of `perturb`, with ε each).
+
+    canaries : at least so many with one release, and a twentieth of it with two releases of two versions of a grid.
+    workers : threads (OpenDP frees the interpreter while it draws); progress : told how many values a block drew.
+    parts : of an audit of which this is one; all of them together keep to the confidence that decides.
+
+    Privacy
+    -------
+    The canaries of a block lie in disjoint entries, and blocks are grids of their own, so a flip of one secret is one step of
+    the adjacency in one grid: the draws together are ε-DP for it if each is, which is what `epsilon_lower` needs. The claim is
+    the largest charge of any block.
+    """
+    draw = draw or perturbed(adjacency, epsilon)
+    tallies: list[_Tally] = []
+    pool = ThreadPoolExecutor(workers or os.cpu_count() or 1)
+    try:
+        jobs = [
+            pool.submit(_block, adjacency, epsilon, size, releases, canaries, draw)
+            for releases, size in _blocks(adjacency.rule, canaries)
+        ]
+        for job in as_completed(jobs):
+            tallies.append(job.result())
+            if progress is not None:
+                progress(tallies[-1].drawn)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return _findings(adjacency.rule, tallies, parts)
+
+
+def values_to_draw(rule: Rule, canaries: int) -> int:
+    """Count the values that an audit draws, for a progress bar: three a position and release."""
+    return sum(len(GROUPS) * releases * size for releases, size in _blocks(rule, canaries))
+
+
+def _blocks(rule: Rule, canaries: int) -> Iterator[tuple[int, int]]:
+    """Share the canaries among blocks: (releases, positions) of each."""
+    for releases, wanted in ((1, math.ceil(canaries / len(MOVED_TOGETHER[rule]))), (2, math.ceil(canaries / TWO_RELEASES))):
+        blocks = math.ceil(wanted / LARGEST_BLOCK)
+        yield from [(releases, math.ceil(wanted / blocks))] * blocks
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """A block of canaries and what was drawn of it. z : (output − centre) / scale of each coordinate; losses : α/scale."""
+
+    block: Block
+    drawn: Drawn
+    z: Mapping[Coordinate, Array]
+    losses: Mapping[str, float]
+
+
+def play(adjacency: Adjacency, epsilon: Fraction, positions: int, releases: int, draw: Draw) -> Played:
+    """Hide fresh secrets in a synthetic grid and draw releases of it."""
+    block = Block.fresh(adjacency.rule, positions, releases)
+    # Powers of two keep centre ± α/2 exact; a thousand scales from zero keep the source's values positive.
+    centre = {
+        name: float(alpha) * 2.0 ** max(2, math.ceil(math.log2(1000 / epsilon))) for name, alpha in adjacency.alpha.items()
+    }
+    values = {(r, g): _moved(centre[g], float(adjacency.alpha[g]), adjacency, by) for (r, g), by in block.offsets().items()}
+    facts = chain(positions)
+    drawn = draw([SourceGrid.of(facts, **{group: values[release, group] for group in GROUPS}) for release in range(releases)])
+    assert len(drawn.noisy) == releases, "a draw gives one release for each source"
+    groups = drawn.noisy[0].guarantee.groups
+    losses = {name: apart(adjacency, name) / groups[name].scale for name in GROUPS}
+    return Played(block, drawn, _standardised(drawn, centre, adjacency), losses)
+
+
+def _block(adjacency: Adjacency, epsilon: Fraction, positions: int, releases: int, canaries: int, draw: Draw) -> _Tally:
+    played = play(adjacency, epsilon, positions, releases, draw)
+    block, z = played.block, played.z
+    return _Tally(
+        releases,
+        played.drawn.charged,
+        block.by_likelihood(z, played.losses, canaries if releases == 1 else math.ceil(canaries / TWO_RELEASES)),
+        block.by_differences(z) if releases > 1 else {},
+        len(GROUPS) * releases * positions,
+    )
+
+
+def _moved(centre: float, alpha: float, adjacency: Adjacency, by: Array) -> Array:
+    """Move a group's centre by so many α, or by so many factors of 1 + α; (n,)."""
+    return centre * (1 + alpha) ** by if adjacency.relative else centre + alpha * by
+
+
+def apart(adjacency: Adjacency, name: str) -> float:
+    """How far apart the two values of a canary are, where the noise is added."""
+    alpha = float(adjacency.alpha[name])
+    return math.log1p(alpha) if adjacency.relative else alpha
+
+
+def _standardised(drawn: Drawn, centre: Mapping[str, float], adjacency: Adjacency) -> dict[Coordinate, Array]:
+    """Express outputs as (output − centre) / scale, with the scale that the guarantee states; (n,) each."""
+    felt = np.log if adjacency.relative else np.asarray
+    return {
+        (release, name): (felt(getattr(noisy, name)) - felt(centre[name])) / noisy.guarantee.groups[name].scale
+        for release, noisy in enumerate(drawn.noisy)
+        for name in GROUPS
+    }
+
+
+def _findings(rule: Rule, tallies: list[_Tally], parts: int) -> tuple[Finding, ...]:
+    """State a row for all canaries of one release, one for each pattern, and two for the pairs of releases."""
+    charged = {n: max(tally.charged for tally in tallies if tally.releases == n) for n in (1, 2)}
+    single = _added(tally.likelihood for tally in tallies if tally.releases == 1)
+    double = _added(tally.likelihood for tally in tallies if tally.releases == 2)
+    differences = _added(tally.differences for tally in tallies)
+    rows = {"all": _sum(single)} | single
+    count = parts * (len(rows) + 2)
+    largest = max(
+        differences, key=lambda name: float(epsilon_lower(differences[name].correct, differences[name].guesses, 0.95))
+    )
+    return (
+        *(finding(rule, name, charged[1], counts, rows=count) for name, counts in rows.items()),
+        finding(rule, "two releases", charged[2], _sum(double), rows=count),
+        finding(
+            rule,
+            f"differences ({largest})",
+            charged[2],
+            differences[largest],
+            rows=count,
+            choices=len(differences),
+        ),
+    )
+
+
+def _added(parts: Iterator[Mapping[str, Counts]]) -> dict[str, Counts]:
+    total: dict[str, Counts] = {}
+    for part in parts:
+        for name, counts in part.items():
+            total[name] = total.get(name, Counts()) + counts
+    return total
+
+
+def _sum(parts: Mapping[str, Counts]) -> Counts:
+    return sum(parts.values(), Counts())

@@ -1,0 +1,106 @@
+"""Audit of sums: one canary a release, since a sum leaves room for no more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from gridveil.assurance.audit.canaries import Pattern, patterns
+from gridveil.assurance.audit.draws import chain
+from gridveil.assurance.audit.findings import Counts, Finding, best_threshold, finding
+from gridveil.assurance.audit.releases import Uncharged
+from gridveil.grid.parameters import GROUPS, Bounds, Range
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.allocation import aggregates
+from gridveil.privacy.noisy import NoisyGrid
+from gridveil.vault.perturb import perturb
+from gridveil.vault.sampler import Sampler
+from gridveil.vault.source import SourceGrid
+
+MACHINES = 2
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Where the canaries' entries sit: powers of two, a thousand scales from zero, and bounds that never bite."""
+
+    centre: dict[str, float]
+    bounds: Bounds
+
+    @classmethod
+    def of(cls, adjacency: Adjacency, epsilon: Fraction) -> _Table:
+        away = 2.0 ** max(2, math.ceil(math.log2(1000 / epsilon)))
+        centre = {name: 1.0 if adjacency.relative else float(alpha) * away for name, alpha in adjacency.alpha.items()}
+        spread = math.exp(min(600.0, away)) if adjacency.relative else 2.0
+        ranges = {
+            name: Range(value / spread if adjacency.relative else value / 1e6, value * spread) for name, value in centre.items()
+        }
+        return cls(centre, Bounds(k=ranges["k"], k_r=ranges["k"], m=ranges["m"], d=ranges["d"]))
+
+
+def audit_sums(
+    adjacency: Adjacency,
+    epsilon: Fraction,
+    canaries: int,
+    *,
+    sampler: Sampler | None = None,
+    progress: Callable[[int], object] | None = None,
+    parts: int = 1,
+) -> Finding:
+    """Bound ε from below by guessing, from releases of sums, which way one machine (and what moves with it) went.
+
+    Each canary is a release of a grid of two machines of its own: its line's k, if the rule moves it along, is drawn as an
+    item, m and d as sums. parts : as in `audit_adjacency`.
+
+    Privacy: the guesses are independent, so `epsilon_lower` holds for them as for those of one run.
+    """
+    sampler, random, table = sampler or Uncharged(), np.random.default_rng(), _Table.of(adjacency, epsilon)
+    moved = [one for one in patterns(adjacency.rule, 1) if any(group in ("m", "d") for _, group in one.signs)]
+    counts, charged = Counts(), Fraction(0)
+    for number in range(canaries):
+        pattern, secret = moved[number % len(moved)], float(random.choice([-1.0, 1.0]))
+        noisy = perturb(
+            _source(table, adjacency, pattern, secret),
+            epsilon=epsilon,
+            adjacency=adjacency,
+            bounds=table.bounds,
+            ledger=None,
+            sampler=sampler,
+            allocation=aggregates(),
+        )
+        charged = max(charged, noisy.guarantee.spent)
+        counts += _guess(noisy, table, adjacency, pattern, secret, canaries)
+        if progress is not None:
+            progress(len(GROUPS))
+    return finding(f"{adjacency.rule}, sums", "a machine in Σm and Σd", charged, counts, rows=parts)
+
+
+def _source(table: _Table, adjacency: Adjacency, pattern: Pattern, secret: float) -> SourceGrid:
+    values = {name: np.full(MACHINES, centre) for name, centre in table.centre.items()}
+    for (_, name), sign in pattern.signs.items():
+        alpha, by = float(adjacency.alpha[name]), sign * secret / 2
+        if adjacency.relative:  # the other machine is next to nothing, so that the sum moves by the whole factor
+            values[name][1] = values[name][0] * 1e-12
+            values[name][0] *= (1 + alpha) ** by
+        else:
+            values[name][0] += alpha * by
+    return SourceGrid.of(chain(MACHINES), **values)
+
+
+def _guess(noisy: NoisyGrid, table: _Table, adjacency: Adjacency, pattern: Pattern, secret: float, canaries: int) -> Counts:
+    ratio, losses = 0.0, []
+    for (_, name), sign in pattern.signs.items():
+        scale, output = noisy.guarantee.groups[name].scale, float(getattr(noisy, name)[0])
+        middle = table.centre[name]
+        if adjacency.relative:
+            apart, z = math.log1p(adjacency.alpha[name]), math.log(output / middle) / scale
+        else:
+            known = 0.0 if name == "k" else middle * (MACHINES - 1)
+            apart, z = float(adjacency.alpha[name]), (output - known - middle) / scale
+        losses.append(apart / scale)
+        ratio += float(np.clip(2 * sign * z, -losses[-1], losses[-1]))
+    return Counts.of(np.array([ratio]), np.array([secret]), best_threshold(tuple(losses), canaries))

@@ -1,0 +1,1 @@
+"""For the owner alone: attacks on a release, compared with the truth."""

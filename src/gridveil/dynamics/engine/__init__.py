@@ -1,0 +1,8 @@
+"""Propagation and exact discrete gradients for batches of linear models, on the Python array API standard."""
+
+from gridveil.dynamics.engine.lti import LTI, LinearFamily
+from gridveil.dynamics.engine.objective import Objective
+from gridveil.dynamics.engine.records import Record
+from gridveil.dynamics.engine.schemes import SCHEMES, SchemeName
+
+__all__ = ["LTI", "SCHEMES", "LinearFamily", "Objective", "Record", "SchemeName"]

@@ -1,0 +1,102 @@
+"""What was observed, and how step responses add up to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridveil.dynamics.engine.block import Layout
+from gridveil.dynamics.engine.lti import XArray, namespace
+from gridveil.grid.facts import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One event and what was observed of it, on the samples 0 … N−1 of the model's own clock.
+
+    steps : (sample from which it acts, input that it raises by one unit), in any order.
+    observed : (N, h) in the unit of the outputs; NaN where nothing was seen.
+    weights : (N, h) quadrature weight and confidence [s]; 0 where a value is not to count.
+    """
+
+    steps: tuple[tuple[int, int], ...]
+    observed: Array
+    weights: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """All records on one clock, and the step responses ("columns") that make them up.
+
+    observed, weights : (r, N, h); steps : (record, shift in samples, input) of each column.
+    """
+
+    observed: Array
+    weights: Array
+    steps: tuple[tuple[int, int, int], ...]
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Records:
+        """Pad the records to one length; what was not seen gets weight 0."""
+        samples = max(len(record.observed) for record in records)
+        outputs = records[0].observed.shape[1]
+        observed = np.zeros((len(records), samples, outputs))
+        weights = np.zeros_like(observed)
+        steps: list[tuple[int, int, int]] = []
+        for r, record in enumerate(records):
+            seen = np.isfinite(record.observed)
+            observed[r, : len(seen)] = np.where(seen, record.observed, 0.0)
+            weights[r, : len(seen)] = np.where(seen, record.weights, 0.0)
+            steps += [(r, shift, column) for shift, column in record.steps]
+        return cls(observed, weights, tuple(steps))
+
+    @property
+    def samples(self) -> int:
+        """Samples on the common clock."""
+        return self.observed.shape[1]
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Input that each column steps."""
+        return tuple(column for _, _, column in self.steps)
+
+    def predict(self, responses: XArray) -> XArray:
+        """Add shifted step responses (..., c, N, h) up to records (..., r, N, h)."""
+        shape = (*responses.shape[:-3], *self.observed.shape)
+        out = namespace(responses).zeros(shape, dtype=responses.dtype)
+        for c, (r, shift, _) in enumerate(self.steps):
+            out[..., r, shift:, :] += responses[..., c, : self.samples - shift, :]
+        return out
+
+    def distribute(self, records_bar: XArray) -> XArray:
+        """Turn dJ/d(records) into dJ/d(responses): `predict`, transposed."""
+        shape = (*records_bar.shape[:-3], len(self.steps), *records_bar.shape[-2:])
+        out = namespace(records_bar).zeros(shape, dtype=records_bar.dtype)
+        for c, (r, shift, _) in enumerate(self.steps):
+            out[..., c, : self.samples - shift, :] = records_bar[..., r, shift:, :]
+        return out
+
+    @property
+    def one_step_each(self) -> bool:
+        """Whether every record is a single step, so that no responses need adding up."""
+        return len({r for r, _, _ in self.steps}) == len(self.steps)
+
+    def shifted_back(self) -> tuple[Array, Array, float]:
+        """For single steps: observations and weights from each step on, and what lies before it (constant in θ).
+
+        Returns observed and weights of shape (c, N, h), and Σ w ŷ² of the samples before the steps and of records without one.
+        """
+        shape = (len(self.steps), *self.observed.shape[1:])
+        observed, weights = np.zeros(shape), np.zeros(shape)
+        before = self.weights * self.observed**2
+        for c, (r, shift, _) in enumerate(self.steps):
+            observed[c, : self.samples - shift] = self.observed[r, shift:]
+            weights[c, : self.samples - shift] = self.weights[r, shift:]
+            before[r, shift:] = 0.0
+        return observed, weights, float(before.sum())
+
+    def layout(self) -> Layout:
+        """Choose the block layout for these records."""
+        return Layout.of(self.samples, self.observed.shape[2], len(self.steps))

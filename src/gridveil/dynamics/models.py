@@ -1,0 +1,258 @@
+"""Linear frequency models: the reduced one that is released, and the full one that it is checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from gridveil.dynamics.engine.lti import LTI
+from gridveil.dynamics.swing import SwingFamily
+from gridveil.foundation.errors import EventError, InputError
+from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges, frozen
+from gridveil.grid.parameters import Bounds
+
+
+class Model(Protocol):
+    """What `simulate` needs: places where load changes and frequency is read, and the linear model between them."""
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """Labels of the places."""
+        ...
+
+    @property
+    def loads(self) -> Array:
+        """(ports,) nominal loads [p.u. power], NaN where not published."""
+        ...
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Labels of the machines' buses."""
+        ...
+
+    @property
+    def frequency_hz(self) -> float:
+        """Nominal frequency [Hz]."""
+        ...
+
+    @property
+    def base_mva(self) -> float:
+        """Base power [MVA]."""
+        ...
+
+    def lti(self, drive: Array, sense: IntArray) -> LTI:
+        """Model from inputs, each a pattern of load (ports, s) [p.u. power], to ω at the ports `sense` [p.u.]."""
+        ...
+
+    def settling(self, load: Array) -> float:
+        """ω that every bus settles at under a lasting load (ports,) [p.u.]: −Σ load / Σ (D + G)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedModel:
+    """M_γ ω̇ = −L_red δ + p − D_γ ω − u;  δ̇ = ω_b ω;  ṗ = −T (p + G ω);  u = ℓ_γ + K_ac ℓ_β;  ω_β = K_acᵀ ω_γ.
+
+    ports : machines' buses γ first, then the other buses β that K_ac has columns for.
+    k_r : (g (g − 1) / 2,) weights of the complete graph, order 12, 13, …, 23, … [p.u. power / rad].
+    m, d : (g,) inertia [p.u. power · s / p.u. frequency] and damping [p.u. power / p.u. frequency].
+    governor_rate : (g,) T [1/s]; droop_gain : (g,) G [p.u. power / p.u. frequency]; K_ac : (g, b).
+    loads : (g + b,) nominal loads [p.u. power], NaN where not published; omega_b [rad/s].
+    """
+
+    ports: tuple[str, ...]
+    k_r: Array
+    m: Array
+    d: Array
+    governor_rate: Array
+    droop_gain: Array
+    K_ac: Array
+    loads: Array
+    omega_b: float
+    frequency_hz: float
+    base_mva: float
+
+    def __post_init__(self) -> None:
+        for name in ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+        g = len(self.m)
+        shapes = {
+            "k_r": (g * (g - 1) // 2,),
+            "d": (g,),
+            "governor_rate": (g,),
+            "droop_gain": (g,),
+            "K_ac": (g, len(self.ports) - g),
+            "loads": (len(self.ports),),
+        }
+        for name, shape in shapes.items():
+            if getattr(self, name).shape != shape:
+                raise InputError(f"{name} has shape {getattr(self, name).shape}", expected=str(shape))
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Labels of the machines' buses."""
+        return self.ports[: len(self.m)]
+
+    @cached_property
+    def edges(self) -> IntArray:
+        """(e, 2) pairs of machines that k_r belongs to."""
+        return complete_edges(len(self.m))
+
+    def to_machines(self, load: Array) -> Array:
+        """Load (ports, …) as the machines feel it, u = ℓ_γ + K_ac ℓ_β: (g, …) [p.u. power]."""
+        g = len(self.m)
+        return load[:g] + self.K_ac @ load[g:]
+
+    @cached_property
+    def port_map(self) -> Array:
+        """[I, K_ac] (g, ports): load at the ports to load on the machines; transposed, ω of the machines to the ports'."""
+        return self.shares(np.arange(len(self.ports))).T
+
+    def shares(self, ports: IntArray) -> Array:
+        """Each machine's share in ω at some ports: rows of [I, K_ac]ᵀ, (h, g)."""
+        g = len(self.m)
+        rows = np.zeros((len(ports), g))
+        at_machine = ports < g
+        rows[at_machine, ports[at_machine]] = 1.0
+        rows[~at_machine] = self.K_ac[:, ports[~at_machine] - g].T
+        return rows
+
+    @property
+    def theta(self) -> Array:
+        """Stacked parameters (k_r, m, d)."""
+        return np.concatenate([self.k_r, self.m, self.d])
+
+    def with_theta(self, theta: Array) -> ReducedModel:
+        """The same model with other parameters."""
+        e, g = len(self.k_r), len(self.m)
+        return replace(self, k_r=theta[:e], m=theta[e : e + g], d=theta[e + g :])
+
+    def family(self, drive: Array, sense: IntArray | Sequence[int], bounds: Bounds | None = None) -> SwingFamily:
+        """The linear family that this model is a member of, with K_ac held fixed."""
+        return SwingFamily(
+            self.edges,
+            governor_rate=self.governor_rate,
+            droop_gain=self.droop_gain,
+            omega_b=self.omega_b,
+            drive=self.to_machines(drive),
+            sense=self.shares(np.asarray(sense)),
+            bounds=bounds or Bounds(),
+        )
+
+    def lti(self, drive: Array, sense: IntArray) -> LTI:
+        """Linear model from load patterns to frequencies; see `Model`."""
+        return self.family(drive, sense).lti(self.theta)
+
+    def settling(self, load: Array) -> float:
+        """Settling value; see `Model`."""
+        return _settling(load, np.sum(self.d), self.droop_gain, self.governor_rate)
+
+
+@dataclass(frozen=True, eq=False)
+class FullModel:
+    """M ω̇ = −L δ + p − ℓ − D ω;  δ̇ = ω_b ω;  ṗ = −T (p + G ω) on every bus: the oracle of the reduced model.
+
+    Buses without inertia are a constraint: their δ is solved for at every instant (or, with damping, follows a fast
+    equation of its own), and their ω = δ̇ / ω_b is an output.
+    k : (e,), m, d : (g,), as in the source grid.
+    """
+
+    facts: GridFacts
+    k: Array
+    m: Array
+    d: Array
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """Labels of all buses."""
+        return self.facts.buses
+
+    @property
+    def loads(self) -> Array:
+        """(n,) nominal loads [p.u. power]."""
+        return self.facts.loads
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Labels of the machines' buses."""
+        return tuple(self.facts.buses[i] for i in self.facts.machines)
+
+    @property
+    def frequency_hz(self) -> float:
+        """Nominal frequency [Hz]."""
+        return self.facts.frequency_hz
+
+    @property
+    def base_mva(self) -> float:
+        """Base power [MVA]."""
+        return self.facts.base_mva
+
+    def lti(self, drive: Array, sense: IntArray) -> LTI:
+        """Eliminate the algebraic angles of the descriptor model, numerically and without K_ac; see `Model`."""
+        facts = self.facts
+        n, machine = len(facts.buses), facts.machines
+        g, s = len(machine), drive.shape[1]
+        L = np.zeros((n, n))
+        for (i, j), weight in zip(facts.edges, self.k, strict=True):
+            L[[i, j], [i, j]] += weight
+            L[[i, j], [j, i]] -= weight
+        damped = np.array([b for b in facts.interior if facts.load_damping[b] > 0], dtype=int)
+        still = np.array([b for b in facts.interior if facts.load_damping[b] == 0], dtype=int)
+        moving = np.concatenate([machine, damped])
+        # Angles of buses with neither inertia nor damping: 0 = −L δ − ℓ there.
+        to_still = np.linalg.solve(L[np.ix_(still, still)], L[np.ix_(still, moving)])
+        load_still = np.linalg.solve(L[np.ix_(still, still)], drive[still])
+        pull_angle = L[np.ix_(moving, moving)] - L[np.ix_(moving, still)] @ to_still
+        pull_load = drive[moving] - L[np.ix_(moving, still)] @ load_still
+
+        # States: ω of machines, δ of machines and damped buses, p of machines.
+        states = 2 * g + len(moving)
+        omega, delta, power = slice(0, g), slice(g, g + len(moving)), slice(g + len(moving), states)
+        A, B = np.zeros((states, states)), np.zeros((states, s))
+        damping = self.d + facts.load_damping[machine]
+        A[omega, omega] = -np.diag(damping / self.m)
+        A[omega, delta] = -pull_angle[:g] / self.m[:, None]
+        A[omega, power] = np.diag(1 / self.m)
+        B[omega] = -pull_load[:g] / self.m[:, None]
+        speed = np.zeros((n, states))  # ω of every bus as a combination of states …
+        through = np.zeros((n, s))  # … and inputs
+        speed[machine, range(g)] = 1.0
+        speed[damped, delta] = -pull_angle[g:] / facts.load_damping[damped, None]
+        through[damped] = -pull_load[g:] / facts.load_damping[damped, None]
+        speed[still] = -to_still @ speed[moving]
+        through[still] = -to_still @ through[moving]
+        A[delta] = facts.omega_b * speed[moving]
+        B[delta] = facts.omega_b * through[moving]
+        A[power, omega] = -np.diag(facts.governor_rate * facts.droop_gain)
+        A[power, power] = -np.diag(facts.governor_rate)
+        return LTI.of(A, B, speed[sense], through[sense])
+
+    def settling(self, load: Array) -> float:
+        """Settling value; see `Model`."""
+        damping = np.sum(self.d) + np.sum(self.facts.load_damping)
+        return _settling(load, damping, self.facts.droop_gain, self.facts.governor_rate)
+
+
+def _settling(load: Array, damping: float, gain: Array, rate: Array) -> float:
+    """−Σ load / (Σ D + Σ G), where a governor that never moves (T = 0) does not count; −inf if nothing stops the fall."""
+    total = damping + np.sum(gain[rate > 0])
+    return -float(np.sum(load)) / float(total) if total > 0 else -np.inf
+
+
+def port_positions(model: Model, labels: Iterable[str]) -> IntArray:
+    """Find ports by their labels."""
+    position = {label: place for place, label in enumerate(model.ports)}
+    try:
+        return np.array([position[label] for label in labels], dtype=np.int64)
+    except KeyError as error:
+        shown = ", ".join(model.ports[:8]) + (", …" if len(model.ports) > 8 else "")
+        raise EventError(
+            f"bus {error.args[0]!r} is not a bus of this model",
+            expected=f"one of {shown}",
+            outcome="Nothing was simulated.",
+            remedy="Name a bus that the model has.",
+        ) from None

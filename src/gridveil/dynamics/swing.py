@@ -1,0 +1,139 @@
+"""The swing model as a linear family: θ = (k_r, m, d), states x = (ω, δ, p), angles counted from the last machine's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gridveil.dynamics.engine.lti import LTI, LinearFamily, XArray, namespace
+from gridveil.grid.facts import Array, IntArray
+from gridveil.grid.parameters import UNITS, Bounds, Group
+
+
+class SwingFamily(LinearFamily):
+    """M ω̇ = −L δ + p − D ω − u;  δ̇ = ω_b ω;  ṗ = −T (p + G ω), with L = C diag(k_r) Cᵀ.
+
+    Only differences of angles act, so the last machine's angle is the reference and 3g − 1 states remain.
+
+    edges : (e, 2) machine positions; governor_rate T, droop_gain G : (g,).
+    drive : (g, s), the load on each machine that input s stands for, u = drive · input [p.u. power].
+    sense : (h, g), outputs y = sense · ω [p.u. frequency].
+    """
+
+    def __init__(
+        self,
+        edges: IntArray,
+        *,
+        governor_rate: Array,
+        droop_gain: Array,
+        omega_b: float,
+        drive: Array,
+        sense: Array,
+        bounds: Bounds,
+        xp: Any = np,
+    ) -> None:
+        g, e = len(governor_rate), len(edges)
+        self.groups: tuple[Group, ...] = (
+            Group("k_r", e, UNITS["k_r"], bounds.k_r, asset="line"),
+            Group("m", g, UNITS["m"], bounds.m, asset="machine"),
+            Group("d", g, UNITS["d"], bounds.d, asset="machine"),
+        )
+        self._k, self._m, self._d = slice(0, e), slice(e, e + g), slice(e + g, e + 2 * g)
+        i, j = edges.T.astype(np.int64)
+        pair = np.full((g, g), e)  # the edge between two machines; where there is none, a weight of 0 behind the last
+        pair[i, j] = pair[j, i] = np.arange(e)
+        states, inputs, eye = 3 * g - 1, drive.shape[1], np.eye(g)
+        self._omega, self._delta, power = slice(0, g), slice(g, 2 * g - 1), slice(2 * g - 1, states)
+        constant = np.zeros((states + inputs, states + inputs))  # with the rows of ω̇ times M
+        constant[self._omega, power] = eye
+        constant[self._omega, states:] = -drive
+        constant[self._delta, self._omega] = omega_b * (eye[:-1] - eye[-1])
+        constant[power, self._omega] = -np.diag(governor_rate * droop_gain)
+        constant[power, power] = -np.diag(governor_rate)
+        self._states = states
+        self._constant = xp.asarray(constant)
+        self._output = xp.asarray(np.concatenate([sense, np.zeros((len(sense), states - g + inputs))], axis=1))
+        self._pair, self._eye = xp.asarray(pair.ravel()), xp.asarray(eye)
+        self._stencil = xp.asarray(np.concatenate([i * g + i, j * g + j, i * g + j, j * g + i]))
+        self._diagonal = xp.asarray(np.arange(g) * (g + 1))
+
+    def lti(self, theta: XArray) -> LTI:
+        """Build F (..., 3g − 1 + s, 3g − 1 + s); H does not depend on θ."""
+        xp = namespace(theta)
+        lead, g = theta.shape[:-1], self._eye.shape[0]
+        m, d = theta[..., self._m, None], theta[..., self._d, None]
+        k = xp.concat([theta[..., self._k], xp.zeros((*lead, 1), dtype=theta.dtype)], axis=-1)
+        weights = xp.reshape(xp.take(k, self._pair, axis=-1), (*lead, g, g))
+        L = xp.sum(weights, axis=-1)[..., None] * self._eye - weights
+        F = xp.broadcast_to(self._constant, (*lead, *self._constant.shape)) + 0.0 * m[..., :1, :]
+        F[..., self._omega, self._omega] = -d * self._eye
+        F[..., self._omega, self._delta] = -L[..., :-1]
+        F[..., self._omega, :] /= m
+        output = xp.broadcast_to(self._output, (*lead, *self._output.shape))
+        return LTI(F, output, self._states)
+
+    def pull(self, theta: XArray, bar: LTI) -> XArray:
+        """dJ/dθ by hand: the rows of ω̇ are (linear in k_r and d) / m, the rest is constant."""
+        xp = namespace(theta)
+        lead, g = theta.shape[:-1], self._eye.shape[0]
+        m = theta[..., self._m]
+        rows, rows_bar = self.lti(theta).F[..., self._omega, :], bar.F[..., self._omega, :]
+        m_bar = -xp.sum(rows * rows_bar, axis=-1) / m
+        scaled = rows_bar / m[..., None]
+        d_bar = -xp.take(xp.reshape(scaled[..., self._omega], (*lead, g * g)), self._diagonal, axis=-1)
+        # dJ/dL, with a zero column for the reference angle; an edge adds to L_ii and L_jj and takes from L_ij and L_ji.
+        last = xp.zeros((*lead, g, 1), dtype=scaled.dtype)
+        L_bar = xp.reshape(xp.concat([-scaled[..., self._delta], last], axis=-1), (*lead, g * g))
+        corners = xp.reshape(xp.take(L_bar, self._stencil, axis=-1), (*lead, 4, -1))
+        k_bar = corners[..., 0, :] + corners[..., 1, :] - corners[..., 2, :] - corners[..., 3, :]
+        return xp.concat([k_bar, m_bar, d_bar], axis=-1)
+
+
+class DrivenSwingFamily(SwingFamily):
+    """The same with the load of each input on each machine as parameters of their own: θ = (k_r, m, d, u).
+
+    For batches whose members have each their own K_ac, and for fits that estimate u. u : (s · g,), input after input.
+    """
+
+    def __init__(self, edges: IntArray, *, inputs: int, governor_rate: Array, **constants: Any) -> None:
+        g = len(governor_rate)
+        super().__init__(edges, governor_rate=governor_rate, drive=np.zeros((g, inputs)), **constants)
+        self._u = slice(self.size, self.size + inputs * g)
+        self.groups += (Group("u", inputs * g, "p.u. power", None, sensitive=False, asset="machine"),)
+
+    def lti(self, theta: XArray) -> LTI:
+        """Build F with −u/m in its input columns."""
+        xp = namespace(theta)
+        lti = super().lti(theta)
+        u = xp.reshape(theta[..., self._u], (*theta.shape[:-1], -1, self._eye.shape[0])).mT
+        lti.F[..., self._omega, self._states :] = -u / theta[..., self._m, None]
+        return lti
+
+    def pull(self, theta: XArray, bar: LTI) -> XArray:
+        """dJ/dθ by hand."""
+        xp = namespace(theta)
+        u_bar = -bar.F[..., self._omega, self._states :] / theta[..., self._m, None]
+        return xp.concat([super().pull(theta, bar), xp.reshape(u_bar.mT, (*theta.shape[:-1], -1))], axis=-1)
+
+    def directions(self, theta: Array, moving: IntArray) -> tuple[Array, Array]:
+        """∂F/∂θ_p = [left_p; 0] right_pᵀ for the entries `moving` of θ (p,): left (moving, g) and right (moving, 3g − 1 + s).
+
+        Every parameter stands in rows of ω̇ alone and acts through one signal: an angle, ω̇ itself, ω, or an input.
+        """
+        g, n = self._eye.shape[0], self._constant.shape[0]
+        m = theta[self._m]
+        rows = self.lti(theta).F[self._omega]
+        left, right = np.zeros((self.size, g)), np.zeros((self.size, n))
+        lines, machines = np.arange(self._k.stop), np.arange(g)
+        i, j = (self._stencil.reshape(4, -1)[:2] // (g + 1))[:, : len(lines)]
+        left[lines, i], left[lines, j] = -1 / m[i], 1 / m[j]
+        angles = np.zeros((n, g))
+        angles[self._delta, :-1] = np.eye(g - 1)  # the last machine's angle is the reference
+        right[self._k] = (angles[:, i] - angles[:, j]).T
+        left[self._m.start + machines, machines], right[self._m] = -1 / m, rows
+        left[self._d.start + machines, machines], right[self._d, self._omega] = -1 / m, np.eye(g)
+        for number in range(n - self._states):
+            place = self._u.start + number * g + machines
+            left[place, machines], right[place, self._states + number] = -1 / m, 1.0
+        return left[moving], right[moving]

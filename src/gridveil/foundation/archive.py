@@ -1,0 +1,161 @@
+"""Folders and canonical zips of files with checksums: written whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from gridveil.foundation import crash_points
+from gridveil.foundation.errors import BundleError, GridveilError, OptionError, OutputExists
+from gridveil.foundation.files import sync_folder, workplace, write_synced
+
+SUMS, SIGNATURE, DOCUMENT = "SHA256SUMS", "SHA256SUMS.sig", "release.json"
+NOT_LOADED = "Nothing was loaded."
+
+
+def inside_bundle(path: Path, *names: str) -> bool:
+    """Whether a place lies, links followed, in a folder that holds all files of some names, by which a bundle is known."""
+    try:
+        return any(all((folder / name).exists() for name in names) for folder in path.absolute().resolve().parents)
+    except (OSError, RuntimeError):  # names that are too long, links in a circle: whoever writes there says so
+        return False
+
+
+def check_outside_bundles(path: Path) -> None:
+    """Refuse a place inside a bundle: it lists every file that it holds, and would no longer verify."""
+    if inside_bundle(path, SUMS, DOCUMENT):
+        raise OptionError(
+            f"{path} lies inside a bundle, which would no longer verify.",
+            outcome="Nothing was drawn and nothing was written.",
+            remedy="Name a place outside it.",
+        )
+
+
+def check_free(path: Path) -> None:
+    """Refuse a place that is taken, cannot be written to or lies inside a bundle, before anything is drawn."""
+    try:
+        taken = path.exists() or path.is_symlink()
+        parent = next(folder for folder in path.absolute().parents if folder.exists() or folder.is_symlink())
+        for name in path.absolute().parts:  # of a folder that is still to be made, only this tells that its name is too long
+            (parent / name).exists()
+    except OSError as error:
+        raise GridveilError(
+            f"{path} cannot be written ({error.strerror}).",
+            outcome="Nothing was drawn and nothing was written.",
+            remedy="Name another place with --out.",
+        ) from None
+    if taken:
+        raise OutputExists(str(path))
+    check_outside_bundles(path)
+    try:
+        with workplace(parent):
+            pass
+    except OSError as error:
+        raise GridveilError(
+            f"{parent} is not a folder that this user may write to ({error.strerror}).",
+            outcome="Nothing was drawn and nothing was written.",
+            remedy="Name another place with --out.",
+        ) from None
+
+
+def check_free_folder(path: Path) -> None:
+    """Refuse a place where no new folder can be made, before any work is done for it."""
+    if path.suffix == ".zip":
+        raise OptionError(
+            f"--out {path} ends in .zip, and what is written there is a folder.",
+            expected="the name of a new folder",
+            outcome="Nothing was computed and nothing was written.",
+            remedy="Name a folder with --out, and pack it afterwards.",
+        )
+    check_free(path)
+
+
+def write_files(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write files as a folder, or as one zip if the path ends in .zip, in one move: whoever sees it sees all of it."""
+    try:
+        with _in_one_move(path) as made:
+            if path.suffix == ".zip":
+                write_synced(made, canonical_zip(files))
+            else:
+                _fill(made, files, 0o777)
+    except OSError as error:
+        raise GridveilError(
+            f"The bundle could not be written to {path} ({error.strerror}).",
+            outcome="No bundle was left there; the privacy budget of its draw stays spent.",
+            remedy="Make room or choose another place with --out.",
+        ) from None
+
+
+def write_folder(path: Path, files: Mapping[str, bytes], *, mode: int = 0o777) -> None:
+    """Write files as a new folder in one move, for those whom its mode admits: whoever sees it sees all of it."""
+    try:
+        with _in_one_move(path) as made:
+            _fill(made, files, mode)
+    except OSError as error:
+        raise GridveilError(
+            f"{path} could not be written ({error.strerror}).",
+            outcome="Nothing was left there.",
+            remedy="Make room or choose another place with --out.",
+        ) from None
+
+
+@contextmanager
+def _in_one_move(path: Path) -> Iterator[Path]:
+    """Give a place beside a path to make something at; move it there if it was made whole, else leave nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with workplace(path.parent) as made:
+        crash_points.step("bundle-begun")
+        yield made
+        _move(made, path)
+        sync_folder(path.parent)
+        crash_points.step("bundle-moved")
+
+
+def _move(made: Path, path: Path) -> None:
+    """Move what was made to its place; a file that has appeared there in the meantime is not replaced."""
+    if made.is_file():
+        try:
+            path.hardlink_to(made)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):  # some disks have no hard links
+                raise
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, "File exists", str(path)) from None
+    made.rename(path)
+
+
+def _fill(folder: Path, files: Mapping[str, bytes], mode: int) -> None:
+    folder.mkdir(mode=mode)
+    for name, data in files.items():
+        write_synced(folder / name, data, mode & 0o666)
+        crash_points.step("bundle-half")
+    sync_folder(folder)
+
+
+def canonical_zip(files: Mapping[str, bytes]) -> bytes:
+    """Pack files so that the same ones always give the same bytes: sorted, stored, without times."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            archive.writestr(entry, files[name])
+    return buffer.getvalue()
+
+
+def checksums(files: Mapping[str, bytes]) -> bytes:
+    """Write checksums as `sha256sum -c` reads them."""
+    return "".join(f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files)).encode()
+
+
+def broken(path: Path, problem: str) -> BundleError:
+    """Say what is wrong with a bundle."""
+    return BundleError(
+        f"{path}: {problem}.", outcome=NOT_LOADED, remedy="Do not use it; ask its publisher for the bundle again."
+    )

@@ -1,0 +1,1 @@
+"""A grid: its public facts, and the parameters that are protected."""

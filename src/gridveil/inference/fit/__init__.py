@@ -1,0 +1,164 @@
+"""Step 3 of Algorithm 1: win the dynamics back from public trajectories. Post-processing only: it never sees the vault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gridveil.dynamics.engine import SchemeName
+from gridveil.dynamics.models import ReducedModel
+from gridveil.dynamics.simulate import check_euler
+from gridveil.foundation.errors import OptionError
+from gridveil.grid.facts import Array, GridFacts
+from gridveil.grid.parameters import Bounds
+from gridveil.inference.fit.methods import Progress, projected_gradient, quasi_newton
+from gridveil.inference.fit.outcome import Identifiability
+from gridveil.inference.fit.problem import NOT_FITTED, Observation, Problem, problem
+from gridveil.inference.fit.task import Task
+from gridveil.inference.fit.two_stage import is_too_large, two_stage
+from gridveil.inference.fit.unknown import EstimatedEvent, Unknown, check_known
+from gridveil.inference.posterior import beliefs
+from gridveil.privacy.noisy import NoisyGrid
+
+__all__ = [
+    "EstimatedEvent",
+    "FitResult",
+    "FitSettings",
+    "Identifiability",
+    "Observation",
+    "Problem",
+    "Unknown",
+    "check_events",
+    "fit",
+    "problem",
+]
+
+Method = Literal["projected-gradient", "l-bfgs-b", "two-stage"]
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How to fit. All of it is public and fixed before the draw.
+
+    method : two-stage, with l-bfgs-b in its place where a grid is too large for it.
+    sigma : of the two-stage fit, standard deviation of a sample: sensor and model error together [p.u. frequency].
+    starts : of the two-stage fit, searches for the network.
+    iterations, rho : of the other two, how many at most, and ρ of the anchor to the noisy start.
+    step : η of the projected gradient, dt being inside the gradient.
+    """
+
+    method: Method = "two-stage"
+    scheme: SchemeName = "exact"
+    dt_s: float = 0.01
+    iterations: int = 1000
+    step: float = 100.0
+    rho: float = 0.0
+    sigma: float = 1e-5
+    starts: int = 4
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """A fitted model and how it was reached.
+
+    mismatch_before, mismatch_after : J of the noisy and of the fitted model [p.u.² s]; history : J by iteration.
+    method : the one that was run: l-bfgs-b in place of two-stage on a grid that is too large for it.
+    identifiability, covariance : of the two-stage fit alone: what the records fix, and the posterior covariance of (k_r, m, d).
+    events : what was found of events that were not wholly known; both J are then those after the events as found.
+    """
+
+    model: ReducedModel
+    mismatch_before: float
+    mismatch_after: float
+    history: Array
+    converged: bool
+    method: Method
+    identifiability: Identifiability | None = None
+    covariance: Array | None = None
+    events: tuple[EstimatedEvent, ...] = ()
+
+
+def check_events(observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds) -> None:
+    """Refuse events that are not known where the method needs them, or that cannot be estimated."""
+    check_known(observed, method_for(settings, facts))
+    if any(one.unknown.anything for one in observed):
+        Task.of(facts, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme)
+
+
+def method_for(settings: FitSettings, facts: GridFacts) -> Method:
+    """The method that is run: l-bfgs-b in place of two-stage on a grid that is too large for it."""
+    return "l-bfgs-b" if settings.method == "two-stage" and is_too_large(facts) else settings.method
+
+
+def fit(
+    start: ReducedModel,
+    observed: Sequence[Observation],
+    settings: FitSettings,
+    bounds: Bounds,
+    progress: Progress | None = None,
+    noisy: NoisyGrid | None = None,
+) -> FitResult:
+    """Minimise J(k_r, m, d) against public trajectories, from a noisy model, within public bounds.
+
+    noisy : what start is the reduction of; the two-stage fit looks for a whole network near it, and moves K_ac too. Without it,
+    choose another method.
+
+    Privacy
+    -------
+    Uses the noisy model, public trajectories and public settings only, so it is post-processing: see the guarantee for what it
+    is then conditional on.
+    """
+    method = method_for(settings, noisy.facts) if noisy is not None else settings.method
+    check_known(observed, method)
+    task = problem(start, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho)
+    theta0 = task.start
+    if settings.scheme == "euler":
+        check_euler(start, settings.dt_s)
+    before = float(task(theta0)[0])
+    if method == "two-stage":
+        return _two_stage(noisy, observed, settings, before, progress)
+    if method == "projected-gradient":
+        theta, history = projected_gradient(task, theta0, step=settings.step, iterations=settings.iterations, progress=progress)
+        converged = False  # it stops after a fixed number of steps
+    else:
+        theta, history, converged = quasi_newton(task, theta0, iterations=settings.iterations, progress=progress)
+    return FitResult(start.with_theta(theta), before, float(task(theta)[0]), np.asarray(history), converged, method)
+
+
+def _two_stage(
+    noisy: NoisyGrid | None, observed: Sequence[Observation], settings: FitSettings, before: float, progress: Progress | None
+) -> FitResult:
+    if noisy is None:
+        raise OptionError(
+            "The two-stage fit needs the noisy grid, not only its reduction.",
+            outcome=NOT_FITTED,
+            remedy="Pass noisy=..., or choose another method.",
+        )
+    found = two_stage(
+        noisy.facts,
+        observed,
+        beliefs(noisy),
+        noisy.bounds,
+        dt_s=settings.dt_s,
+        scheme=settings.scheme,
+        sigma=settings.sigma,
+        starts=settings.starts,
+        progress=progress,
+    )
+    if found.events:  # before, the event was a guess
+        before = found.mismatch(noisy.k, noisy.m, noisy.d)
+    history = np.concatenate([[before], found.history])
+    return FitResult(
+        found.model,
+        before,
+        float(history[-1]),
+        history,
+        found.converged,
+        "two-stage",
+        found.identifiability,
+        found.covariance,
+        found.events,
+    )

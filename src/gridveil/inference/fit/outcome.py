@@ -1,0 +1,140 @@
+"""What the two-stage fit found: a network, how far the records fix it, and the events that were not wholly known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridveil.dynamics.kron import reduced_model
+from gridveil.dynamics.models import ReducedModel
+from gridveil.grid.facts import Array
+from gridveil.inference.fit.least_squares import Gaussian, Minimum
+from gridveil.inference.fit.problem import Observation
+from gridveil.inference.fit.task import Task
+from gridveil.inference.fit.unknown import EstimatedEvent
+
+
+@dataclass(frozen=True, eq=False)
+class Identifiability:
+    """Which directions of y = (log k, log m, log d, and z where an event is unknown) the records fix, and which the release.
+
+    information : (n,) eigenvalues of the records' Fisher information in units of the prior's precision, largest first: a
+    direction with a value above 1 is fixed more by data than by the prior. directions : (n, n) in columns, in y.
+    rank : directions that the records see at all (to rounding).
+    """
+
+    information: Array
+    directions: Array
+    rank: int
+
+    @property
+    def by_data(self) -> int:
+        """Directions that the records fix."""
+        return int((self.information > 1).sum())
+
+    @property
+    def by_prior(self) -> int:
+        """Directions that the release, or its bounds, fix."""
+        return len(self.information) - self.by_data
+
+
+@dataclass(frozen=True, eq=False)
+class TwoStage:
+    """What the two-stage fit found.
+
+    model : L_red(k) and K_ac(k) of one network; k : (e,), m, d : (g,) that network [units of the groups].
+    cost : ½ Σ (ω − ω̂)²/σ² + ½ |y − prior|² at the end; costs_of_starts : of each start after stage 2, the least was taken.
+    history : Σ_events ∫ |ω − ω̂|² dt after stage 2 and after each round of the polish [p.u.² s].
+    covariance : (e_r + 2g,)² posterior covariance of (k_r, m, d) of the model.
+    events : what was found of events that were not wholly known; mismatch : J of other k, m, d after these events [p.u.² s].
+    """
+
+    model: ReducedModel
+    k: Array
+    m: Array
+    d: Array
+    cost: float
+    costs_of_starts: tuple[float, ...]
+    history: Array
+    converged: bool
+    identifiability: Identifiability
+    covariance: Array
+    events: tuple[EstimatedEvent, ...]
+    mismatch: Callable[[Array, Array, Array], float]
+
+
+def covariance(prior: Gaussian, found: Minimum) -> Array:
+    """Posterior covariance of y."""
+    return np.linalg.inv(found.slopes.T @ found.slopes + prior.precision).astype(np.float64, copy=False)
+
+
+def outcome(
+    task: Task, observed: Sequence[Observation], prior: Gaussian, found: Minimum, costs: tuple[float, ...], history: Array
+) -> TwoStage:
+    """Say what the maximum of the posterior means: its network and reduced model, how sure they are, and the events."""
+    facts = task.coordinates.facts
+    e, g = len(facts.edges), len(facts.machines)
+    values = np.exp(found.x[: e + 2 * g])
+    k, m, d = values[:e], values[e : e + g], values[e + g :]
+    scale = 1 / np.sqrt(prior.precision.diagonal())
+    _, singular, rows = np.linalg.svd(found.slopes * scale, full_matrices=False)
+    information = np.zeros(len(found.x))
+    information[: len(singular)] = singular**2
+    # Posterior covariance of y in the eigenvectors of the data's information: 1 / (1 + λ) of the prior's.
+    directions = np.linalg.qr(rows.T, mode="complete")[0] if len(rows) < len(found.x) else rows.T
+    shape = scale[:, None] * directions
+    x, chain = task.coordinates.slopes(found.x)
+    out = np.zeros((g * (g - 1) // 2 + 2 * g, len(found.x)))
+    positive = task.coordinates.parts["d"].stop
+    out[task.coordinates.moving[:positive]] = np.exp(x[:positive])[:, None] * chain[:positive]
+    spread = shape / np.sqrt(1 + information)
+    released = out @ spread
+
+    def mismatch(k: Array, m: Array, d: Array) -> float:
+        sampling, z = task.predictor.sampling(), found.x[e + 2 * g :]
+        with np.errstate(all="ignore"):
+            other = task.coordinates.of_network_and_machines(np.concatenate([np.log(k), np.log(m), np.log(d), z]))
+            return float(sampling.weights @ task.compare(other, sampling) ** 2)
+
+    return TwoStage(
+        model=reduced_model(facts, k, m, d),
+        k=k,
+        m=m,
+        d=d,
+        cost=found.cost,
+        costs_of_starts=costs,
+        history=history,
+        converged=found.converged,
+        identifiability=Identifiability(information, shape, int((singular > 1e-12 * singular[0]).sum())),
+        covariance=released @ released.T,
+        events=_events(task, observed, x, chain @ spread),
+        mismatch=mismatch,
+    )
+
+
+def _events(task: Task, observed: Sequence[Observation], x: Array, spread: Array) -> tuple[EstimatedEvent, ...]:
+    """Say what was found of the events. spread : (size of x, ·), whose product with itself is the covariance of x."""
+    coordinates, g = task.coordinates, len(task.coordinates.facts.machines)
+    values, moved = coordinates.values(x), coordinates.model_slopes(x) @ spread
+    delays = coordinates.delays(x)
+    late_sd = dict(zip(delays, np.linalg.norm(spread[coordinates.parts["t"]], axis=1).tolist(), strict=True))
+    first, step, found = coordinates.parts["d"].stop, 0, []
+    for record, one in enumerate(observed):
+        u = slice(first + step * g, first + (step + 1) * g)
+        free = one.unknown.split
+        if one.unknown.anything:
+            found.append(
+                EstimatedEvent(
+                    record,
+                    total=float(values[u].sum()) if free else None,
+                    total_sd=float(np.linalg.norm(moved[u].sum(axis=0))) if free else None,
+                    split=values[u] if free else None,
+                    split_sd=np.linalg.norm(moved[u], axis=1) if free else None,
+                    time_s=one.event.steps[0].at_s + delays.get(record, 0.0),
+                    time_sd=late_sd.get(record, 0.0),
+                )
+            )
+        step += len(one.event.steps)
+    return tuple(found)

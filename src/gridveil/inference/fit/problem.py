@@ -1,0 +1,121 @@
+"""The fit as an optimisation problem: J(θ) over a public box."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gridveil.dynamics.engine import LinearFamily, Objective, Record, SchemeName
+from gridveil.dynamics.events import Event
+from gridveil.dynamics.models import ReducedModel, port_positions
+from gridveil.dynamics.simulate import Clock
+from gridveil.dynamics.trajectory import Trajectory
+from gridveil.foundation.errors import InputError
+from gridveil.grid.facts import Array
+from gridveil.grid.parameters import Bounds
+from gridveil.inference.fit.unknown import KNOWN, NOT_FITTED, Unknown
+from gridveil.privacy.provenance import Provenance
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """A public trajectory and the event behind it.
+
+    provenance : where both are from; a trajectory simulated from the source itself is for demos only.
+    trajectory.omega : NaN where there is a gap. unknown : what of the event is to be estimated; the event then is a guess.
+    sigma : standard deviation of a sample of this record, sensor and model error together [p.u. frequency]; None: the fit's.
+    """
+
+    event: Event
+    trajectory: Trajectory
+    provenance: Provenance
+    unknown: Unknown = KNOWN
+    sigma: float | None = None
+
+    def in_words(self) -> str:
+        """Describe what the guarantee is conditional on."""
+        return "; ".join(part for part in (self.provenance.in_words(), self.unknown.in_words()) if part)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Minimise J(θ) = Σ_events ∫ |y − ω̂|² dt + ρ |θ − θ⁰|² over lower ≤ θ ≤ upper.
+
+    mismatch : the integral and its gradient, for θ (..., p); start, lower, upper : (p,), or start with a batch in front.
+    """
+
+    mismatch: Callable[[Array], tuple[Array, Array]]
+    start: Array
+    lower: Array
+    upper: Array
+    rho: float
+
+    def __call__(self, theta: Array) -> tuple[Array, Array]:
+        """Return J (...,) and dJ/dθ (..., p)."""
+        J, gradient = self.mismatch(theta)
+        if not self.rho:
+            return J, gradient
+        moved = theta - self.start
+        return J + self.rho * np.sum(moved**2, axis=-1), gradient + 2 * self.rho * moved
+
+
+def problem(
+    start: ReducedModel,
+    observed: Sequence[Observation],
+    bounds: Bounds,
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+    rho: float,
+) -> Problem:
+    """Set the fit of (k_r, m, d) up, with K_ac held at its noisy value."""
+    buses, records = as_records(observed, dt_s)
+    drive = np.stack([step.loads(start) for one in observed for step in one.event.steps], axis=1)
+    family = start.family(drive, port_positions(start, buses), bounds)
+    return Problem(Objective(family, records, dt_s=dt_s, scheme=scheme), start.theta, *box(family), rho)
+
+
+def as_records(observed: Sequence[Observation], dt_s: float) -> tuple[tuple[str, ...], list[Record]]:
+    """Put observations on one clock: the buses that were recorded, and records with one input for each step of each event."""
+    buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
+    records: list[Record] = []
+    column = 0
+    for one in observed:
+        count = len(one.event.steps)
+        records.append(_record(one, buses, dt_s, range(column, column + count)))
+        column += count
+    return buses, records
+
+
+def box(family: LinearFamily) -> tuple[Array, Array]:
+    """Lay the public bounds of a family's groups out along θ."""
+    ends = [(group.range.lower, group.range.upper) if group.range else (-np.inf, np.inf) for group in family.groups]
+    sizes = [group.size for group in family.groups]
+    return np.repeat([lower for lower, _ in ends], sizes), np.repeat([upper for _, upper in ends], sizes)
+
+
+def _record(one: Observation, buses: Sequence[str], dt_s: float, columns: Sequence[int]) -> Record:
+    """Put a trajectory on the fit's clock; samples that it does not have get no weight."""
+    time, omega = one.trajectory.time_s, one.trajectory.omega
+    samples = np.rint(time / dt_s).astype(int)
+    if len(time) < 2 or np.abs(samples * dt_s - time).max() > 1e-6 * dt_s:
+        raise InputError(
+            f"the trajectory's times do not fall on steps of {dt_s:g} s",
+            expected="at least two samples, each at a multiple of the fit's time step",
+            outcome=NOT_FITTED,
+        )
+    if not np.isfinite(omega).any():
+        raise InputError("the trajectory holds no finite value", expected="frequencies in p.u.", outcome=NOT_FITTED)
+    clock = Clock(float(time[-1]), dt_s)
+    observed = np.full((clock.steps + 1, len(buses)), np.nan)
+    places = [list(buses).index(bus) for bus in one.trajectory.buses]
+    observed[samples[:, None], places] = omega
+    between = np.diff(time)  # 30 Hz come as 0.03, 0.03 and 0.04 s; a row may be missing
+    weights = np.full(observed.shape, float(between[between <= 1.5 * np.median(between)].mean()))
+    return Record(
+        tuple((clock.sample(step.at_s), column) for step, column in zip(one.event.steps, columns, strict=True)),
+        observed,
+        weights,
+    )

@@ -1,0 +1,296 @@
+"""Predicted records and their derivatives by every parameter: forward sensitivities of the discrete scheme that is run.
+
+With z_{n+1} = E z_n, a parameter's sensitivity follows s_{n+1} = E s_n + E' z_n. In the eigenvectors of the model both are sums
+of powers, so that any sample is read off directly and no derivative of a matrix exponential is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil, gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gridveil.dynamics.engine.lti import LTI
+from gridveil.dynamics.engine.propagate import step_responses
+from gridveil.dynamics.engine.records import Records
+from gridveil.dynamics.engine.schemes import SCHEMES, SchemeName
+from gridveil.dynamics.swing import DrivenSwingFamily
+from gridveil.grid.facts import Array, IntArray
+
+Complex = NDArray[np.complex128]
+
+# Eigenvalues closer than this share of how fast they fade count as one; the slowest fading that is looked at [1/s].
+NEAR, SLOWEST = 1e-5, 1 / 30
+# Eigenvectors worse conditioned than this are taken of a model so much (relative) beside.
+WORST_CONDITION, NUDGE = 1e9, 1e-10
+# Numbers that are worked on at a time.
+CHUNK = 8_000_000
+# Late by how much, for records whose event may be [s].
+ON_TIME: Mapping[int, float] = {}
+
+
+def _exact(values: Complex, dt: float) -> tuple[Complex, Complex]:
+    factors: Complex = np.exp(dt * values).astype(np.complex128)
+    return factors, (dt * factors).astype(np.complex128)
+
+
+def _trapezoidal(values: Complex, dt: float) -> tuple[Complex, Complex]:
+    below = 1 - 0.5 * dt * values
+    return (1 + 0.5 * dt * values) / below, dt / below**2
+
+
+def _euler(values: Complex, dt: float) -> tuple[Complex, Complex]:
+    return 1 + dt * values, np.full_like(values, dt)
+
+
+# The schemes of the engine for one eigenvalue: μ(λ) and dμ/dλ.
+STEPS: Mapping[SchemeName, Callable[[Complex, float], tuple[Complex, Complex]]] = {
+    "exact": _exact,
+    "trapezoidal": _trapezoidal,
+    "euler": _euler,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Sampling:
+    """Which samples of the records are compared, and where each step response is read for them.
+
+    stride : clock steps between two samples that a response is computed at; count : how many of them.
+    at : for each record, (samples,) numbers of the samples that are used; seen : (samples, outputs) True where something was.
+    observed : (rows,) all of that, record after record [p.u.]; weights : (rows,) as in the records [s].
+    """
+
+    stride: int
+    count: int
+    at: tuple[IntArray, ...]
+    seen: tuple[NDArray[np.bool_], ...]
+    observed: Array
+    weights: Array
+
+    @classmethod
+    def of(cls, records: Records, thin: int = 1, until: int | None = None) -> Sampling:
+        """Use every observed sample, or every thin-th; records with several steps need their steps apart by such a stride.
+
+        until : the last clock step after a record's first step of load that is looked at; default: all.
+        """
+        counts = (records.weights > 0).sum(axis=2)
+        shifts: list[list[int]] = [[shift for r, shift, _ in records.steps if r == record] for record in range(len(counts))]
+        used = [np.flatnonzero(row) for row in counts]
+        stride = 0
+        for numbers, own in zip(used, shifts, strict=True):
+            first = own[0] if own else 0
+            stride = gcd(stride, *(int(one) - first for one in np.unique(numbers)), *(one - first for one in own))
+        stride = max(stride, 1)
+        wide = stride * thin
+        if all((one - own[0]) % wide == 0 for own in shifts for one in own):
+            stride = wide
+        last = records.samples if until is None else until
+        firsts = [min(own, default=0) for own in shifts]
+        at = tuple(
+            numbers[((numbers - (own[0] if own else 0)) % stride == 0) & (numbers - first <= last)]
+            for numbers, own, first in zip(used, shifts, firsts, strict=True)
+        )
+        seen = tuple(records.weights[record, numbers] > 0 for record, numbers in enumerate(at))
+        observed, weights = (
+            np.concatenate([series[record, numbers][seen[record]] for record, numbers in enumerate(at)])
+            for series in (records.observed, records.weights)
+        )
+        longest = max((int(numbers[-1]) - first for numbers, first in zip(at, firsts, strict=True) if len(numbers)), default=0)
+        return cls(stride, -(-longest // stride) + 1, at, seen, observed, weights)
+
+
+class Predictor:
+    """Records as a function of θ = (k_r, m, d, u) and of the shares `sense` (h, g) that make outputs of the machines' ω.
+
+    delays : how late the event of some records came [s]; its first step is one of the scheme over what is left of that step.
+    """
+
+    def __init__(self, family: DrivenSwingFamily, records: Records, *, dt_s: float, scheme: SchemeName) -> None:
+        self.family = family
+        self.records = records
+        self.dt_s = dt_s
+        self.scheme: SchemeName = scheme
+
+    def sampling(self, thin: int = 1, until: int | None = None) -> Sampling:
+        """Choose the samples that are compared: every thin-th, up to `until` clock steps after a record's first step."""
+        return Sampling.of(self.records, thin, until)
+
+    def values(self, theta: Array, sense: Array, sampling: Sampling, delays: Mapping[int, float] = ON_TIME) -> Array:
+        """Predict the records at θ: (rows,) [p.u.]."""
+        lti = self.family.lti(theta)
+        seen = LTI(lti.F, sense @ lti.H, lti.states)
+        records, starts = self.records, None
+        if delays:
+            late = [self._late(shift, delays.get(record, 0.0), 1) for record, shift, _ in records.steps]
+            starts = np.stack([self._start(lti, i, part) for i, (_, part) in zip(records.inputs, late, strict=True)], axis=1)
+            moved = zip(records.steps, late, strict=True)
+            records = replace(records, steps=tuple((record, shift, column) for (record, _, column), (shift, _) in moved))
+        clock = {"dt_s": self.dt_s, "scheme": self.scheme}
+        fine = step_responses(seen, records.inputs, records.samples, **clock, start=starts)
+        values = records.predict(fine)
+        taken = zip(values, sampling.at, sampling.seen, strict=True)
+        return np.concatenate([value[at][seen] for value, at, seen in taken])
+
+    def _late(self, shift: int, delay_s: float, stride: int) -> tuple[int, float]:
+        """The first of every stride-th sample that a delayed step acts on, and the time since then in steps."""
+        delay = delay_s / self.dt_s
+        whole = stride * ceil(delay / stride - 1e-12)
+        return shift + whole, max(whole - delay, 0.0)
+
+    def _start(self, lti: LTI, column: int, part: float) -> Array:
+        """Give z (n + s,) some part of a step after a unit step of an input."""
+        start = np.zeros(lti.F.shape[-1])
+        start[lti.states + column] = 1.0
+        return SCHEMES[self.scheme](lti.F, part * self.dt_s)[0] @ start
+
+    def slopes(
+        self,
+        theta: Array,
+        sense: Array,
+        sampling: Sampling,
+        moving: IntArray,
+        sensed: IntArray,
+        delays: Mapping[int, float] = ON_TIME,
+    ) -> Array:
+        """Slopes of all records (rows, ·) by the entries `moving` of θ, each share of the outputs `sensed`, and each delay."""
+        h, g = sense.shape
+        left, right = self.family.directions(theta, moving)
+        modes = Modes.of(self.family.lti(theta), self.scheme, self.dt_s)
+        plain = len(moving) + len(sensed) * g
+        slopes = [np.zeros((len(at), h, plain + len(delays))) for at in sampling.at]
+        places = {record: plain + number for number, record in enumerate(delays)}
+        clocks: dict[float, Array] = {}
+        known: dict[tuple[int, float], tuple[Array, Array]] = {}
+        count = sampling.count + max((ceil(-delay / self.dt_s / sampling.stride) for delay in delays.values()), default=0)
+        count = max(count, sampling.count)  # an event that came early is followed for longer
+        for record, declared, column in self.records.steps:
+            shift, since = self._late(declared, delays.get(record, 0.0), sampling.stride)
+            if since not in clocks:
+                clocks[since] = modes.clock(count, sampling.stride, since)
+            if (column, since) not in known:
+                clock = clocks[since]
+                known[column, since] = modes.slopes(clock, sense, left, right, column), modes.omega(clock, g, column)
+            slope, omega = known[column, since]
+            late = sampling.at[record] >= shift
+            place = (sampling.at[record][late] - shift) // sampling.stride
+            slopes[record][late, :, : len(moving)] += slope[place]
+            if record in places:
+                hurry = modes.hurry(count, sampling.stride, since)
+                slopes[record][late, :, places[record]] -= (modes.omega(hurry, g, column) @ sense.T)[place]
+            for number, output in enumerate(sensed):
+                part = slice(len(moving) + number * g, len(moving) + (number + 1) * g)
+                slopes[record][late, output, part] += omega[place]
+        return np.concatenate([slope[seen] for slope, seen in zip(slopes, sampling.seen, strict=True)])
+
+
+@dataclass(frozen=True, eq=False)
+class Modes:
+    """A model in its eigenvectors, F = V diag(λ) V⁻¹, and its scheme in them: μ(λ) a step.
+
+    If F moves by a bᵀ, then μ(F)ⁿ moves by V (Φ ∘ V⁻¹ a bᵀ V) V⁻¹ with Φ_il = (μ_iⁿ − μ_lⁿ) / (λ_i − λ_l): sums of μ_iⁿ and of
+    n μ_iⁿ⁻¹ μ'_i whose factors do not depend on n. Where two λ are equal, or nearly, Φ_il is the mean of their two slopes.
+
+    values, factors, rates : (n,) λ, μ, dμ/dλ; near : (n, n) pairs that count as equal; inputs : where the inputs' λ = 0 begin.
+    scheme, dt_s : by which μ steps [s].
+    """
+
+    values: Complex
+    factors: Complex
+    rates: Complex
+    V: Complex
+    inverse: Complex
+    near: NDArray[np.bool_]
+    inputs: int
+    scheme: SchemeName
+    dt_s: float
+
+    @classmethod
+    def of(cls, lti: LTI, scheme: SchemeName, dt_s: float) -> Modes:
+        """Decompose A; the inputs add λ = 0 with eigenvectors of their own, [−A⁻¹ B; 1]."""
+        A, B = lti.F[: lti.states, : lti.states], lti.F[: lti.states, lti.states :]
+        values, V = np.linalg.eig(A)
+        if np.linalg.cond(V) > WORST_CONDITION:  # two modes about to meet: a model next to it has them apart
+            nudge = NUDGE * np.random.default_rng(0).standard_normal(A.shape)
+            values, V = np.linalg.eig(A + nudge * np.abs(A).max())
+        inverse, still = np.linalg.inv(V), np.linalg.solve(A, B)
+        n, s = B.shape
+        whole, whole_inverse = np.zeros((2, n + s, n + s), dtype=complex)
+        whole[:n, :n], whole[:n, n:], whole[n:, n:] = V, -still, np.eye(s)
+        whole_inverse[:n, :n], whole_inverse[:n, n:], whole_inverse[n:, n:] = inverse, inverse @ still, np.eye(s)
+        every: Complex = np.concatenate([values, np.zeros(s)]).astype(np.complex128)
+        apart = np.abs(every[:, None] - every)
+        fading = np.maximum(np.maximum(-every.real, -every.real[:, None]), SLOWEST)
+        return cls(every, *STEPS[scheme](every, dt_s), whole, whole_inverse, apart < NEAR * fading, n, scheme, dt_s)
+
+    @cached_property
+    def kept(self) -> IntArray:
+        """One mode of each conjugate pair, and the real ones."""
+        return np.flatnonzero(self.values.imag >= 0)
+
+    def clock(self, count: int, stride: int, since: float = 0.0) -> Array:
+        """(count, 4 kept): what the real and imaginary parts of a mode's two factors are multiplied by.
+
+        since : steps between the event and the first sample; a part of a step comes first, then whole ones.
+        """
+        number, part = self._steps(count, stride, since)
+        twice, factors, rates = self._twice, self.factors[self.kept], self.rates[self.kept]
+        begun, bend = STEPS[self.scheme](self.values[self.kept] * part * self.dt_s, 1.0)
+        powers = factors**number
+        plain = twice * powers * begun
+        slope = twice * rates * number * factors ** np.maximum(number - 1, 0) * begun + twice * powers * bend * part * self.dt_s
+        return np.concatenate([plain.real, -plain.imag, slope.real, -slope.imag], axis=1)
+
+    def hurry(self, count: int, stride: int, since: float) -> Array:
+        """(count, 2 kept): the same for the slope of ω by the time since the event [1/s]."""
+        number, part = self._steps(count, stride, since)
+        values = self.values[self.kept]
+        bend = STEPS[self.scheme](values * part * self.dt_s, 1.0)[1]
+        slope = self._twice * self.factors[self.kept] ** number * values * bend
+        return np.concatenate([slope.real, -slope.imag], axis=1)
+
+    def _steps(self, count: int, stride: int, since: float) -> tuple[IntArray, float]:
+        """Whole steps up to each sample (count, 1), and the part of a step before them."""
+        return int(since) + stride * np.arange(count)[:, None], since - int(since)
+
+    @property
+    def _twice(self) -> Array:
+        """2 for a mode that stands for a pair."""
+        return np.where(self.values[self.kept].imag > 0, 2.0, 1.0)
+
+    def omega(self, clock: Array, g: int, column: int) -> Array:
+        """ω of the machines (count, g) after a unit step of one input."""
+        parts = (self.V[:g] * self.inverse[:, self.inputs + column])[:, self.kept].T
+        return clock[:, : 2 * len(self.kept)] @ np.concatenate([parts.real, parts.imag])
+
+    def slopes(self, clock: Array, sense: Array, left: Array, right: Array, column: int) -> Array:
+        """Slopes of sense · ω (count, h, p) after a unit step of one input, for F moving by [left_p; 0] right_pᵀ."""
+        (h, g), kept = sense.shape, self.kept
+        gap = self.values[:, None] - self.values
+        cauchy = np.where(self.near, 0.0, 1 / np.where(self.near, 1.0, gap))
+        seen = sense @ self.V[:g]  # (h, n)
+        felt = (right @ self.V) * self.inverse[:, self.inputs + column]  # (p, n): each parameter's signal, mode by mode
+        entered = left @ self.inverse[:, :g].T  # (p, n): what it does to each mode
+        # By machine, since every parameter acts on one or two: (g, h, kept), then (p, ·).
+        paths = self.inverse[:, :g].T[:, None, :] * seen
+        crossed = np.ascontiguousarray(-(paths @ cauchy[:, kept])).reshape(g, -1).view(float)
+        met = np.ascontiguousarray(0.5 * (paths @ self.near[:, kept].astype(float))).reshape(g, -1).view(float)
+        own, far, close = felt[:, kept], felt @ cauchy[kept].T, 0.5 * (felt @ self.near[kept].T)
+        entered, seen = np.ascontiguousarray(entered[:, kept]), np.ascontiguousarray(seen[:, kept])
+        out = np.empty((len(clock), h, len(left)))
+        size = max(1, CHUNK // (4 * h * len(kept)))
+        for first in range(0, len(left), size):
+            part = slice(first, first + size)
+            share = entered[part, None] * seen  # (p, h, kept)
+            factors = np.empty((*share.shape[:2], 4, share.shape[2]))
+            for place, path, signal in ((0, crossed, far), (2, met, close)):
+                across: Complex = (left[part] @ path).view(np.complex128).reshape(share.shape)
+                across *= own[part, None]
+                across += share * signal[part, None]
+                factors[:, :, place], factors[:, :, place + 1] = across.real, across.imag
+            found = clock @ factors.reshape(-1, clock.shape[1]).T
+            out[:, :, part] = found.reshape(len(clock), -1, h).transpose(0, 2, 1)
+        return out

@@ -1,0 +1,337 @@
+"""The two-stage fit: first the reduced model that the records ask for, then the network that explains it.
+
+Stage 1 fits x = (log k_r, log m, log D, v, w) freely, with a Gaussian prior pushed through Kron. Stage 2 looks for line weights
+whose reduction gives that x, weighted by the records' information about it. Then both are polished together: the maximum of the
+posterior of (log k, log m, log d). L_red(k) and K_ac(k) of the result belong together, which a fit of k_r alone cannot have.
+Where an event's place, size or time is unknown, u is tied to no network, and what is unknown (z) is estimated with the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from gridveil.dynamics.engine.objective import one_blas_thread
+from gridveil.dynamics.engine.schemes import SchemeName
+from gridveil.dynamics.kron import reduced_model
+from gridveil.dynamics.models import ReducedModel
+from gridveil.dynamics.simulate import check_euler, modes
+from gridveil.foundation.errors import OptionError
+from gridveil.grid.facts import Array, GridFacts
+from gridveil.grid.parameters import GROUPS, Bounds
+from gridveil.inference.fit.coordinates import independent, linked, push
+from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
+from gridveil.inference.fit.methods import Progress
+from gridveil.inference.fit.outcome import TwoStage, covariance, outcome
+from gridveil.inference.fit.problem import NOT_FITTED, Observation
+from gridveil.inference.fit.scale import scale_shift
+from gridveil.inference.fit.sensitivity import Sampling
+from gridveil.inference.fit.task import DirectResiduals, NetworkResiduals, ReducedResiduals, Task, triangle
+from gridveil.inference.fit.unknown import onset_s
+from gridveil.inference.posterior import Posterior
+
+# The noise that stage 1 assumes at first [p.u.], and the weight of stage 1's information in stage 2 at first.
+FIRST_SIGMA = 1e-3
+FIRST_WEIGHT = 1e-6
+# The noise that is assumed while the part of the record that is looked at still grows [p.u.].
+WIDE_SIGMA = 1e-5
+# Samples of a record that the search itself compares; the polish at the end takes them all. Of many places, fewer samples do:
+# numbers in a Jacobian, of the search and of the polish, and the fewest samples all the same.
+SEARCHED, LEAST_SAMPLES = 300, 40
+MOST_SEARCHED, MOST_KEPT = 1_000_000, 12_000_000
+# Rounds of the polish at most, those that each of several starts gets, and the change of the cost at which it ends.
+ROUNDS = 40
+TRIED = 8
+CLOSE = 1e-5
+# Searches at least where fewer places than machines were recorded: with 4, one in ten misses an explanation better by nats.
+FEW_PLACES = 12
+# Entries of x for one of y from which stage 1 is left out.
+MANY = 2
+# With more machines, or more reduced weights that are not zero, the search takes hours, and its Jacobians gigabytes.
+MOST_MACHINES, MOST_WEIGHTS = 80, 2000
+# Records are explained where ½ Σ r² is at most this share of the samples (½ is expected). With events that are not wholly
+# known, stage 1 begins again up to so many times until they are, and the polish may take longer.
+EXPLAINED = 0.7
+AGAIN = 20
+ROUNDS_OF_UNKNOWN = 120
+# Times that the scale is set by the exact posterior of the release, where no event's size is known.
+SCALED = 2
+
+
+@one_blas_thread()
+def two_stage(
+    facts: GridFacts,
+    observed: Sequence[Observation],
+    belief: Mapping[str, Posterior],
+    bounds: Bounds,
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+    sigma: float,
+    starts: int = 4,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TwoStage:
+    """Find the most probable network given public records and a release: max p(records | k, m, d) p(k, m, d | release).
+
+    belief : posterior of the noisy release, see `gridveil.inference.posterior`. sigma : standard deviation of a sample, of sensor and
+    model error together [p.u. frequency], for records that do not say their own. starts : searches of stage 2. seed : of the
+    draws that make stage 1's prior and the starts; public, and no part of the privacy noise.
+
+    Privacy
+    -------
+    Uses the release, public records, public bounds and topology: post-processing.
+    """
+    check_size(facts)
+    random = np.random.default_rng(seed)
+    middle = reduced_model(facts, *(np.exp(belief[name].log_mean) for name in GROUPS))
+    if scheme == "euler":
+        check_euler(middle, dt_s)
+    task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
+    thin = _sampling(task, SEARCHED)
+    prior, parts = independent(belief, task.coordinates.unknowns), windows(task, middle)
+    few, unknown = task.coordinates.locations < len(facts.machines), bool(task.coordinates.unknowns.size)
+    direct = task.coordinates.size > MANY * len(prior.mean) and not unknown
+    pushed = prior if direct else push(task.coordinates, belief, random)
+    count = max(starts, FEW_PLACES) if few else starts
+    e, drawn = len(facts.edges), np.log(np.concatenate([belief[name].sample(random, count - 1) for name in GROUPS], axis=1))
+    lines = np.concatenate([prior.mean[None, :e], drawn[: starts - 1, :e]])
+    if unknown:
+        found, best = _stages_of_unknown(task, pushed, prior, thin, sigma, lines, _begin_again(task, belief, pushed, observed))
+    else:
+        if direct:  # far more reduced weights than lines: the network itself is the smaller thing to search for
+            found = [_follow(DirectResiduals, task, prior, max(sigma, WIDE_SIGMA), parts, prior.mean)]
+        else:
+            first = _follow(ReducedResiduals, task, pushed, sigma, parts, pushed.mean)
+            found = _stage_2(task, first.x, thin, sigma, prior, lines)
+        best = min(found, key=lambda one: one.cost)
+        # Several reduced models may explain records of few places, and stage 1 found one of them.
+        tried = [_polish(task, prior, start, thin, sigma, rounds=TRIED)[0] for start in (best.x, *(drawn if few else ()))]
+        best = min(tried, key=lambda one: one.cost)
+    rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
+    everything = _sampling(task, task.predictor.records.samples, MOST_KEPT)
+    last, history = _polish(task, prior, best.x, everything, sigma, progress, rounds)
+    for _ in range(SCALED if len(task.coordinates.unknowns.sized) else 0):
+        alike = np.zeros(len(prior.mean))
+        alike[: drawn.shape[1]] = scale_shift(belief, prior, last.x, covariance(prior, last))
+        prior = replace(prior, mean=prior.mean + alike)
+        last, more = _polish(task, prior, last.x, everything, sigma, progress, rounds)
+        history = np.concatenate([history, more[1:]])
+    return outcome(task, observed, prior, last, tuple(one.cost for one in found), history)
+
+
+def is_too_large(facts: GridFacts) -> bool:
+    """Whether a grid is beyond the two-stage fit: too many machines, or reduced weights."""
+    g = len(facts.machines)
+    return g > MOST_MACHINES or (g * (g - 1) // 2 > MOST_WEIGHTS and len(linked(facts)) > MOST_WEIGHTS)
+
+
+def check_size(facts: GridFacts) -> None:
+    """Refuse a grid whose fit would take hours and gigabytes."""
+    if is_too_large(facts):
+        raise OptionError(
+            f"The two-stage fit is not for {len(facts.machines)} machines.",
+            expected=f"at most {MOST_MACHINES}, and {MOST_WEIGHTS} reduced weights that are not zero",
+            outcome=NOT_FITTED,
+            remedy="Fit with the method l-bfgs-b.",
+        )
+
+
+def _sampling(task: Task, samples: int, numbers: int = MOST_SEARCHED, until: int | None = None) -> Sampling:
+    """So many samples of a record, or as many as make a Jacobian of at most so many numbers."""
+    row = task.coordinates.locations * task.coordinates.size * len(task.predictor.records.observed)
+    every = task.predictor.sampling().stride
+    most = min(samples, max(LEAST_SAMPLES, numbers // row))
+    length = task.predictor.records.samples if until is None else until
+    return task.predictor.sampling(max(1, length // every // most), until)
+
+
+def windows(task: Task, middle: ReducedModel) -> list[int]:
+    """Clock steps after an event that are looked at, one after the other: a period of the fastest mode, twice that, and so on.
+
+    A record that rings for many periods has many explanations that are each off by a period; its first period has one.
+    """
+    found, whole = modes(middle), task.predictor.records.samples
+    first = max(LEAST_SAMPLES // 10, ceil(1 / (found[-1].frequency_hz * task.predictor.dt_s))) if found else whole
+    parts: list[int] = []
+    while first < whole:
+        parts.append(first)
+        first *= 2
+    return [*parts, whole]
+
+
+def _follow(
+    kind: type[ReducedResiduals | DirectResiduals],
+    task: Task,
+    prior: Gaussian,
+    sigma: float,
+    parts: Sequence[int],
+    start: Array,
+) -> Minimum:
+    """Fit x, or y, to the records, from their first period to all of them, with σ coming down from 1e-3 to its own value.
+
+    Residuals of the result are in units of σ.
+    """
+    x, steps, found = start, 0, None
+    for number, window in enumerate(parts):
+        whole = number == len(parts) - 1
+        sampling = _sampling(task, SEARCHED, until=None if whole else window)
+        finest = float(task.sigma(sampling, sigma).min())
+        for level in _levels(WIDE_SIGMA if number else FIRST_SIGMA, finest if whole else max(finest, WIDE_SIGMA)):
+            last = whole and level == finest
+            iterations, tolerance = (60, 1e-3) if last else (20 if task.coordinates.unknowns.size else 8, 0.1)
+            residuals = kind(task, sampling, task.sigma(sampling, sigma, level))
+            found = minimise(residuals, prior, x, cap=1.0, iterations=iterations, tolerance=tolerance)
+            x, steps = found.x, steps + found.steps
+    assert found is not None, "there is at least one window, and one level"
+    return Minimum(found.x, found.cost, found.residuals, found.slopes, steps, found.converged)
+
+
+def _stages_of_unknown(
+    task: Task, pushed: Gaussian, prior: Gaussian, sampling: Sampling, sigma: float, lines: Array, starts: Sequence[Array]
+) -> tuple[list[Minimum], Minimum]:
+    """Both stages and a first polish, from one start after the other until two explain the records; the least cost wins.
+
+    Where an event is not wholly known, stage 1 finds several explanations that no network gives. Returns what stage 2 found
+    from the best, and that after the polish.
+    """
+    least, explained, nearest, whole = None, 0, None, [task.predictor.records.samples]
+    enough = EXPLAINED * len(sampling.observed) + len(pushed.mean)
+    for start in (*starts, None):
+        if start is None and least is not None:
+            break
+        first = nearest if start is None else _follow(ReducedResiduals, task, pushed, sigma, whole, start)
+        assert first is not None, "there is at least one start"
+        nearest = first if nearest is None or first.cost < nearest.cost else nearest
+        if start is not None and first.cost > 10 * enough:
+            continue
+        found = _stage_2(task, first.x, sampling, sigma, prior, lines)
+        best = _polish(task, prior, min(found, key=lambda one: one.cost).x, sampling, sigma, rounds=TRIED)[0]
+        if least is None or best.cost < least[1].cost:
+            least = found, best
+        explained += best.cost <= enough
+        if explained == 2:
+            break
+    assert least is not None, "one start at least is followed to its end"
+    return least
+
+
+def _begin_again(task: Task, belief: Mapping[str, Posterior], pushed: Gaussian, observed: Sequence[Observation]) -> list[Array]:
+    """Places for stage 1 to begin: the prior's mean, the same with events when they seem to have come, draws of the release."""
+    coordinates, random = task.coordinates, np.random.default_rng(AGAIN)
+    late = [onset_s(observed[record]) for record in coordinates.unknowns.timed]
+    drawn = [belief[name].sample(random, AGAIN) for name in GROUPS]
+    z = np.broadcast_to(pushed.mean[coordinates.of_events], (AGAIN, len(coordinates.of_events)))
+    found = [pushed.mean.copy(), *coordinates.of_values(coordinates.network(drawn[0]), drawn[1], drawn[2], z)]
+    for x in found:
+        x[coordinates.parts["t"]] = late
+    return [pushed.mean, *found] if np.any(late) else found
+
+
+def _stage_2(task: Task, first: Array, sampling: Sampling, sigma: float, prior: Gaussian, starts: Array) -> list[Minimum]:
+    """Find line weights whose reduction gives stage 1's x (first), from each start (·, e): y = (log k, log m, log d, z).
+
+    Near x̂ the records say ½ |J (θ − θ̂) + r|². An orthogonal factorisation of [J; prior of m, D, z] with m, D and z in front
+    takes them out (their Schur complement, without squaring J), and gives them back for any network.
+    """
+    coordinates, e = task.coordinates, len(task.coordinates.facts.edges)
+    noise = task.sigma(sampling, sigma)
+    J, r = task.slopes(first, sampling) / noise[:, None], task.compare(first, sampling) / noise
+    machines, events = coordinates.of_machines, coordinates.of_events
+    network = np.setdiff1d(np.arange(J.shape[1]), np.concatenate([machines, coordinates.felt_of_events]))
+    own = np.sqrt(prior.precision.diagonal()[e:])
+    at, m_d_z = coordinates.values(first), first[np.concatenate([machines, events])]
+    count, split = len(machines), len(m_d_z)
+    front = np.concatenate([J[:, machines], J @ coordinates.model_slopes(first)[:, events]], axis=1)
+    felt = own * np.concatenate([1 / at[machines], np.ones(len(events))])  # a prior of logarithms, linear near x̂
+    front = np.concatenate([front, np.diag(felt)])
+    behind = np.concatenate([J[:, network], np.zeros((split, len(network)))])
+    r = np.concatenate([r, own * (m_d_z - prior.mean[e:])])
+    R = triangle(np.concatenate([front, behind, r[:, None]], axis=1))
+    y = np.concatenate([prior.mean[:e], m_d_z])
+    task_2 = NetworkResiduals(coordinates, R[split:, split:-1], R[split:, -1], at, y, slice(0, e), network)
+    lines = Gaussian(prior.mean[:e], prior.precision[:e, :e], prior.lower[:e], prior.upper[:e])
+    found = []
+    for log_k in starts:
+        best = None
+        for level in _levels(FIRST_WEIGHT, 1.0):
+            iterations, tolerance = (60, 1e-4) if level == 1.0 else (5, 1e-2)
+            best = minimise(task_2, lines, log_k, weight=level, cap=2.0, iterations=iterations, tolerance=tolerance)
+            log_k = best.x
+        assert best is not None, "there is at least one level"
+        moved = coordinates.values(coordinates.of_network_and_machines(np.concatenate([best.x, m_d_z]))) - at
+        step = solve_triangular(R[:split, :split], -(R[:split, -1] + R[:split, split:-1] @ moved[network]))
+        m_d_found = np.log(np.maximum(at[machines] + step[:count], np.exp(prior.lower[e : e + count])))
+        z_found = m_d_z[count:] + step[count:]
+        y = np.clip(np.concatenate([best.x, m_d_found, z_found]), prior.lower, prior.upper)
+        found.append(Minimum(y, best.cost, best.residuals, best.slopes, best.steps, best.converged))
+    return found
+
+
+def _polish(
+    task: Task,
+    prior: Gaussian,
+    start: Array,
+    sampling: Sampling,
+    sigma: float,
+    progress: Progress | None = None,
+    rounds: int = ROUNDS,
+) -> tuple[Minimum, Array]:
+    """Go from stage 2's y to the maximum of the posterior, all samples counted.
+
+    Records are linearised in θ, in which they bend little; Kron, which bends much, is followed exactly in between. A round
+    costs one linearisation.
+    """
+    coordinates, noise = task.coordinates, task.sigma(sampling, sigma)
+
+    def at(y: Array) -> tuple[float, Array, Array]:
+        x = coordinates.of_network_and_machines(y)
+        with np.errstate(all="ignore"):
+            r = task.compare(x, sampling) / noise
+            cost = 0.5 * float(r @ r) + prior.cost(y)
+        return (cost if np.isfinite(cost) else np.inf), x, r
+
+    y, converged, number, hold = start, False, 0, 0.0
+    cost, x, r = at(y)
+    J = task.slopes(x, sampling) / noise[:, None]
+    everything = np.arange(J.shape[1])
+    history = [float(sampling.weights @ (noise * r) ** 2)]
+    while number < rounds and not converged:
+        number += 1
+        R = triangle(np.concatenate([J, r[:, None]], axis=1))
+        bent = NetworkResiduals(coordinates, R[:, :-1], R[:, -1], coordinates.values(x), y, slice(0, len(y)), everything)
+        # hold : how firmly y stays near where the records were linearised, in units of the prior.
+        near = Gaussian((prior.mean + hold * y) / (1 + hold), (1 + hold) * prior.precision, prior.lower, prior.upper)
+        there = minimise(bent, near, y, iterations=40, tolerance=0.1 * CLOSE)
+        promised = cost - 0.5 * float(there.residuals @ there.residuals) - prior.cost(there.x)
+        found = at(there.x)
+        if found[0] < cost:
+            gain = (cost - found[0]) / max(promised, 1e-300)
+            converged = cost - found[0] <= CLOSE and hold <= 1
+            y, (cost, x, r) = there.x, found
+            J = task.slopes(x, sampling) / noise[:, None]
+            if gain > 0.7:
+                hold = hold / 5 if hold > 0.05 else 0.0
+            elif gain < 0.3:
+                hold = max(0.1, 2 * hold)
+        else:
+            converged = found[0] - cost <= CLOSE and hold == 0
+            hold = max(0.1, 4 * hold)
+        history.append(float(sampling.weights @ (noise * r) ** 2))
+        if progress:
+            progress(number, rounds, history[-1])
+    slopes = J @ (coordinates.model_slopes(x) @ coordinates.slopes(y)[1])
+    return Minimum(y, cost, r, slopes, number, converged), np.array(history)
+
+
+def _levels(first: float, last: float) -> list[float]:
+    """Decades from the first to the last, both included."""
+    count = max(0, int(np.ceil(abs(np.log10(last / first)) - 1e-9)))
+    sign = 1.0 if last > first else -1.0
+    if (first - last) * -sign <= 0:
+        return [last]
+    return [*(first * 10.0 ** (sign * number) for number in range(count)), last]

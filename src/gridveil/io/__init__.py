@@ -1,1 +1,0 @@
-"""Readers, one file a format; all end in a checked `SourceGrid`."""

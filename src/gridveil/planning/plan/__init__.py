@@ -1,0 +1,183 @@
+"""Choose ε by what matters: the least that meets targets in mHz or % on a public surrogate, and what meets them.
+
+Everything is found by seeded trials on a public case. The private grid has no part in it, so a plan costs nothing, and says
+nothing for certain about that grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from gridveil.dynamics.events import Event
+from gridveil.dynamics.metrics import Metrics
+from gridveil.foundation.errors import OptionError
+from gridveil.grid.parameters import GROUPS, UNITS, Bounds
+from gridveil.grid.tables import PublicTable
+from gridveil.planning.plan.search import CURVE, MOST, Choice, Curve, Search
+from gridveil.planning.plan.targets import NO_PLAN, Target
+from gridveil.planning.trials import Trials
+from gridveil.privacy.adjacency import ABSOLUTE, Adjacency, Rule
+from gridveil.privacy.allocation import MECHANISMS, Mechanism, Sharing
+from gridveil.privacy.epsilon import SMALL, float_at_least
+
+# Of mechanisms whose ε differ by less, the first is proposed; topology comes last, since it keeps nothing of the network.
+TIE = 1.05
+SEARCH_SEED, CHECK_SEED = 0, 1
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Noise of one drawn group. scale : of the Laplace noise, beside a typical value of what it is added to [unit]."""
+
+    name: str
+    unit: str
+    epsilon: Fraction
+    scale: float
+    typical: float
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What was found on a surrogate. choices : of every rule and mechanism; chosen : the one that is proposed, if any.
+
+    curves : of the mechanisms under the proposed rule; reference : the surrogate's own figures; control : errors of a model
+    that knows the public bounds alone, without any release.
+    """
+
+    surrogate: PublicTable
+    event: Event
+    targets: tuple[Target, ...]
+    bounds: Bounds
+    quantile: float
+    draws: int
+    choices: tuple[Choice, ...]
+    chosen: Choice | None
+    curves: tuple[Curve, ...]
+    reference: Metrics
+    control: Mapping[str, float]
+
+    @property
+    def met_without(self) -> bool:
+        """Whether the control meets all targets: the surrogate lies in the middle of the bounds, and does not test ε."""
+        return all(self.control[target.error] <= target.limit for target in self.targets)
+
+    def outside(self) -> dict[str, int]:
+        """How many values of each group of the surrogate lie outside the public bounds, where no ε finds them."""
+        found = {}
+        for name in GROUPS:
+            public, values = getattr(self.bounds, name), getattr(self.surrogate, name)
+            found[name] = int(((values < public.lower) | (values > public.upper)).sum())
+        return {name: count for name, count in found.items() if count}
+
+    def noise(self) -> list[Drawn]:
+        """Scales of the proposal's noise beside typical values of the surrogate: a median entry, or the sum."""
+        assert self.chosen is not None
+        found = []
+        for name, loss in self.chosen.losses().items():
+            values, is_sum = getattr(self.surrogate, name), self.chosen.allocation.draws[name] == "sum"
+            scale = float(self.chosen.adjacency.distance(name) / loss)
+            typical = float(values.sum() if is_sum else np.median(values))
+            unit = "of its logarithm" if self.chosen.adjacency.relative else UNITS[name]
+            found.append(Drawn(f"Σ{name}" if is_sum else name, unit, loss, scale, typical))
+        return found
+
+    def counted_by(self) -> dict[Rule, Fraction]:
+        """What the proposed draw costs by each rule of the same kind: ε of two rules do not compare, this does."""
+        assert self.chosen is not None
+        relative = "-relative" if self.chosen.adjacency.relative else ""
+        losses, assets = self.chosen.losses(), self.chosen.allocation.assets
+        rules: list[Rule] = [f"{rule}{relative}" for rule in ABSOLUTE]  # pyright: ignore[reportAssignmentType]
+        return {rule: Adjacency(rule, self.chosen.adjacency.alpha).loss(losses, assets) for rule in rules}
+
+
+def plan(
+    surrogate: PublicTable,
+    targets: Sequence[Target],
+    *,
+    event: Event,
+    adjacencies: Sequence[Adjacency],
+    bounds: Bounds,
+    mechanisms: Sequence[Mechanism] = MECHANISMS,
+    sharing: Sharing = "equal",
+    draws: int = 200,
+    quantile: float = 0.9,
+    progress: Progress | None = None,
+) -> Plan:
+    """Find the least ε of each mechanism and rule that meets all targets in a share `quantile` of releases; propose one.
+
+    The proposal is under the first adjacency: which rule suits is for the owner to say, since it says what is hidden. Splits
+    are chosen by the targets too. Each ε is found on one set of draws, rounded up to two digits and checked on another.
+    """
+    _check(targets, draws, quantile)
+    trials = Trials(surrogate, event, bounds, draws=draws, seed=SEARCH_SEED, lumped=True)
+    fresh = Trials(surrogate, event, bounds, draws=draws, seed=CHECK_SEED)
+    search = Search(trials, fresh, tuple(targets), quantile)
+    pairs: list[tuple[Adjacency, Mechanism]] = [(adjacency, mechanism) for adjacency in adjacencies for mechanism in mechanisms]
+    tell = progress or (lambda *_: None)
+    choices = []
+    for number, (adjacency, mechanism) in enumerate(pairs):
+        tell(number, len(pairs) + 1, f"{adjacency.rule}, {mechanism}")
+        choices.append(search.choose(adjacency, mechanism, sharing))
+    tell(len(pairs), len(pairs) + 1, "trade-off")
+    ours = [one for one in choices if one.adjacency is adjacencies[0]]
+    chosen = _propose(ours)
+    middle = float(chosen.epsilon) if chosen and chosen.epsilon else float(MOST) / CURVE[-1]
+    curves = tuple(search.curve(one, middle) for one in ours)
+    tell(len(pairs) + 1, len(pairs) + 1, "done")
+    return Plan(
+        trials.surrogate,
+        event,
+        tuple(targets),
+        bounds,
+        quantile,
+        draws,
+        tuple(choices),
+        chosen,
+        curves,
+        fresh.reference,
+        {name: float(abs(value[0])) for name, value in fresh.control().items()},
+    )
+
+
+def _check(targets: Sequence[Target], draws: int, quantile: float) -> None:
+    if not targets:
+        raise OptionError(
+            "A plan needs a target.", expected="--nadir-error, --rocof-error or --settling-error, such as 5mHz", outcome=NO_PLAN
+        )
+    if not 0 < quantile < 1:
+        raise OptionError(f"--quantile {quantile:g} is no share.", expected="a number between 0 and 1", outcome=NO_PLAN)
+    least = math.ceil(5 / (1 - quantile) - 1e-6)
+    if not least <= draws <= 10_000:
+        raise OptionError(
+            f"--draws {draws} does not suit a quantile of {quantile:g}.",
+            expected=f"{least} to 10000, so that at least five draws may miss",
+            outcome=NO_PLAN,
+        )
+
+
+def _propose(choices: Sequence[Choice]) -> Choice | None:
+    met = [one for one in choices if one.epsilon is not None]
+    if not met:
+        return None
+    least = min(one.epsilon for one in met if one.epsilon is not None)
+    return next(one for one in met if one.epsilon is not None and one.epsilon <= TIE * least)
+
+
+def odds_in_words(epsilon: Fraction) -> str:
+    """What ε means for an observer."""
+    factor = math.exp(min(float_at_least(epsilon), 700.0))
+    before = factor / (1 + factor)
+    size = f"{factor:.3g}" if factor < 1e6 else f"{factor:.1e}"
+    sure = f"{100 * before:.3g} % sure at most" if factor < 1e3 else "as good as certain"
+    if epsilon < SMALL:
+        size, sure = f"1 + {math.expm1(epsilon):.3g}", f"50 + {50 * math.tanh(epsilon / 2):.3g} % sure at most"
+    return (
+        f"an observer's odds between two neighbouring grids change by a factor of at most e^{float(epsilon):g} = {size}: "
+        f"from 50 % sure to {sure}"
+    )

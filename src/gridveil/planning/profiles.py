@@ -1,0 +1,42 @@
+"""Profiles: settings that belong together, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gridveil.grid.parameters import Bounds, Range
+from gridveil.inference.fit import FitSettings
+from gridveil.inference.posterior import Start
+from gridveil.privacy.adjacency import Rule
+from gridveil.privacy.allocation import Mechanism
+
+ProfileName = Literal["default", "paper"]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Neighbours, public bounds, mechanism and fit of a release.
+
+    mechanism : without a trajectory; with one, items are drawn. start : what the reduction and the fit start from.
+    """
+
+    rule: Rule = "one-asset"
+    bounds: Bounds = field(default_factory=Bounds)
+    settings: FitSettings = field(default_factory=FitSettings)
+    mechanism: Mechanism = "aggregates"
+    start: Start = "posterior"
+
+
+PROFILES: Mapping[ProfileName, Profile] = {
+    "default": Profile(),
+    # Section IV-A of the paper: one box for k and k_r, 500 steps of η = 100, Euler at 0.01 s.
+    "paper": Profile(
+        rule="one-per-group",
+        bounds=Bounds(k=Range(1, 100), k_r=Range(1, 100), m=Range(1, 40), d=Range(1, 40), origin="the paper"),
+        settings=FitSettings(method="projected-gradient", scheme="euler", dt_s=0.01, iterations=500, step=100.0),
+        mechanism="items",
+        start="clipped",
+    ),
+}

@@ -1,0 +1,291 @@
+"""Trials of a mechanism on a public surrogate: many seeded draws at once, and how far their figures are off.
+
+Nothing here is a release, and nothing touches a private grid: values, noise and seed are public.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from gridveil.dynamics.engine.objective import one_blas_thread
+from gridveil.dynamics.engine.propagate import step_responses
+from gridveil.dynamics.events import NOT_SIMULATED, Event
+from gridveil.dynamics.kron import edge_weights
+from gridveil.dynamics.kron.sparse import DENSE_UP_TO, eliminate
+from gridveil.dynamics.metrics import HELD, HORIZON_S, Metrics, errors, mode_errors, read_arrays
+from gridveil.dynamics.models import FullModel
+from gridveil.dynamics.simulate import Clock, oscillating
+from gridveil.dynamics.swing import DrivenSwingFamily
+from gridveil.foundation.errors import OptionError
+from gridveil.grid.facts import Array, complete_edges
+from gridveil.grid.parameters import GROUPS, Bounds
+from gridveil.grid.tables import PublicTable
+from gridveil.inference.posterior import Posterior, middle
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.allocation import Allocation, machine_shares
+from gridveil.privacy.noisy import drawn_range
+
+DT_S = 0.05  # between samples only: the scheme is exact
+# Above this many machines a trial takes seconds for each draw.
+MOST_MACHINES = 150
+KEPT, KNOTS = 8, 600
+Errors = dict[str, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """Reduced parameters of a batch: k_r (draws, e); m, d (draws, g); load of each step on each machine u (draws, steps, g)."""
+
+    k_r: Array
+    m: Array
+    d: Array
+    u: Array
+
+    def lumped(self) -> Reduced:
+        """All machines as one."""
+        m, d, u = (part.sum(axis=-1, keepdims=True) for part in (self.m, self.d, self.u))
+        return Reduced(self.k_r[:, :0], m, d, u)
+
+    def some(self, part: slice) -> Reduced:
+        """Some of the draws."""
+        return Reduced(self.k_r[part], self.m[part], self.d[part], self.u[part])
+
+
+class Trials:
+    """Draws of a public case, with the same unit noise for every ε, split and mechanism: differences are then their own.
+
+    lumped : whether all machines are simulated as one, of the same Σm, Σd and ΣG; near enough to the system's frequency for a
+    search, and cheap for any number of machines.
+    """
+
+    def __init__(
+        self,
+        surrogate: PublicTable,
+        event: Event,
+        bounds: Bounds,
+        *,
+        draws: int,
+        seed: int,
+        lumped: bool = False,
+        dt_s: float = DT_S,
+    ) -> None:
+        if len(surrogate.facts.machines) > MOST_MACHINES and not lumped:
+            raise OptionError(
+                f"{surrogate.facts.name} has {len(surrogate.facts.machines)} machines.",
+                expected=f"a surrogate of at most {MOST_MACHINES}",
+                outcome="Nothing was drawn.",
+                remedy="Name a smaller public case, such as ieee30 or matpower:case118.",
+            )
+        self.surrogate = replace(surrogate, facts=replace(surrogate.facts, loads_are_public=True))
+        self.event, self.bounds, self.draws, self.lumped = event, bounds, draws, lumped
+        self.clock = Clock(HORIZON_S, dt_s)
+        facts, random = self.surrogate.facts, np.random.default_rng(seed)
+        self._noise: dict[str, Array] = {}
+        if len(facts.machines) <= MOST_MACHINES:  # of more machines, sums alone are tried
+            self._noise |= {name: unit_laplace(random, draws, len(getattr(surrogate, name))) for name in GROUPS}
+        self._noise |= {f"sum of {name}": unit_laplace(random, draws, 1) for name in ("m", "d")}
+        self._kept: dict[float, tuple[Array, Array]] = {}  # networks by the scale of the noise on k: splits often share it
+        full = FullModel(facts, surrogate.k, surrogate.m, surrogate.d)
+        # Loads of each step, and the loads' damping, which machines feel in the same way: (steps + 1, n).
+        self._felt = np.stack([*(step.loads(full) for step in event.steps), facts.load_damping])
+        if not self._felt[:-1].any():
+            raise OptionError(
+                "The event changes no load, so there is no nadir to compare.",
+                expected="an event that adds or loses load",
+                outcome=NOT_SIMULATED,
+            )
+        rate, gain = facts.governor_rate, facts.droop_gain
+        if lumped:
+            mean = float(gain @ rate / gain.sum()) if gain.any() else 0.0
+            rate, gain = np.array([mean]), np.array([gain[rate > 0].sum()])
+        self._family = DrivenSwingFamily(
+            complete_edges(len(rate)),
+            inputs=len(event.steps),
+            governor_rate=rate,
+            droop_gain=gain,
+            omega_b=facts.omega_b,
+            sense=np.eye(len(rate)),
+            bounds=bounds,
+        )
+        network = self._no_network() if lumped else self._kron(surrogate.k[None])
+        truth = self._joined(network, surrogate.m[None], surrogate.d[None])
+        self._answers = self._respond(truth)[0]
+        self._omega = self._simulate(truth)
+        self.reference: Metrics = self._read(truth, self._omega)
+        self._modes = self._eigenvalues(truth)[0]
+
+    def errors(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction, *, whole: bool = False) -> Errors:
+        """Errors of each draw (draws,), by the names of `Comparison`; whole : with L and modes (draws, modes) as well."""
+        with one_blas_thread():
+            return self._errors(self.reduced(adjacency, allocation, epsilon), whole)
+
+    def _errors(self, drawn: Reduced, whole: bool) -> Errors:
+        parts: list[Errors] = []
+        for some in self._chunks():
+            part = drawn.some(some)
+            omega = self._simulate(part)
+            found = errors(self._read(part, omega), self.reference)
+            if whole:
+                off = omega - self._omega
+                found["L"] = self.clock.dt_s * np.einsum("rng,rng->r", off, off)
+                found |= mode_errors(self._eigenvalues(part), self._modes)
+            parts.append(found)
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def distances(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Array:
+        """∫ |ω − ω_surrogate|² dt of each draw (draws,), the mean over the event's steps, each taken alone [p.u.² s]."""
+        drawn, found = self.reduced(adjacency, allocation, epsilon), np.empty(self.draws)
+        with one_blas_thread():
+            for some in self._chunks():
+                off = self._respond(drawn.some(some)) - self._answers
+                found[some] = self.clock.dt_s * np.einsum("rsng,rsng->r", off, off) / len(self.event.steps)
+        return found
+
+    def control(self) -> Errors:
+        """Errors of the public bounds alone (1,): m and d at their prior means, k in the middle, and nothing drawn."""
+        prior = {}
+        for name in ("m", "d"):
+            public = getattr(self.bounds, name)
+            alone = Posterior.of(public.upper, np.inf, public.lower, public.upper).mean
+            prior[name] = np.broadcast_to(alone, (1, len(self.surrogate.m)))
+        model = self._joined(self._network(math.inf, False), **prior)
+        return errors(self._read(model, self._simulate(model)), self.reference)
+
+    def reduced(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Reduced:
+        """Draw, estimate and reduce as a release does: what `perturb`, `posterior_mean` and `reduce` give for each draw."""
+        shares = allocation.over(adjacency).split(epsilon, allocation.assets)
+        scales = {name: float(adjacency.distance(name) / share) for name, share in shares.items()}
+        machines = {}
+        for name in ("m", "d"):
+            way = allocation.draws[name]
+            mean = self._estimate(name, way, scales[name], adjacency.relative)
+            machines[name] = mean * machine_shares(self.surrogate.facts, allocation.sharing) if way == "sum" else mean
+        if allocation.hides_network:
+            return self._joined(self._no_network(), **machines)
+        return self._joined(self._network(scales.get("k", math.inf), adjacency.relative), **machines)
+
+    def _estimate(self, name: str, way: str, scale: float, relative: bool) -> Array:
+        """Posterior means of noisy items (draws, n), or of their noisy sum (draws, 1)."""
+        public = drawn_range(self.bounds, name, "sum" if way == "sum" else "items", len(self.surrogate.m))
+        values = getattr(self.surrogate, name)
+        if way == "sum":
+            values = np.clip(values.sum(keepdims=True), public.lower, public.upper)
+        noise = scale * self._noise[f"sum of {name}" if way == "sum" else name]
+        with np.errstate(over="ignore"):
+            noisy = np.clip(values * np.exp(noise) if relative else values + noise, public.lower, public.upper)
+        return _means(noisy, lambda y: Posterior.of(y, scale, public.lower, public.upper, relative=relative).mean)
+
+    def _network(self, scale: float, relative: bool) -> tuple[Array, Array]:
+        """Reduce the networks of all draws with noise of a scale on k; of one, in the middle of k's box, if it is infinite."""
+        if self.lumped:
+            return self._no_network()
+        key = -scale if relative else scale
+        if key not in self._kept:
+            if math.isinf(scale):
+                k = np.full((1, len(self.surrogate.k)), middle(self.bounds.k))
+            else:
+                k = self._estimate("k", "items", scale, relative)
+            if len(self._kept) == KEPT:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[key] = self._kron(k)
+        return self._kept[key]
+
+    def _no_network(self) -> tuple[Array, Array]:
+        """The network of topology mode: complete, and load elsewhere felt by all machines alike."""
+        facts, g = self.surrogate.facts, len(self.surrogate.m)
+        u = self._felt[:, facts.machines] + self._felt[:, facts.interior].sum(axis=1, keepdims=True) / g
+        return np.full((1, g * (g - 1) // 2), middle(self.bounds.k)), u[None]
+
+    def _joined(self, network: tuple[Array, Array], m: Array, d: Array) -> Reduced:
+        k_r, u = (np.broadcast_to(part, (len(m), *part.shape[1:])) for part in network)
+        whole = Reduced(k_r, m, d + u[:, -1], u[:, :-1])
+        return whole.lumped() if self.lumped else whole
+
+    def _kron(self, k: Array) -> tuple[Array, Array]:
+        """Reduced weights (draws, e) of networks (draws, lines), and what the machines feel of loads (draws, steps + 1, g)."""
+        parts = [self._kron_some(k[part]) for part in _slices(len(k), len(self.surrogate.facts.buses) ** 2)]
+        k_r, u = zip(*parts, strict=True)
+        return np.concatenate(k_r), np.concatenate(u)
+
+    def _kron_some(self, k: Array) -> tuple[Array, Array]:
+        facts, n, felt = self.surrogate.facts, len(self.surrogate.facts.buses), self._felt
+        at, interior = facts.machines, facts.interior
+        if n > DENSE_UP_TO:
+            each = [eliminate(facts.edges, one, n, at) for one in k]
+            return np.stack([edge_weights(one.L_red) for one in each]), np.stack([one.to_machines(felt.T).T for one in each])
+        i, j = facts.edges.T
+        L = np.zeros((len(k), n, n))
+        L[:, i, j] = L[:, j, i] = -k
+        L[:, range(n), range(n)] = -L.sum(axis=2)
+        across = L[:, interior][:, :, at]  # (draws, b, g)
+        spread = -np.linalg.solve(L[:, interior][:, :, interior], across)  # K_acᵀ
+        L_red = L[:, at][:, :, at] + across.mT @ spread
+        first, second = complete_edges(len(at)).T
+        return -L_red[:, first, second], felt[:, at] + felt[:, interior] @ spread
+
+    def _theta(self, models: Reduced) -> Array:
+        return np.concatenate([models.k_r, models.m, models.d, models.u.reshape(len(models.m), -1)], axis=1)
+
+    def _simulate(self, models: Reduced) -> Array:
+        """ω of the machines through the event (draws, N + 1, g) [p.u.]."""
+        samples, each = self.clock.steps + 1, self._respond(models)
+        omega = np.zeros((len(models.m), samples, models.m.shape[1]))
+        for column, step in enumerate(self.event.steps):
+            shift = self.clock.sample(step.at_s)
+            omega[:, shift:] += each[:, column, : samples - shift]
+        return omega
+
+    def _respond(self, models: Reduced) -> Array:
+        """ω of the machines after each step of the event alone, from its moment on (draws, steps, N + 1, g) [p.u.]."""
+        lti, count = self._family.lti(self._theta(models)), len(self.event.steps)
+        return step_responses(lti, range(count), self.clock.steps + 1, dt_s=self.clock.dt_s, scheme="exact")
+
+    def _read(self, models: Reduced, omega: Array) -> Metrics:
+        facts = self.surrogate.facts
+        slopes = -models.u.sum(axis=2) / models.m.sum(axis=1, keepdims=True)
+        first = np.take_along_axis(slopes, np.argmax(np.abs(slopes), axis=1)[:, None], axis=1)[:, 0]
+        stiffness = models.d.sum(axis=1) + facts.droop_gain[facts.governor_rate > 0].sum()
+        settling = -models.u.sum(axis=(1, 2)) / stiffness
+        return read_arrays(self.clock.time_s, omega, models.m, first, settling, facts.frequency_hz)
+
+    def _eigenvalues(self, models: Reduced) -> list[np.ndarray]:
+        A = self._family.lti(self._theta(models)).A
+        return [oscillating(values) for values in np.linalg.eigvals(A).astype(np.complex128)]
+
+    def _chunks(self) -> Iterator[slice]:
+        g = 1 if self.lumped else len(self.surrogate.m)
+        # A matrix exponential keeps about twenty matrices of its size.
+        return _slices(self.draws, max(self.clock.steps * g * len(self.event.steps), 20 * (3 * g) ** 2))
+
+
+def _means(noisy: Array, mean: Callable[[Array], Array]) -> Array:
+    """Apply a smooth function of one number to many: by cubics between knots, since each one costs."""
+    if noisy.size <= 2 * KNOTS:
+        return mean(noisy.ravel()).reshape(noisy.shape)
+    from scipy.interpolate import PchipInterpolator
+
+    even, low, high = np.linspace(0, 1, KNOTS // 2), noisy.min(), noisy.max()
+    spread = np.geomspace(low, high, KNOTS // 2) if low > 0 else low + (high - low) * even
+    knots = np.unique(np.clip(np.concatenate([np.quantile(noisy, even), spread]), low, high))
+    return PchipInterpolator(knots, mean(knots))(noisy) if len(knots) > 1 else np.full(noisy.shape, mean(knots)[0])
+
+
+def unit_laplace(random: np.random.Generator, draws: int, size: int) -> Array:
+    """Draw Laplace noise of scale 1 (draws, size) by a Latin hypercube: each column covers its distribution evenly.
+
+    Quantiles over the draws then vary much less than those of independent ones. For trials only, never as privacy noise.
+    """
+    strata = random.permuted(np.tile(np.arange(draws), (size, 1)), axis=1).T
+    share = (strata + random.random((draws, size))) / draws - 0.5
+    return -np.sign(share) * np.log1p(-2 * np.abs(share))
+
+
+def _slices(count: int, each: int) -> Iterator[slice]:
+    """Cut a batch so that a part holds not too many numbers."""
+    size = max(1, HELD // each)
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))

@@ -1,0 +1,1 @@
+"""A release, and the bundle that carries it: documents, certificate, checks, signatures, exports."""

@@ -1,0 +1,142 @@
+"""A release as its JSON document, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from fractions import Fraction
+
+from gridveil.dynamics.models import ReducedModel
+from gridveil.dynamics.simulate import default_scheme
+from gridveil.grid.facts import Array
+from gridveil.grid.parameters import UNITS, Bounds, Range
+from gridveil.privacy.guarantee import Guarantee
+from gridveil.privacy.provenance import Provenance
+from gridveil.publication.release import NOT_VALID_FOR, VALID_FOR, FitSummary, Release, reference_event
+from gridveil.publication.schema import (
+    SCHEMA_VERSION,
+    BoundsDocument,
+    FitDocument,
+    GuaranteeDocument,
+    ModelDocument,
+    ProvenanceDocument,
+    ReferenceDocument,
+    ReleaseDocument,
+    group_losses,
+    groups_document,
+)
+
+EQUATIONS = (
+    "M omega' = -L delta + p - D omega - u",
+    "delta' = omega_b omega",
+    "p' = -T (p + G omega)",
+    "u = load at the machines + K_ac (load at the loaded buses)",
+    "omega at the loaded buses = K_ac^T omega",
+)
+SIGN_CONVENTION = (
+    "All variables are deviations. L = C diag(k_r) C^T is positive semidefinite and enters as -L delta; more load (u > 0) "
+    "lowers the frequency; a droop R enters as the gain G = 1/R."
+)
+MODEL_UNITS: Mapping[str, str] = {
+    "k_r": UNITS["k_r"],
+    "m": UNITS["m"],
+    "d": UNITS["d"],
+    "governor_rate": "1/s",
+    "droop_gain": "p.u. power / p.u. frequency",
+    "K_ac": "p.u. power / p.u. power",
+    "loads": "p.u. power of base_mva",
+    "omega": "p.u. of frequency_hz",
+    "delta": "rad",
+    "omega_b": "rad/s",
+    "time": "s",
+}
+
+
+def to_document(release: Release) -> ReleaseDocument:
+    """Describe a release; its arrays go elsewhere."""
+    guarantee, model, bounds = release.guarantee, release.model, release.bounds
+    return ReleaseDocument(
+        schema_version=SCHEMA_VERSION,
+        kind="gridveil release: Kron-reduced, synthetic frequency dynamics",
+        demo=release.demo,
+        guarantee=GuaranteeDocument(
+            epsilon=str(guarantee.epsilon),
+            spent=str(guarantee.spent),
+            adjacency=guarantee.rule,
+            groups=groups_document(guarantee),
+            mechanism=guarantee.mechanism,
+            operating_point=guarantee.operating_point,
+            conditional_on=guarantee.conditional_on,
+            in_words=guarantee.in_words(),
+            claim=guarantee.claim,
+            not_protected=release.not_protected,
+            hides_network=guarantee.hides_network,
+        ),
+        model=ModelDocument(
+            equations=EQUATIONS,
+            sign_convention=SIGN_CONVENTION,
+            units=dict(MODEL_UNITS),
+            machines=model.machines,
+            loaded_buses=model.ports[len(model.machines) :],
+            omega_b=model.omega_b,
+            frequency_hz=model.frequency_hz,
+            base_mva=model.base_mva,
+            loads_published=bool((model.loads == model.loads).all()),
+            load_damping=release.load_damping,
+        ),
+        bounds=BoundsDocument(**{name: (r.lower, r.upper) for name, r in _ranges(bounds).items()}),
+        clipped=release.clipped,  # pyright: ignore[reportArgumentType]
+        fit=FitDocument(**asdict(release.fitted)) if release.fitted else None,
+        reference=_reference(model),
+        public_inputs=dict(release.public_inputs),
+        provenance=tuple(ProvenanceDocument(**asdict(one)) for one in release.provenance),
+        valid_for=VALID_FOR,
+        not_valid_for=NOT_VALID_FOR,
+        licence="as its publisher states; gridveil claims none",
+    )
+
+
+def _reference(model: ReducedModel) -> ReferenceDocument:
+    """Choose a run that a recipient can repeat: exact, or for many machines a short one of a few of them."""
+    event = reference_event(model)
+    if default_scheme(model) == "exact":
+        return ReferenceDocument(event=event, horizon_s=30.0, dt_s=0.1, scheme="exact")
+    return ReferenceDocument(event=event, horizon_s=2.0, dt_s=0.01, scheme="trapezoidal", buses=model.machines[:20])
+
+
+def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Release:
+    """Build a release from its document and its arrays."""
+    g, m = document.guarantee, document.model
+    return Release(
+        model=ReducedModel(
+            ports=m.machines + m.loaded_buses,
+            **arrays,  # pyright: ignore[reportArgumentType]
+            omega_b=m.omega_b,
+            frequency_hz=m.frequency_hz,
+            base_mva=m.base_mva,
+        ),
+        guarantee=Guarantee(
+            epsilon=Fraction(g.epsilon),
+            spent=Fraction(g.spent),
+            rule=g.adjacency,
+            groups=group_losses(g.groups),
+            mechanism=g.mechanism,
+            operating_point=g.operating_point,
+            conditional_on=g.conditional_on,
+            demo=document.demo,
+            hides_network=g.hides_network,
+        ),
+        bounds=Bounds(
+            **{name: Range(*ends) for name, ends in document.bounds.model_dump().items()},  # pyright: ignore[reportArgumentType]
+            origin=document.public_inputs["bounds"],
+        ),
+        clipped={str(name): count for name, count in document.clipped.items()},
+        fitted=FitSummary(**document.fit.model_dump()) if document.fit else None,
+        public_inputs=document.public_inputs,
+        provenance=tuple(Provenance(**one.model_dump()) for one in document.provenance),
+        load_damping=m.load_damping,
+    )
+
+
+def _ranges(bounds: Bounds) -> dict[str, Range]:
+    return {"k": bounds.k, "k_r": bounds.k_r, "m": bounds.m, "d": bounds.d}

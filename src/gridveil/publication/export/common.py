@@ -1,0 +1,137 @@
+"""What the writers share: a format's facts, the words in front of a file, a release's network and events as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import fsum, pi
+
+import numpy as np
+
+from gridveil.dynamics.events import Event
+from gridveil.dynamics.models import ReducedModel
+from gridveil.foundation.errors import EventError, GridveilError
+from gridveil.grid.facts import Array
+from gridveil.publication.release import NOT_VALID_FOR, VALID_FOR, Release
+
+NOT_WRITTEN = "Nothing was written."
+DEMO_MARK = "DEMO: made with a seed; it protects nothing and must not be taken for a real release."
+# In p.u. nothing depends on it, and no real voltage is meant.
+BASE_KV = 1.0
+# A weight this much below the largest is what rounding left of a zero.
+NO_LINE = 1e-12
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that a release is written in.
+
+    version : of the bytes; it rises whenever the same release would give others, so that `verify` knows what to recompute.
+    write : makes the files of a release, by name; event is None where the format carries none.
+    runs : the line that runs the files, in the folder that holds them.
+    largest : most machines that it takes, None for any number; because : what grows too large beyond it.
+    """
+
+    name: str
+    version: int
+    write: Callable[[Release, Event | None], Mapping[str, bytes]]
+    runs: str
+    carries_event: bool = False
+    largest: int | None = None
+    because: str = ""
+
+    def check_size(self, machines: int) -> None:
+        """Refuse a model that is too large for the format; a release asks this before it draws."""
+        if self.largest is not None and machines > self.largest:
+            raise GridveilError(
+                f"{machines} machines are too many for the format {self.name}: {self.because}, and it is written for up to "
+                f"{self.largest} machines.",
+                outcome=NOT_WRITTEN,
+                remedy="Use the format mat, which takes any number.",
+            )
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line between two machines, numbered from 1. x : reactance 1/k_r [p.u.] at voltages of 1 p.u."""
+
+    start: int
+    end: int
+    x: float
+
+
+def about(release: Release) -> tuple[str, ...]:
+    """Say what a file is, in ASCII, since many tools read nothing else; the demo's mark comes first."""
+    model, guarantee = release.model, release.guarantee
+    return (
+        *((DEMO_MARK,) if release.demo else ()),
+        "gridveil release: Kron-reduced, synthetic frequency dynamics. Buses have neutral names.",
+        f"epsilon = {guarantee.epsilon}, adjacency {guarantee.rule}.",
+        f"omega_b = {model.omega_b!r} rad/s; nominal frequency {model.frequency_hz!r} Hz; p.u. of {model.base_mva!r} MVA.",
+        "All variables are deviations from the operating point that k_r holds: loads, generation and angles start at 0.",
+        f"Valid for: {VALID_FOR}.",
+        f"Not valid for: {NOT_VALID_FOR}.",
+    )
+
+
+def lines(model: ReducedModel) -> tuple[Line, ...]:
+    """List the lines, x = 1/k_r; pairs of machines without a weight have none."""
+    least = NO_LINE * float(np.max(np.abs(model.k_r), initial=0.0))
+    return tuple(
+        Line(i + 1, j + 1, 1.0 / weight)
+        for (i, j), weight in zip(model.edges.tolist(), model.k_r.tolist(), strict=True)
+        if abs(weight) > least
+    )
+
+
+def reference_machines(model: ReducedModel) -> frozenset[int]:
+    """Find the first machine, from 1, of every island: where a power flow needs its angle."""
+    first = list(range(len(model.m) + 1))
+    for line in lines(model):
+        a, b = first[line.start], first[line.end]
+        if a != b:
+            first = [min(a, b) if root in (a, b) else root for root in first]
+    return frozenset(first[1:])
+
+
+def governed(model: ReducedModel) -> tuple[int, ...]:
+    """List the machines, from 1, whose governor acts: T > 0 and G > 0."""
+    acting = (model.governor_rate > 0) & (model.droop_gain > 0)
+    return tuple(int(i) + 1 for i in np.flatnonzero(acting))
+
+
+def rated_hz(model: ReducedModel) -> float:
+    """omega_b / 2 pi [Hz]: the frequency by which a tool turns p.u. speed into rad/s. Of physical models, the nominal one."""
+    return model.frequency_hz if model.omega_b == 2 * pi * model.frequency_hz else model.omega_b / (2 * pi)
+
+
+def machine_steps(model: ReducedModel, event: Event) -> tuple[tuple[float, tuple[float, ...]], ...]:
+    """Share an event over the machines: times [s] with the load u = l + K_ac l added at each machine [p.u. power].
+
+    Sums are rounded once (fsum), so that every platform writes the same digits.
+    """
+    steps = []
+    for step in event.steps:
+        added, shares = step.loads(model).tolist(), model.port_map.tolist()
+        if not np.isfinite(added).all():
+            raise EventError("an event's load is not finite", outcome=NOT_WRITTEN)
+        steps.append((step.at_s, tuple(fsum(s * load for s, load in zip(row, added, strict=True)) for row in shares)))
+    return tuple(steps)
+
+
+def total_weights(model: ReducedModel) -> Array:
+    """L_ii = sum of the weights at each machine (g,) [p.u. power / rad], rounded once."""
+    found: list[list[float]] = [[] for _ in model.m]
+    for (i, j), weight in zip(model.edges.tolist(), model.k_r.tolist(), strict=True):
+        found[i].append(weight)
+        found[j].append(weight)
+    return np.array([fsum(weights) for weights in found])
+
+
+def source_reactance(model: ReducedModel, share: float) -> float:
+    """Choose the reactance behind which a classical machine stands [p.u.], a small share of what the network shows it.
+
+    The released model has none: where the sum of weights is L_ii, a reactance of share / L_ii costs about that share.
+    """
+    largest = float(np.max(total_weights(model)))
+    return share / largest if largest > 0 else share

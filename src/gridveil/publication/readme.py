@@ -1,0 +1,118 @@
+"""The README inside a bundle, for whoever receives it."""
+
+from __future__ import annotations
+
+import re
+
+from gridveil.publication.export import FORMATS
+from gridveil.publication.release import Release
+from gridveil.publication.schema import EDGES_UP_TO, ReleaseDocument
+
+
+def readme(release: Release, document: ReleaseDocument) -> str:
+    """Tell a recipient what the bundle is, how to run it, and what its guarantee means."""
+    g, m = document.guarantee, document.model
+    mark = (
+        "**DEMO: made with a seed; it protects nothing and must not be taken for a real release.**\n\n" if release.demo else ""
+    )
+    losses = release.guarantee.groups
+    whole = {"items": "", "sum": ", their sum"}
+    groups = "\n".join(
+        f"| {name}{whole[loss.drawn]} | {loss.alpha_in_words} | {loss.epsilon} | {loss.scale_in_words} |"
+        for name, loss in losses.items()
+    )
+    groups = groups if "k" in losses else "| k | | nothing was drawn | |\n" + groups
+    conditions = "\n".join(f"- {_plain(condition)}" for condition in g.conditional_on) or "- nothing: no trajectory was used"
+    unprotected = "\n".join(f"- {item}" for item in g.not_protected)
+    equations = "\n".join(document.model.equations)
+    units = "\n".join(f"| `{name}` | {unit} |" for name, unit in m.units.items())
+    buses = f"{len(m.loaded_buses)} loaded buses"
+    if g.hides_network:
+        buses = (
+            "joined each to each by one weight, and one port, L1, for load anywhere else: the grid's own network is not shown"
+        )
+    key = "" if release.demo else "  # --key PUBLIC_KEY, from the publisher, checks who signed it"
+    loads = "published in `loads`" if m.loads_published else "not published (`loads` is NaN); give events bus by bus"
+    scheme = "exact integration" if document.reference.scheme == "exact" else "the trapezoidal rule, some machines only"
+    order = "of `edges` (numbered from 1)" if len(m.machines) <= EDGES_UP_TO else "1-2, 1-3, …, 2-3, 2-4, …, row by row"
+    return f"""# A gridveil release
+
+{mark}A synthetic, Kron-reduced model of a power grid's frequency dynamics: {len(m.machines)} machines
+({m.machines[0]} … {m.machines[-1]}), {buses}. Names are neutral and say nothing about the source.
+
+## Run it
+
+With the Python package gridveil:
+
+```
+gridveil verify .{key}
+gridveil simulate . --event "{document.reference.event}"
+python -c "import gridveil; print(gridveil.load('.').simulate('{document.reference.event}').to_frame())"
+```
+
+`model.mat` is a MAT-file of level 5: `load model.mat` in MATLAB or Octave, `matread("model.mat")` with MAT.jl in Julia,
+`scipy.io.loadmat("model.mat")` in Python. `reference.csv` is this model's own answer to `{document.reference.event}`
+({document.reference.horizon_s:g} s, step {document.reference.dt_s:g} s, {scheme}): yours should agree.
+`sha256sum -c SHA256SUMS` checks the files without gridveil.
+{_exports(document)}
+## The model
+
+```
+{equations}
+```
+
+{m.sign_convention}
+M, D, T and G are diagonal: `m`, `d`, `governor_rate`, `droop_gain`. L has -k_r off its diagonal and rows that sum to 0. All
+states start at 0. `loads` lists the machines first, then the loaded buses; `uniform:+10%` adds a tenth of it from t = 0 on.
+omega_b = {m.omega_b!r} rad/s, nominal frequency {m.frequency_hz:g} Hz, base {m.base_mva:g} MVA.
+`k_r` lists the weights of the complete graph of machines in the order {order}. Nominal loads: {loads}.
+
+| quantity | unit |
+|---|---|
+{units}
+
+Valid for: {document.valid_for}.
+Not valid for: {document.not_valid_for}.
+
+## The guarantee
+
+{g.in_words}
+
+Adjacency `{g.adjacency}`, ε = {g.epsilon}, mechanism: {g.mechanism}. Operating point inside k: {g.operating_point}.
+
+| group | α | ε | noise scale |
+|---|---|---|---|
+{groups}
+
+Conditional on:
+{conditions}
+
+Not protected:
+{unprotected}
+"""
+
+
+def _plain(words: str) -> str:
+    """The owner's words, which a reader of Markdown takes for nothing but words."""
+    return re.sub(r"([\\`*_\[\]<>|#!&])", r"\\\1", words)
+
+
+def _exports(document: ReleaseDocument) -> str:
+    """List what the bundle holds for other tools, with the lines that run it; nothing where it holds nothing."""
+    if not document.exports:
+        return ""
+    rows = "\n".join(f"| {', '.join(f'`{name}`' for name in one.files)} | {one.format} |" for one in document.exports)
+    lines = "\n".join(FORMATS[one.format].runs for one in document.exports)
+    return f"""
+For other tools, the same model in their formats; an event, where one is written along, is `{document.reference.event}`:
+
+| file | format |
+|---|---|
+{rows}
+
+Copy them to a folder of their own first: some tools write beside what they read, and a bundle with more files does not verify.
+
+```
+{lines}
+```
+"""

@@ -1,0 +1,204 @@
+"""The versioned JSON document of a bundle, `release.json`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict
+from pydantic_core import from_json
+
+from gridveil.foundation.words import PLAIN
+from gridveil.privacy.adjacency import Rule
+from gridveil.privacy.guarantee import GroupLoss, Guarantee
+
+SCHEMA_VERSION = 1
+EDGES_UP_TO = 400  # machines; above, model.mat leaves `edges` out. With another number old bundles would not verify
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+FractionText = Annotated[str, Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$", max_length=9000)]
+T = TypeVar("T")
+# Read from a list, as JSON has it; a forged one may be wrong in every entry, and one error is enough.
+Many = Annotated[tuple[T, ...], Strict(strict=False), FailFast()]
+Ends = Annotated[tuple[Finite, Finite], Strict(strict=False)]
+Count = Annotated[int, Field(ge=0, le=10**9)]
+# What the owner, or gridveil, says in words: one line, which nothing but a reader takes for more.
+Words = Annotated[str, Field(pattern=PLAIN, max_length=10_000)]
+Machine = Annotated[str, Field(pattern=r"^G[1-9][0-9]*$", max_length=8)]
+LoadedBus = Annotated[str, Field(pattern=r"^L[1-9][0-9]*$", max_length=8)]
+Port = Annotated[str, Field(pattern=r"^[GL][1-9][0-9]*$", max_length=8)]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
+
+
+class Document(BaseModel):
+    """Nothing unknown, nothing converted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """Read it from JSON, or raise a ValueError; of a forged one, each error keeps all of it, so that it is parsed once."""
+        return cls.model_validate(from_json(data))
+
+
+class GroupDocument(Document):
+    """Privacy of one group of parameters."""
+
+    unit: Words
+    alpha: FractionText = Field(
+        description="distance between neighbours that the guarantee speaks of, exact, in `unit`; a ratio if `relative`"
+    )
+    epsilon: FractionText = Field(description="ε asked for, exact")
+    spent: Positive = Field(description="ε that the mechanism's own map gives; never above `epsilon`")
+    scale: Positive = Field(description="scale of the Laplace noise, in `unit`; of the logarithm's noise if `relative`")
+    drawn: Literal["items", "sum"] = Field(default="items", description="whether every entry was drawn, or their sum alone")
+    relative: bool = Field(
+        default=False, description="whether the noise was added to logarithms, for a distance of log(1 + alpha)"
+    )
+
+
+class GroupsDocument(Document):
+    """Privacy of line weights, inertia and damping."""
+
+    k: GroupDocument | None = Field(description="null: nothing of the line weights was drawn, nothing was spent on them")
+    m: GroupDocument
+    d: GroupDocument
+
+
+class GuaranteeDocument(Document):
+    """What the release promises."""
+
+    epsilon: FractionText
+    spent: FractionText = Field(description="ε spent under the adjacency's rule, exact; never above `epsilon`")
+    adjacency: Rule
+    groups: GroupsDocument
+    mechanism: Words
+    operating_point: Words
+    conditional_on: Many[Words]
+    in_words: Words
+    claim: Words
+    not_protected: Many[Words]
+    hides_network: bool = Field(default=False, description="topology mode: the model shows nothing of the grid's network")
+
+
+def groups_document(guarantee: Guarantee) -> GroupsDocument:
+    """Describe what each group was charged."""
+    described = {
+        name: GroupDocument(
+            unit=loss.unit,
+            alpha=str(loss.alpha),
+            epsilon=str(loss.epsilon),
+            spent=loss.spent,
+            scale=loss.scale,
+            drawn=loss.drawn,
+            relative=loss.relative,
+        )
+        for name, loss in guarantee.groups.items()
+    }
+    return GroupsDocument(k=described.get("k"), m=described["m"], d=described["d"])
+
+
+def group_losses(groups: GroupsDocument) -> dict[str, GroupLoss]:
+    """Read back what each group was charged; one of which nothing was drawn is left out."""
+    return {
+        name: GroupLoss(
+            loss.unit, Fraction(loss.alpha), Fraction(loss.epsilon), loss.spent, loss.scale, loss.drawn, loss.relative
+        )
+        for name, loss in groups
+        if loss is not None
+    }
+
+
+class ModelDocument(Document):
+    """How to read model.mat."""
+
+    equations: Many[Words]
+    sign_convention: Words
+    units: dict[Words, Words]
+    machines: Annotated[Many[Machine], Field(min_length=1, description="G1, G2, …")]
+    loaded_buses: Many[LoadedBus] = Field(description="L1, L2, …")
+    omega_b: Positive = Field(description="rad/s")
+    frequency_hz: Positive
+    base_mva: Positive
+    loads_published: bool
+    load_damping: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="damping that the owner declared of a p.u. of load, in p.u. power / p.u. frequency; d includes it. "
+        "null: not known, as in a bundle of an earlier gridveil",
+    )
+
+
+class BoundsDocument(Document):
+    """Public bounds [lower, upper]."""
+
+    k: Ends
+    k_r: Ends
+    m: Ends
+    d: Ends
+
+
+class FitDocument(Document):
+    """How step 3 went; absent where there was no trajectory."""
+
+    mismatch_before: Finite = Field(description="J of the noisy model, p.u.^2 s")
+    mismatch_after: Finite = Field(description="J of the fitted model, p.u.^2 s")
+    iterations: Count
+    converged: bool
+    method: Literal["", "two-stage", "l-bfgs-b", "projected-gradient"] = Field(
+        default="", description="two-stage, l-bfgs-b or projected-gradient"
+    )
+    by_records: Count | None = Field(default=None, description="directions of the parameters that the records fix (two-stage)")
+    by_release: Count | None = Field(
+        default=None, description="directions that the noisy release or its bounds fix (two-stage)"
+    )
+
+
+class ProvenanceDocument(Document):
+    """Where a public trajectory and its event data come from."""
+
+    origin: Literal["measured", "simulated"]
+    source: Words
+    date: Words
+    link: Words
+    event_source: Words
+
+
+class ReferenceDocument(Document):
+    """How reference.csv was made."""
+
+    event: Words
+    horizon_s: Positive
+    dt_s: Positive
+    scheme: Literal["exact", "trapezoidal"]
+    buses: Many[Port] = Field(default=(), description="buses whose frequency it holds; empty: all machines")
+
+
+class ExportDocument(Document):
+    """A release in another tool's format, beside the other files of the bundle."""
+
+    format: Literal["andes", "psse", "matpower", "mat", "csv", "statespace"]
+    version: int = Field(
+        ge=1, le=1000, description="of the format's bytes; a gridveil that writes this version can make them again"
+    )
+    files: Annotated[Many[FileName], Field(min_length=1, max_length=20)]
+
+
+class ReleaseDocument(Document):
+    """release.json of a bundle."""
+
+    schema_version: Literal[1]
+    kind: Literal["gridveil release: Kron-reduced, synthetic frequency dynamics"]
+    demo: bool
+    guarantee: GuaranteeDocument
+    model: ModelDocument
+    bounds: BoundsDocument
+    clipped: dict[Literal["k", "m", "d"], Count]
+    fit: FitDocument | None
+    reference: ReferenceDocument
+    public_inputs: dict[Words, Words] = Field(description="where bounds, loads and other public inputs come from")
+    provenance: Many[ProvenanceDocument] = Field(description="public trajectories that the fit used")
+    valid_for: Words
+    not_valid_for: Words
+    licence: Words
+    exports: Many[ExportDocument] = Field(default=(), max_length=6, description="formats of other tools that the bundle holds")

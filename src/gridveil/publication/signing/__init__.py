@@ -1,0 +1,43 @@
+"""Ed25519 keys and signatures: an owner makes, rotates and revokes keys; a recipient checks who signed."""
+
+from gridveil.publication.signing.folder import (
+    is_encrypted,
+    key_folder,
+    keys_in,
+    load_signer,
+    new_key,
+    private_file,
+    revoke,
+    rotate,
+)
+from gridveil.publication.signing.private import Signer
+from gridveil.publication.signing.public import (
+    KEYRING,
+    PUBLIC,
+    KeyInfo,
+    SigningError,
+    Status,
+    TrustedKeys,
+    active_key,
+    check_signature,
+)
+
+__all__ = [
+    "KEYRING",
+    "PUBLIC",
+    "KeyInfo",
+    "Signer",
+    "SigningError",
+    "Status",
+    "TrustedKeys",
+    "active_key",
+    "check_signature",
+    "is_encrypted",
+    "key_folder",
+    "keys_in",
+    "load_signer",
+    "new_key",
+    "private_file",
+    "revoke",
+    "rotate",
+]

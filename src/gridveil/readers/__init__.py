@@ -1,0 +1,1 @@
+"""Grid files of all formats, read into one record and made into a source grid."""

@@ -1,0 +1,213 @@
+"""ANDES case files (.xlsx and .json)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gridveil.foundation.errors import InputError
+from gridveil.grid.facts import Array, IntArray
+from gridveil.readers.andes.machines import BASE_MVA, FREQUENCY_HZ, GENERATORS, machines
+from gridveil.readers.andes.models import IGNORED, KNOWN_COLUMNS, LEFT_OUT
+from gridveil.readers.andes.tables import Table, table_of_records, table_of_sheet
+from gridveil.readers.governors import GOVERNORS
+from gridveil.readers.network import (
+    CONTROLLED,
+    ISOLATED,
+    LOAD,
+    REFERENCE,
+    Branches,
+    Buses,
+    Complex,
+    FileGrid,
+    JoinedRows,
+    check_labels,
+    quoted,
+)
+
+EXPECTED = "an ANDES case: tables Bus, Line, PV, Slack, …"
+VOLTAGE_KV = 110.0  # ANDES's own, where a file says nothing
+READ = {"Bus", "PQ", "PV", "Slack", "Shunt", "ShuntSw", "ShuntTD", "Line", "Jumper", *GENERATORS, *GOVERNORS}
+Tables = Mapping[str, Table]
+
+
+def read_andes_xlsx(path: Path) -> FileGrid:
+    """Read an ANDES workbook: one sheet a model, the names of its parameters in the first row."""
+    from gridveil.readers.andes.workbook import read_workbook
+
+    sheets = read_workbook(path, expected=EXPECTED)
+    return _grid(
+        path.name,
+        {name: table_of_sheet(path.name, name, sheet) for name, sheet in sheets.items() if _wanted(name)},
+        {name: len(sheet.rows) for name, sheet in sheets.items()},
+    )
+
+
+def read_andes_json(path: Path, document: Any) -> FileGrid:
+    """Read an ANDES JSON file that was parsed already: one list of objects a model."""
+    if not isinstance(document, dict):
+        raise InputError("this is no ANDES case", file=path.name, expected=EXPECTED)
+    return _grid(
+        path.name,
+        {name: table_of_records(path.name, name, records) for name, records in document.items() if _wanted(name)},
+        {name: len(records) for name, records in document.items() if isinstance(records, list)},
+    )
+
+
+def _wanted(name: str) -> bool:
+    return name in READ or name == "_config"
+
+
+def _grid(file: str, tables: Tables, sizes: Mapping[str, int]) -> FileGrid:
+    """Turn tables into a grid in p.u. of the system base."""
+    for needed in ("Bus", "Line"):
+        if not len(tables.get(needed, ())):
+            raise InputError(f"table {needed} is missing or empty", file=file, table=needed, expected=EXPECTED)
+    base_mva, frequency_hz = _config(tables)
+    bus = tables["Bus"]
+    labels = bus.labels("idx")
+    check_labels(bus.where, labels)
+    known = {label: position for position, label in enumerate(labels)}
+    nominal_kv = bus.numbers("Vn", VOLTAGE_KV, sign="positive")
+    connected = bus.flags()
+    voltage, angle = bus.numbers("v0", 1.0, sign="positive"), bus.numbers("a0", 0.0)
+    kind = np.where(connected, LOAD, ISOLATED)
+    for name, of_kind in (("PV", CONTROLLED), ("Slack", REFERENCE)):
+        if table := tables.get(name):
+            on = table.flags()
+            at = table.buses("bus", known)[on]
+            kind[at[kind[at] != ISOLATED]] = of_kind
+            if name == "Slack":
+                angle[at] = table.numbers("a0", 0.0)[on]
+
+    notes: list[str] = []
+    units, machines_hz = machines(file, tables, known, base_mva, notes)
+    branches, at_ends = _branches(tables, known, nominal_kv, base_mva)
+    shunt = at_ends + sum(
+        _shunt(tables[name], known, nominal_kv, base_mva) for name in ("Shunt", "ShuntSw", "ShuntTD") if name in tables
+    )
+    return FileGrid(
+        file=file,
+        base_mva=base_mva,
+        frequency_hz=machines_hz or frequency_hz,
+        buses=Buses(
+            bus.where,
+            np.arange(len(bus)),
+            labels=tuple(labels),
+            kind=kind,
+            load=_load(tables, known, notes),
+            shunt=shunt,
+            voltage=voltage,
+            angle=angle,
+        ),
+        branches=branches,
+        machines=units,
+        notes=(*notes, *_defaulted(tables), *_left_out(sizes)),
+    )
+
+
+def _config(tables: Tables) -> tuple[float, float]:
+    """Base power [MVA] and frequency [Hz] of table _config, else ANDES's own."""
+    found = {"mva": BASE_MVA, "freq": FREQUENCY_HZ}
+    if config := tables.get("_config"):
+        sections, keys = config.cells("section") or [], config.cells("key") or []
+        for row, (section, key) in enumerate(zip(sections, keys, strict=True)):
+            if section == "System" and isinstance(key, str) and key in found:
+                one = Table(config.where, config.columns, config.rows[row : row + 1])
+                found[key] = float(one.numbers("value", sign="positive")[0])
+    return found["mva"], found["freq"]
+
+
+def _load(tables: Tables, known: Mapping[str, int], notes: list[str]) -> Complex:
+    load = np.zeros(len(known), dtype=complex)
+    if table := tables.get("PQ"):
+        at, on = table.buses("bus", known), table.flags()
+        np.add.at(load, at[on], (table.numbers("p0") + 1j * table.numbers("q0"))[on])
+        if not on.all():
+            notes.append(f"{int((~on).sum())} loads out of service left out")
+    return load
+
+
+def _shunt(table: Table, known: Mapping[str, int], nominal_kv: Array, base_mva: float) -> Complex:
+    """Admittance of fixed shunts at every bus: from p.u. of Sn and Vn, times Zb/Zn."""
+    shunt = np.zeros(len(known), dtype=complex)
+    at, on = table.buses("bus", known), table.flags()
+    own_kv = table.numbers("Vn", VOLTAGE_KV, sign="positive")
+    scale = (nominal_kv[at] / own_kv) ** 2 * table.numbers("Sn", BASE_MVA, sign="positive") / base_mva
+    np.add.at(shunt, at[on], (scale * (table.numbers("g", 0.0) + 1j * table.numbers("b")))[on])
+    return shunt
+
+
+def _branches(tables: Tables, known: Mapping[str, int], nominal_kv: Array, base_mva: float) -> tuple[Branches, Complex]:
+    """Lines, transformers and closed jumpers; and the admittance at every bus of what a line has at its ends beside b.
+
+    Impedances are p.u. of Sn and Vn1: times Zn/Zb, as ANDES has it, with Zn = Vn1²/Sn and Zb = Vn²/base of the first bus.
+    """
+    line = tables["Line"]
+    ends, on = _ends(line, known), line.flags()
+    own_kv = line.numbers("Vn1", VOLTAGE_KV, sign="positive")
+    scale = (own_kv / nominal_kv[ends[:, 0]]) ** 2 * base_mva / line.numbers("Sn", BASE_MVA, sign="positive")
+    series: Complex = scale * (line.numbers("r", 1e-8) + 1j * line.numbers("x"))
+    charging = line.numbers("b", 0.0) / scale
+    tap = line.numbers("tap", 1.0, sign="positive")
+    ratio = np.asarray(tap * np.exp(1j * line.numbers("phi", 0.0)), dtype=complex)
+    at_ends = np.zeros(len(known), dtype=complex)
+    for end, t in ((0, tap), (1, np.ones(len(line)))):
+        own = line.numbers(f"g{end + 1}", 0.0) + line.numbers("g", 0.0) / 2 + 1j * line.numbers(f"b{end + 1}", 0.0)
+        np.add.at(at_ends, ends[on, end], (own / scale / t**2)[on])
+    places: list[tuple[Table, int]] = [(line, row) for row in range(len(line))]
+    if jumper := tables.get("Jumper"):
+        count = len(jumper)
+        ends, on = np.concatenate([ends, _ends(jumper, known)]), np.concatenate([on, jumper.flags()])
+        series, charging = np.append(series, np.zeros(count, dtype=complex)), np.append(charging, np.zeros(count))
+        ratio = np.append(ratio, np.ones(count, dtype=complex))
+        places += [(jumper, row) for row in range(count)]
+    where = JoinedRows(line.where.file, "Line", None, [(table.where.table, row) for table, row in places])
+    branches = Branches(
+        where,
+        np.arange(len(ends)),
+        ends=ends,
+        series=series,
+        charging=charging,
+        ratio=ratio,
+        in_service=on,
+    )
+    return branches, at_ends
+
+
+def _ends(table: Table, known: Mapping[str, int]) -> IntArray:
+    return np.stack([table.buses(end, known) for end in ("bus1", "bus2")], axis=1)
+
+
+def _defaulted(tables: Tables) -> list[str]:
+    """Name the empty cells that took ANDES's default, and columns that no model of ANDES has."""
+    notes = [
+        f"{sum(table.defaulted.values())} empty cells of table {name} took ANDES's default ({', '.join(table.defaulted)})"
+        for name, table in tables.items()
+        if table.defaulted
+    ]
+    for name, known in KNOWN_COLUMNS.items():
+        if table := tables.get(name):
+            strange = [column for column in table.columns if column and column not in known]
+            if strange:
+                notes.append(f"{len(strange)} columns of table {name} that ANDES does not have left out")
+    return notes
+
+
+def _left_out(sizes: Mapping[str, int]) -> list[str]:
+    """Count what is not read, by kind."""
+    notes: list[str] = []
+    for kind, models in LEFT_OUT.items():
+        found = {model: sizes[model] for model in models if sizes.get(model)}
+        if found:
+            names = ", ".join(f"{count} {model}" for model, count in found.items())
+            notes.append(f"{sum(found.values())} {kind} ({names})")
+    known = READ | set(IGNORED) | {model for models in LEFT_OUT.values() for model in models}
+    strange = {name: size for name, size in sizes.items() if name not in known and size}
+    if strange:
+        shown = ", ".join(f"{size} {quoted(name[:20])}" for name, size in list(strange.items())[:8])
+        notes.append(f"{sum(strange.values())} devices of unknown models left out ({shown}{', …' if len(strange) > 8 else ''})")
+    return notes

@@ -1,0 +1,362 @@
+"""PSS/E dynamics (DYR): inertia and damping of machines, gain and rate of governors.
+
+A record is `BUS 'MODEL' ID constants /`, over as many lines as it likes. Per unit of the machine's own base MBASE they are
+scaled to the system's: M = 2 H MBASE/SBASE, D MBASE/SBASE, G = K MBASE/SBASE; GGOV1 has a base Trate of its own.
+
+How a governor becomes a gain and a rate is in `gridveil.readers.governors`.
+
+| model | constants read |
+|---|---|
+| TGOV1 | R T1 T2 T3, Dt adds to D |
+| GAST | R T1 T2, Dt adds to D |
+| IEEEG1, WSIEG1 | K T1 … T7 K1 … K8: odd K for the machine, even ones for the second |
+| IEEEG2 | K T1 … T4 |
+| IEEEG3 | TG TP σ δ TR TW a11 … a23 |
+| IEESGO | T1 … T6 K1 K2 K3 |
+| HYGOV | R r Tr Tf Tg Tw At |
+| GGOV1 | R Kp Ki Kd Tact Kturb Tb Tc Teng Tpelec Trate |
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gridveil.foundation.errors import InputError
+from gridveil.foundation.limits import MOST_VALUES
+from gridveil.foundation.reading import fortran_number, read_lines
+from gridveil.readers import governors
+from gridveil.readers.governors import Response
+from gridveil.readers.network import FileGrid
+from gridveil.readers.psse.records import INTEGER, fields_of
+
+Key = tuple[int, str]  # bus and identifier of a machine
+# Where H and D stand, and how many constants there are: PSS/E has written GENTPJ with one or two after the 15 of GENTPF.
+MACHINES: Mapping[str, tuple[int, range]] = {
+    "GENCLS": (0, range(2, 3)),
+    "GENROU": (4, range(14, 15)),
+    "GENROE": (4, range(14, 15)),
+    "GENSAL": (3, range(12, 13)),
+    "GENSAE": (3, range(12, 13)),
+    "GENTPF": (4, range(15, 18)),
+    "GENTPF1": (4, range(15, 18)),
+    "GENTPJ": (4, range(15, 18)),
+    "GENTPJ1": (4, range(15, 18)),
+    "GENTPJU1": (4, range(15, 18)),
+}
+NO_FREQUENCY = re.compile(  # exciters, stabilizers, compensators and limiters: they act on voltage
+    r"(ES[ACDSU]|EX|IEEE[TXV]|IEET|IE2?ST|IEEEST|IEE2ST|SEXS|SCRX|REXS|BBSEX|CELIN|EMAC|IVOEX|OEX|UR[SH][TI]|[AD]C\d|ST\d|PSS|STAB"
+    r"|PTIST|COMP|REMCMP|UEL|OEL|MAXEX|MNLEX|CCOMP|SVSMO|CSVGN|CSSCST)"
+)
+GOVERNOR = re.compile(
+    r"(HYGOV|TGOV|PIDGOV|GAST|GGOV|WSHY|WPIDHY|WEHGOV|WESGOV|IEEEG|IEESGO|WSIEG|TURCZT|DEGOV|BBGOV|IVOGO|H6E|HYG3|CRCMGV|UR[GC]S)"
+)
+
+
+class Governor(NamedTuple):
+    """A governor. response : p.u. of base_mva, which is 0 for the machine's own, or for that of the machine `of`."""
+
+    response: Response
+    base_mva: float = 0.0
+    of: Key | None = None
+
+
+class Entry(NamedTuple):
+    """A record. fields : all after the model's name."""
+
+    row: int
+    line: int
+    bus: str | None
+    model: str
+    fields: list[str | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamics:
+    """What a DYR file says: H and D of machines, governors, which machines have one that is not read, what is left out."""
+
+    file: str
+    machines: Mapping[Key, tuple[float, float]]
+    governors: Mapping[Key, Governor]
+    unread: frozenset[Key]
+    notes: tuple[str, ...]
+
+
+def _tgov1(c: Sequence[float]) -> list[Governor]:
+    r, t1, _, _, t2, t3, dt = c
+    return [Governor(governors.tgov1(r, t1, t2, t3, dt))]
+
+
+def _gast(c: Sequence[float]) -> list[Governor]:
+    r, t1, t2, *_, dt = c
+    return [Governor(governors.gast(r, t1, t2, dt))]
+
+
+def _ieeeg1(c: Sequence[float]) -> list[Governor]:
+    k, t1, t2, t3, _, _, _, _, t4, k1, k2, t5, k3, k4, t6, k5, k6, t7, k7, k8 = c[:20]
+    shares = ((k1, k3, k5, k7), (k2, k4, k6, k8))
+    return [Governor(governors.ieeeg1(k, t1, t2, t3, t4, t5, t6, t7, own)) for own in shares]
+
+
+def _ieeeg2(c: Sequence[float]) -> list[Governor]:
+    k, t1, t2, t3, _, _, t4 = c
+    return [Governor(governors.ieeeg2(k, t1, t2, t3, t4))]
+
+
+def _ieeeg3(c: Sequence[float]) -> list[Governor]:
+    tg, tp, _, _, _, _, sigma, delta, tr, tw, _, a13, a21, a23 = c
+    return [Governor(governors.ieeeg3(tg, tp, sigma, delta, tr, tw, a13, a21, a23))]
+
+
+def _ieesgo(c: Sequence[float]) -> list[Governor]:
+    t1, t2, t3, t4, t5, t6, k1, k2, k3, _, _ = c
+    return [Governor(governors.ieesgo(k1, k2, k3, t1, t2, t3, t4, t5, t6))]
+
+
+def _hygov(c: Sequence[float]) -> list[Governor]:
+    r, temporary, tr, tf, tg, _, _, _, tw, at, _, _ = c
+    return [Governor(governors.hygov(r, temporary, tr, tf, tg, tw, at))]
+
+
+def _ggov1(c: Sequence[float]) -> list[Governor]:
+    select, r, t_elec, kp, ki, kd, td = c[0], c[2], c[3], c[6], c[7], c[8], c[9]
+    tact, kturb, tb, tc, t_eng, trate = c[12], c[13], c[15], c[16], c[17], max(c[29], 0.0)
+    if select == 0:
+        return [Governor(Response(nan, nan))]  # isochronous: no droop, hence no gain
+    response = governors.ggov1(r, select == 1, t_elec, kp, ki, kd, td, tact, kturb, tb, tc, t_eng)
+    return [Governor(response, base_mva=trate)]
+
+
+class Model(NamedTuple):
+    """A governor model. counts : how many constants it may have, a second machine aside; droop : where R stands, if at all."""
+
+    read: Callable[[Sequence[float]], list[Governor]]
+    counts: range
+    droop: int | None = None
+    second: bool = False  # whether a second machine (bus, identifier) comes before the constants
+    signed: frozenset[int] = frozenset()  # limits and flags, which may be negative
+
+
+def _limits(*positions: int) -> frozenset[int]:
+    return frozenset(positions)
+
+
+GOVERNORS: Mapping[str, Model] = {
+    "TGOV1": Model(_tgov1, range(7, 8), 0, signed=_limits(2, 3)),
+    "GAST": Model(_gast, range(9, 10), 0, signed=_limits(6, 7)),
+    "IEEEG1": Model(_ieeeg1, range(20, 21), second=True, signed=_limits(4, 5, 6, 7)),
+    "WSIEG1": Model(_ieeeg1, range(20, 36), second=True, signed=_limits(4, 5, 6, 7, *range(20, 36))),
+    "IEEEG2": Model(_ieeeg2, range(7, 8), signed=_limits(4, 5)),
+    "IEEEG3": Model(_ieeeg3, range(14, 15), 6, signed=_limits(2, 3, 4, 5)),
+    "IEESGO": Model(_ieesgo, range(11, 12), signed=_limits(9, 10)),
+    "HYGOV": Model(_hygov, range(12, 13), 0, signed=_limits(5, 6, 7, 11)),
+    "GGOV1": Model(_ggov1, range(35, 36), 2, signed=_limits(0, 1, 4, 5, 10, 11, 14, *range(18, 35))),
+}
+
+
+def read_dyr(path: Path) -> Dynamics:
+    """Read the machines and governors of a DYR file; every other model is counted by name."""
+    file = path.name
+    machines: dict[Key, tuple[float, float]] = {}
+    found: dict[Key, Governor] = {}
+    unread: set[Key] = set()
+    others: Counter[str] = Counter()
+    isochronous = 0
+    for entry in _entries(path):
+        if entry.model in MACHINES:
+            key, (at, counts) = _key(file, entry, entry.fields), MACHINES[entry.model]
+            constants = _constants(file, entry, entry.fields[1:], counts, frozenset(range(counts.stop)) - {at, at + 1})
+            _once(file, entry, key in machines)
+            machines[key] = (constants[at], constants[at + 1])
+        elif entry.model in GOVERNORS:
+            for key, governor in _governors(file, entry):
+                _once(file, entry, key in found or key in unread)
+                if isfinite(governor.response.gain):
+                    found[key] = governor
+                else:
+                    unread.add(key)
+                    isochronous += 1
+        else:
+            others[entry.model] += 1
+            if GOVERNOR.match(entry.model) and (key := _loose_key(entry)):
+                unread.add(key)
+    notes = _notes(others)
+    if isochronous:
+        notes.append(f"{isochronous} isochronous governors left out: the settings' droop stands in")
+    return Dynamics(file, machines, found, frozenset(unread), tuple(notes))
+
+
+def _error(file: str, entry: Entry, problem: str, expected: str, remedy: str = "Mend that record and try again.") -> InputError:
+    return InputError(problem, file=file, table=entry.model, row=entry.row, line=entry.line, expected=expected, remedy=remedy)
+
+
+def _entries(path: Path) -> list[Entry]:
+    """Split the file into records, each up to a slash; what follows the slash in its line is a comment."""
+    found: list[Entry] = []
+    fields: list[str | None] = []
+    start = count = 0
+    lines = read_lines(path, "a PSS/E DYR file")
+    for line, text in enumerate(lines, start=1):
+        if text.startswith("@!"):
+            continue
+        parts = fields_of(text)
+        if parts is None:
+            raise InputError("a quote is not closed", file=path.name, line=line, expected="texts in pairs of quotes")
+        start = start if fields else line
+        fields += parts
+        count += len(parts)
+        if count > MOST_VALUES:
+            problem = f"the file has more than {MOST_VALUES} fields"
+            raise InputError(problem, file=path.name, line=line, expected="models of machines")
+        if "/" in re.sub(r"'[^']*'|\"[^\"]*\"", "", text):
+            if fields:
+                found.append(_entry(path.name, len(found) + 1, start, fields))
+            fields = []
+    if fields or not found:
+        raise InputError(
+            "the file ends inside a record: it is cut off" if fields else "there is no record",
+            file=path.name,
+            line=start if fields else None,
+            expected="BUS 'MODEL' ID constants /",
+            remedy="Copy the whole file again.",
+        )
+    return found
+
+
+def _entry(file: str, row: int, line: int, fields: list[str | None]) -> Entry:
+    name = (fields[1] or "") if len(fields) > 1 else ""
+    model = name.removeprefix("'").strip().upper()
+    if not name.startswith("'") or not re.fullmatch(r"[A-Z][\w-]{0,15}", model, re.ASCII):
+        raise InputError(
+            "the second item is no model's name",
+            file=file,
+            row=row,
+            line=line,
+            expected="BUS 'MODEL' ID constants /",
+            remedy="Check whether the slash of the record before it is missing.",
+        )
+    own = (fields[3] or "").removeprefix("'").strip().upper() if len(fields) > 3 else ""
+    if model == "USRMDL" and own in MACHINES:  # ID 'MODEL' IC IT NI NC NS NV, then the constants
+        return Entry(row, line, fields[0], own, [fields[2], *fields[10:]])
+    entry = Entry(row, line, fields[0], model, fields[2:])
+    inside = {(text or "").removeprefix("'").strip().upper() for text in fields[3:] if (text or "").startswith("'")}
+    if inside & (MACHINES.keys() | GOVERNORS.keys()):
+        raise _error(file, entry, "another record begins inside this one", "a slash after every record")
+    return entry
+
+
+def _loose_key(entry: Entry) -> Key | None:
+    """The machine of a record that is not read any further, if it looks like one's."""
+    if not entry.fields or entry.fields[0] is None or not INTEGER.fullmatch(entry.bus or ""):
+        return None
+    return int(entry.bus or ""), entry.fields[0].removeprefix("'").strip()
+
+
+def _key(file: str, entry: Entry, fields: Sequence[str | None]) -> Key:
+    name = (fields[0] or "").removeprefix("'").strip() if fields else ""
+    if entry.bus is None or not INTEGER.fullmatch(entry.bus) or int(entry.bus) <= 0:
+        raise _error(file, entry, "the record does not begin with a bus number", "BUS 'MODEL' ID constants /")
+    if not 1 <= len(name) <= 2:
+        raise _error(file, entry, "the third item is no identifier of a machine", "one or two characters")
+    return int(entry.bus), name
+
+
+def _once(file: str, entry: Entry, twin: bool) -> None:
+    if twin:
+        raise _error(file, entry, "the machine has such a model already", "one machine model and one governor a machine")
+
+
+def _constants(file: str, entry: Entry, fields: Sequence[str | None], counts: range, signed: frozenset[int]) -> list[float]:
+    if len(fields) not in counts:
+        expected = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        remedy = "Check whether the record was cut off, or lacks its slash."
+        raise _error(file, entry, f"the record has {len(fields)} constants", expected, remedy)
+    values = [fortran_number(text) for text in fields]
+    for position, value in enumerate(values):
+        # The text is not quoted: it may hold a private figure.
+        if value is None or not isfinite(value):
+            raise _error(file, entry, f"constant {position + 1} is not a finite number", "plain numbers")
+        if value < 0 and position not in signed:
+            raise _error(file, entry, f"constant {position + 1} is negative", "a number of 0 or more")
+    return [value for value in values if value is not None]
+
+
+def _governors(file: str, entry: Entry) -> list[tuple[Key, Governor]]:
+    model, fields = GOVERNORS[entry.model], list(entry.fields)
+    keys = [_key(file, entry, fields)]
+    fields = fields[1:]
+    if model.second:
+        if len(fields) > 1 and fortran_number(fields[0]) not in (None, 0):
+            keys.append(_key(file, entry._replace(bus=fields[0]), fields[1:]))
+        fields = fields[2:]
+    constants = _constants(file, entry, fields, model.counts, model.signed)
+    isochronous = entry.model == "GGOV1" and constants[0] == 0
+    if model.droop is not None and not constants[model.droop] > 0 and not isochronous:
+        raise _error(file, entry, f"constant {model.droop + 1}, the droop, is unusable", "a number above 0")
+    found = model.read(constants)
+    found[1:] = [governor._replace(of=keys[0]) for governor in found[1:]]
+    return list(zip(keys, found, strict=False))
+
+
+def _notes(others: Mapping[str, int]) -> list[str]:
+    def listed(names: Sequence[str]) -> str:
+        return ", ".join(f"{others[name]} {name}" for name in names)
+
+    voltage = [name for name in sorted(others) if NO_FREQUENCY.match(name) and not GOVERNOR.match(name)]
+    governors = [name for name in sorted(others) if GOVERNOR.match(name)]
+    rest = [name for name in sorted(others) if name not in voltage and name not in governors]
+    reasons = (
+        (voltage, "not part of frequency dynamics"),
+        (governors, "governors that are not read, for which the settings' droop stands in"),
+        (rest, "models that are not known"),
+    )
+    return [f"{listed(names)} left out: {reason}" for names, reason in reasons if names]
+
+
+def with_dynamics(grid: FileGrid, ids: Sequence[Key], dynamics: Dynamics) -> FileGrid:
+    """Give the machines their dynamics, on the system base. ids : bus and identifier of each."""
+    machines, notes = grid.machines, [*grid.notes, *dynamics.notes]
+    values: dict[str, Any] = {what: np.full(len(ids), nan) for what in ("inertia", "damping", "governor_rate", "droop_gain")}
+    rated = dict(zip(ids, machines.rated_mva.tolist(), strict=True))
+    still = 0
+    for unit, key in enumerate(ids):
+        own = dynamics.machines.get(key)
+        governor = dynamics.governors.get(key)
+        if own is None and governor is None:
+            continue
+        scale = rated[key] / grid.base_mva
+        if not scale > 0:
+            problem = f"machine {key[1]} at bus {key[0]} has no MBASE, on which {dynamics.file} gives its dynamics"
+            raise machines.error(unit, problem, expected="MBASE above 0")
+        turbine = 0.0
+        if governor is not None:
+            base = governor.base_mva or rated.get(governor.of or key, nan)
+            turbine = governor.response.damping * base / grid.base_mva
+            values["droop_gain"][unit] = governor.response.gain * base / grid.base_mva
+            if governor.response.gain > 0:
+                if not governor.response.rate > 0:
+                    problem = f"the governor of machine {key[1]} at bus {key[0]} in {dynamics.file} never acts"
+                    raise machines.error(unit, problem, expected="time constants of seconds")
+                values["governor_rate"][unit] = governor.response.rate
+        elif key not in dynamics.unread:
+            values["droop_gain"][unit] = 0.0
+        if own is not None:
+            values["inertia"][unit] = 2 * own[0] * scale
+            values["damping"][unit] = own[1] * scale + turbine
+            still += own[0] == 0
+    missing = [key for key in {**dynamics.machines, **dynamics.governors} if key not in rated]
+    if missing:
+        notes.append(f"{len(missing)} machines of {dynamics.file} left out: the case does not have them")
+    if still:
+        notes.append(f"{still} machines have H = 0 in {dynamics.file}, an infinite bus in PSS/E: give them an inertia")
+    without = sum(key not in dynamics.machines for key in ids)
+    if without:
+        notes.append(f"{without} machines of the case have no machine model in {dynamics.file}")
+    return replace(grid, machines=replace(machines, **values), notes=tuple(notes))

@@ -1,0 +1,1 @@
+"""What the command line and Python both call: from settings to a result that is recorded and written."""
