@@ -1,7 +1,9 @@
-"""What releases without any trajectory give on IEEE-30: items, sums and topology mode, each unconditionally ε-DP.
+"""What releases without any trajectory give on IEEE-30: items, sums and topology mode, each
+unconditionally ε-DP.
 
-Noise, bounds and Euler scheme of profile `paper`. L is ∫ |ω − ω_ref|² dt [p.u.² s], the mean over the paper's five named
-transients. Allocations are chosen on a public surrogate, never on the grid itself. A demo: seeds and truth are known.
+Noise, bounds and Euler scheme of profile `paper`. L is ∫ |ω − ω_ref|² dt [p.u.² s], the mean over
+the paper's five named transients. Allocations are chosen on a public surrogate, never on the grid
+itself. A demo: seeds and truth are known.
 """
 
 from __future__ import annotations
@@ -84,21 +86,29 @@ def unlike_rows(draws: int, seed: int) -> Iterator[Row]:
     """Machines that differ: m in 2–32, d in 1–17; ratings that follow m, and none."""
     random = np.random.default_rng([seed, 30])
     study = Study([unlike(random) for _ in range(GRIDS)], draws, seed)
-    surrogate = declared_public(unlike(random))  # another grid of their kind: what an owner would name
+    surrogate = declared_public(
+        unlike(random)
+    )  # another grid of their kind: what an owner would name
     for epsilon in (Fraction(1), Fraction(1, 2)):
         for rule in UNLIKE:
             adjacency, settings = Adjacency(rule), (epsilon, PROFILE.bounds)
-            yield study.row("machines that differ: posterior means of the items", rule, epsilon, ITEMS)
+            yield study.row(
+                "machines that differ: posterior means of the items", rule, epsilon, ITEMS
+            )
             rated = choose(surrogate, adjacency, *settings, sharing="rating")
             yield study.row("machines that differ, shared by rating", rule, epsilon, rated)
             plain = choose(surrogate, adjacency, *settings)
             yield study.row("machines that differ, no ratings", rule, epsilon, plain)
             default = choose(study.surrogate, adjacency, *settings)
-            yield study.row("machines that differ, no ratings, default surrogate", rule, epsilon, default)
+            yield study.row(
+                "machines that differ, no ratings, default surrogate", rule, epsilon, default
+            )
 
 
 def unlike(random: np.random.Generator) -> SourceGrid:
-    """IEEE-30 with other machines of the same sums: m spread over 2–32, d about half of it in 1–17, ratings near m."""
+    """IEEE-30 with other machines of the same sums: m spread over 2–32, d about half of it in 1–17,
+    ratings near m.
+    """
     table = declared_public(open_grid("ieee30"))
     g = len(table.m)
     while True:
@@ -123,7 +133,15 @@ class Study:
         """The surrogate that needs no other case."""
         return at_middle(self.experiments[0].source.facts, PROFILE.bounds)
 
-    def row(self, name: str, rule: Rule, epsilon: Fraction, allocation: Allocation, *, clipped: bool = False) -> Row:
+    def row(
+        self,
+        name: str,
+        rule: Rule,
+        epsilon: Fraction,
+        allocation: Allocation,
+        *,
+        clipped: bool = False,
+    ) -> Row:
         """Draw, make models and measure them."""
         start = time.perf_counter()
         share = self.draws // len(self.experiments)
@@ -181,7 +199,10 @@ class Study:
         found = []
         for first in range(0, draws, BATCH):
             some = slice(first, first + BATCH)
-            error = experiment.responses(np.array(theta[some]), np.array(K_ac[some])) - experiment.true_responses
+            error = (
+                experiment.responses(np.array(theta[some]), np.array(K_ac[some]))
+                - experiment.true_responses
+            )
             found.append(experiment.dt_s * np.einsum("rtng,rtng->rt", error, error).mean(axis=1))
         return np.concatenate(found)
 
@@ -195,7 +216,8 @@ def in_words(row: Row) -> str:
     title = f"{row['release']}, {row['adjacency']}, ε = {row['epsilon']}"
     return (
         f"{title:<66} {row['mean']:>9.2e} {row['standard_error']:>8.1e} {row['median']:>9.1e} "
-        f"{row['low80']:>9.1e}–{row['high80']:<9.1e}  {row['draws']} draws; {row['allocation'].split('), ')[0]})"
+        f"{row['low80']:>9.1e}–{row['high80']:<9.1e}  {row['draws']} draws; "
+        f"{row['allocation'].split('), ')[0]})"
     )
 
 

@@ -1,7 +1,7 @@
 """Attacks on IEEE-30 and IEEE-118, as in docs/attacks.md.
 
-python benchmarks/attacks.py [plain] [lines] [topology] [averaging] [one] [secure] [bundles]. Public cases and seeded draws;
-only `secure` draws from OpenDP, where a million draws take minutes.
+python benchmarks/attacks.py [plain] [lines] [topology] [averaging] [one] [secure] [bundles]. Public
+cases and seeded draws; only `secure` draws from OpenDP, where a million draws take minutes.
 """
 
 import sys
@@ -61,7 +61,11 @@ def plain():
         ):
             found = invert(model, facts, Bounds().k, patterns)
             right = int((np.abs(found.k / table.k - 1) <= 1e-3).sum())
-            print(f"| {name} | {what} | {len(table.k)} | {found.rank} | {found.fixed.sum()} | {right} |", flush=True)
+            print(
+                f"| {name} | {what} | {len(table.k)} | {found.rank} | {found.fixed.sum()} | "
+                f"{right} |",
+                flush=True,
+            )
 
 
 def lines():
@@ -75,7 +79,12 @@ def lines():
         loss = released(source, epsilon, 0).guarantee.groups["k"]
         for seed in range(DRAWS):
             drawn = perturb(
-                source, epsilon=epsilon, adjacency=Adjacency(), bounds=Bounds(), ledger=None, sampler=DemoSampler((seed, 5))
+                source,
+                epsilon=epsilon,
+                adjacency=Adjacency(),
+                bounds=Bounds(),
+                ledger=None,
+                sampler=DemoSampler((seed, 5)),
             )
             made = released(source, epsilon, seed)
             found = invert(made.model, facts, bounds, patterns, starts=1)
@@ -92,7 +101,9 @@ def lines():
             window.append(within(guess, k, loss))
         expected = -np.expm1(-float(epsilon))
         reach = SURE * np.sqrt(expected * (1 - expected) / np.concatenate(noisy).size)
-        shares = [100 * np.concatenate(part).mean() for part in (noisy, apart, fixed, raw, own, window)]
+        shares = [
+            100 * np.concatenate(part).mean() for part in (noisy, apart, fixed, raw, own, window)
+        ]
         print(
             f"| {epsilon} | {100 * expected:.1f} | {shares[0]:.1f} ± {100 * reach:.1f} | "
             + " | ".join(f"{share:.1f}" for share in shares[1:])
@@ -102,11 +113,18 @@ def lines():
 
 
 def price(made, merged, shares, truth):
-    """Median over loaded buses of ∫|ω − ω_true|² after a step there [p.u.² s]: as released, merged, and their distance."""
+    """Median over loaded buses of ∫|ω − ω_true|² after a step there [p.u.² s]: as released, merged,
+    and their distance.
+    """
     g, out = len(made.model.m), []
     for bus in range(shares.shape[0]):
         step = "load:{}=+0.1".format
-        own = simulate(truth, Event.parse(step(truth.ports[g + bus]), base_mva=truth.base_mva), horizon_s=20, dt_s=0.05).omega
+        own = simulate(
+            truth,
+            Event.parse(step(truth.ports[g + bus]), base_mva=truth.base_mva),
+            horizon_s=20,
+            dt_s=0.05,
+        ).omega
         one = made.simulate(step(f"L{bus + 1}"), horizon_s=20, dt_s=0.05).omega
         other = merged.simulate(step(f"L{shares[bus].argmax() + 1}"), horizon_s=20, dt_s=0.05).omega
         out.append([0.05 * (a**2).sum() for a in (one - own, other - own, other - one)])
@@ -120,31 +138,45 @@ def edges():
         facts, table = source.facts, declared_public(source)
         truth = neutral(reduced_model(facts, table.k, table.m, table.d), facts)
         loaded = len(loaded_buses(facts))
-        ways = {"none": None, "equal": equal_ports(facts)} | {f"{n} zones": zone_ports(facts, n) for n in zones}
+        ways = {"none": None, "equal": equal_ports(facts)} | {
+            f"{n} zones": zone_ports(facts, n) for n in zones
+        }
         own, total = true_pairs(facts, None)
         guess = guess_edges(truth, Bounds().k)
-        print(f"| {name} | plain Kron | {len(truth.ports)} | {guess.f1(own, total):.2f} | {guess.blind_f1(own, total):.2f} |")
+        print(
+            f"| {name} | plain Kron | {len(truth.ports)} | {guess.f1(own, total):.2f} | "
+            f"{guess.blind_f1(own, total):.2f} |"
+        )
         draws = 10 if name == "ieee30" else 2
         for way, ports in ways.items():
             shares = np.eye(loaded) if ports is None else merged_shares(facts, ports)
             rows = []
             for seed in range(draws):
-                made, merged = (released(source, Fraction(1), seed, ports=one) for one in (None, ports))
+                made, merged = (
+                    released(source, Fraction(1), seed, ports=one) for one in (None, ports)
+                )
                 guess, pairs = guess_edges(merged.model, Bounds().k), true_pairs(facts, shares)[0]
                 behind = sum(map(len, equal_columns(merged.model.K_ac)))
                 cost = price(made, merged, shares, truth)
                 rows.append([guess.f1(pairs, total), guess.blind_f1(pairs, total), behind, *cost])
             f, blind, behind, before, after, change = np.mean(rows, axis=0)
             print(
-                f"| {name} | {way} | {len(facts.machines) + shares.shape[1]} | {f:.2f} | {blind:.2f} | {behind:.0f} | "
-                f"{before:.1e} → {after:.1e} ({change:.0e}) |",
+                f"| {name} | {way} | {len(facts.machines) + shares.shape[1]} | {f:.2f} | "
+                f"{blind:.2f} | {behind:.0f} | {before:.1e} → {after:.1e} ({change:.0e}) |",
                 flush=True,
             )
-        made = released(source, Fraction(1), 0, allocation=topology(shares={"m": Fraction(1, 2), "d": Fraction(1, 2)}))
+        made = released(
+            source,
+            Fraction(1),
+            0,
+            allocation=topology(shares={"m": Fraction(1, 2), "d": Fraction(1, 2)}),
+        )
         guess = guess_edges(made.model, Bounds().k, ports=len(made.model.m))
         pairs = {pair for pair in own if max(pair) < len(facts.machines)}
         f1, blind = guess.f1(pairs, total), guess.blind_f1(pairs, total)
-        print(f"| {name} | topology mode | {len(made.model.m)} | {f1:.3f} | {blind:.3f} |", flush=True)
+        print(
+            f"| {name} | topology mode | {len(made.model.m)} | {f1:.3f} | {blind:.3f} |", flush=True
+        )
 
 
 def averaging():
@@ -154,20 +186,31 @@ def averaging():
     settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None, "allocation": ITEMS}
     seen = np.array(
         [
-            [perturb(source, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler((a, b))).m for b in range(100)]
+            [
+                perturb(source, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler((a, b))).m
+                for b in range(100)
+            ]
             for a in range(20)
         ]
     )
-    loss = perturb(source, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler(1)).guarantee.groups["m"]
+    loss = perturb(
+        source, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler(1)
+    ).guarantee.groups["m"]
     for count in (1, 3, 10, 30, 100):
         together = [combined(one[:count], loss, bounds) for one in seen]
         one = [
             combined(
-                perturb(source, epsilon=Fraction(count, 2), **settings, sampler=DemoSampler((9, a))).m[None], scaled, bounds
+                perturb(
+                    source, epsilon=Fraction(count, 2), **settings, sampler=DemoSampler((9, a))
+                ).m[None],
+                scaled,
+                bounds,
             )
             for a in range(20)
             for scaled in [
-                perturb(source, epsilon=Fraction(count, 2), **settings, sampler=DemoSampler(1)).guarantee.groups["m"]
+                perturb(
+                    source, epsilon=Fraction(count, 2), **settings, sampler=DemoSampler(1)
+                ).guarantee.groups["m"]
             ]
         ]
         errors = [100 * np.sqrt(np.mean((np.array(part) / m - 1) ** 2)) for part in (together, one)]
@@ -185,11 +228,18 @@ def all_but_one():
         adjacency = Adjacency(rule, ALPHA)
         for epsilon in EPSILONS:
             for sampler in (DemoSampler(1), Small(2)):
-                print_advantages(adjacency, epsilon, type(sampler).__name__, perturbed(adjacency, epsilon, sampler))
+                print_advantages(
+                    adjacency,
+                    epsilon,
+                    type(sampler).__name__,
+                    perturbed(adjacency, epsilon, sampler),
+                )
 
 
 def all_but_one_secure():
-    """Advantage of the best test, 10⁶ draws of secure noise. one-asset has steps of one item (k) and of a pair (m, d)."""
+    """Advantage of the best test, 10⁶ draws of secure noise. one-asset has steps of one item (k)
+    and of a pair (m, d).
+    """
     for rule in ("one-asset", "one-per-group"):
         for epsilon in EPSILONS:
             print_advantages(Adjacency(rule, ALPHA), epsilon, "OpenDP", None)
@@ -217,22 +267,33 @@ def neighbours(source, group):
 
 
 def bundle_advantage(pair, make, draws):
-    """Advantage on whole bundles, with its 99.9 % reach: a linear discriminant learnt on half of them, tried on the others."""
-    seen = [np.array([make(source, (side, seed)).model.theta for seed in range(draws)]) for side, source in enumerate(pair)]
+    """Advantage on whole bundles, with its 99.9 % reach: a linear discriminant learnt on half of
+    them, tried on the others.
+    """
+    seen = [
+        np.array([make(source, (side, seed)).model.theta for seed in range(draws)])
+        for side, source in enumerate(pair)
+    ]
     learn, test = ([one[: draws // 2] for one in seen], [one[draws // 2 :] for one in seen])
     spread = sum(np.cov(one.T) for one in learn) + 1e-9 * np.eye(seen[0].shape[1])
     axis = np.linalg.solve(spread, learn[1].mean(axis=0) - learn[0].mean(axis=0))
     halfway = axis @ (learn[0].mean(axis=0) + learn[1].mean(axis=0)) / 2
     rates = [np.mean(one @ axis > halfway) for one in test]
-    return rates[1] - rates[0], SURE * np.sqrt(sum(rate * (1 - rate) for rate in rates) / len(test[0]))
+    return rates[1] - rates[0], SURE * np.sqrt(
+        sum(rate * (1 - rate) for rate in rates) / len(test[0])
+    )
 
 
 def on_star(epsilon, fits):
-    """How bundles of the star are made at ε: unconditional, or fitted to one trajectory x that both neighbours share."""
+    """How bundles of the star are made at ε: unconditional, or fitted to one trajectory x that both
+    neighbours share.
+    """
     source = open_grid("star5")
     event = Event.uniform(0.2)
     seen = simulate(true_model(source), event, horizon_s=10, dt_s=0.05)
-    observed = [Observation(event, seen, Provenance("simulated", "the same for both"))] if fits else []
+    observed = (
+        [Observation(event, seen, Provenance("simulated", "the same for both"))] if fits else []
+    )
     settings = {"epsilon": epsilon, "adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
     fit = FitSettings(dt_s=0.05, iterations=30)
 
@@ -250,8 +311,8 @@ def bundles():
             for group in ("k", "md"):
                 found, reach = bundle_advantage(neighbours(source, group), make, draws)
                 print(
-                    f"| {epsilon} | {'x' if fits else 'none'} | {', '.join(group)} | {found:.3f} ± {reach:.3f} | "
-                    f"{np.tanh(float(epsilon) / 2):.3f} |",
+                    f"| {epsilon} | {'x' if fits else 'none'} | {', '.join(group)} | {found:.3f} ± "
+                    f"{reach:.3f} | {np.tanh(float(epsilon) / 2):.3f} |",
                     flush=True,
                 )
 

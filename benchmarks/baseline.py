@@ -1,7 +1,8 @@
-"""The yardstick: J and dJ/dθ of the swing model by a plain NumPy time loop with the discrete adjoint.
+"""The yardstick: J and dJ/dθ of the swing model by a plain NumPy time loop with the discrete
+adjoint.
 
-Clear and vectorised over models, machines and edges, one Python step a time step; no gridveil code. It stays as it is, so
-that figures can be compared over time.
+Clear and vectorised over models, machines and edges, one Python step a time step; no gridveil code.
+It stays as it is, so that figures can be compared over time.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import numpy as np
 def objective_and_gradient(theta, edges, rate, gain, omega_b, u, observed, dt):
     """Euler's method for M ω̇ = −L δ + p − D ω − u, δ̇ = ω_b ω, ṗ = −T (p + G ω), and its adjoint.
 
-    theta : (batch, e + 2g) as (k_r, m, d); edges : (e, 2); rate, gain, u : (g,); observed : (N + 1, g).
-    Returns J = dt Σ_n |ω_n − ω̂_n|² as (batch,), and dJ/dθ as (batch, e + 2g).
+    theta : (batch, e + 2g) as (k_r, m, d).
+    edges : (e, 2).
+    rate, gain, u : (g,).
+    observed : (N + 1, g). Returns J = dt Σ_n |ω_n − ω̂_n|² as (batch,), and dJ/dθ as (batch, e +
+    2g).
     """
     batch, e, g = len(theta), len(edges), len(rate)
     k, m, d = theta[:, :e], theta[:, e : e + g], theta[:, e + g :]
@@ -40,14 +44,20 @@ def objective_and_gradient(theta, edges, rate, gain, omega_b, u, observed, dt):
     for n in range(steps - 1, -1, -1):
         pushed = to_omega[n + 1] / m
         to_omega[n] = (
-            to_omega[n + 1] - dt * d * pushed + dt * omega_b * to_delta - dt * rate * gain * to_power + 2 * dt * residual[n]
+            to_omega[n + 1]
+            - dt * d * pushed
+            + dt * omega_b * to_delta
+            - dt * rate * gain * to_power
+            + 2 * dt * residual[n]
         )
         to_delta = to_delta - dt * (L @ pushed[:, :, None])[:, :, 0]
         to_power = to_power + dt * pushed - dt * rate * to_power
 
     pushed = to_omega[1:] / m
     change = (omega[1:] - omega[:-1]) / dt
-    gradient_k = -dt * ((pushed[..., i] - pushed[..., j]) * (delta[:-1][..., i] - delta[:-1][..., j])).sum(axis=0)
+    gradient_k = -dt * (
+        (pushed[..., i] - pushed[..., j]) * (delta[:-1][..., i] - delta[:-1][..., j])
+    ).sum(axis=0)
     gradient_m = -dt * (pushed * change).sum(axis=0)
     gradient_d = -dt * (pushed * omega[:-1]).sum(axis=0)
     return J, np.concatenate([gradient_k, gradient_m, gradient_d], axis=1)

@@ -1,6 +1,8 @@
-"""What `make bench` prints: gridveil beside a fixed baseline, and how long the commands take. Ratios come from one run.
+"""What `make bench` prints: gridveil beside a fixed baseline, and how long the commands take.
+Ratios come from one run.
 
-Rounds of both are interleaved, so that a busy machine slows both; the median and the spread (quartiles) are printed.
+Rounds of both are interleaved, so that a busy machine slows both; the median and the spread
+(quartiles) are printed.
 """
 
 from __future__ import annotations
@@ -43,44 +45,62 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     as_json = parser.parse_args().json
-    results = {"engine": [engine(1), engine(100)], "trust": trust(), "ledger": ledger_growth.growth(), "paper": paper(),
-               "commands": commands(), "kron": scale.kron("case_ACTIVSg25k"), "releases": scale.releases()}  # fmt: skip
+    results = {
+        "engine": [engine(1), engine(100)],
+        "trust": trust(),
+        "ledger": ledger_growth.growth(),
+        "paper": paper(),
+        "commands": commands(),
+        "kron": scale.kron("case_ACTIVSg25k"),
+        "releases": scale.releases(),
+    }
     if as_json:
         print(json.dumps(results, indent=2))
         return
     print("Objective and gradient, IEEE-30 (18 states, 27 parameters), 3000 Euler steps:")
     for row in results["engine"]:
         print(
-            f"  {row['models']:>3} model(s): gridveil {spread(row['gridveil_ms'])} ms, "
-            f"baseline {spread(row['baseline_ms'])} ms, {row['ratio']:.0f} times faster (must be {row['required_ratio']}); "
-            f"gradients differ by {row['difference']:.1e}"
+            f"  {row['models']:>3} model(s): gridveil {spread(row['gridveil_ms'])} ms, baseline "
+            f"{spread(row['baseline_ms'])} ms, {row['ratio']:.0f} times faster (must be "
+            f"{row['required_ratio']}); gradients differ by {row['difference']:.1e}"
         )
     row = results["trust"]
     print(
-        f"A release of IEEE-30 in a warm process: {spread(row['release_ms'])} ms; of that ledger {spread(row['ledger_ms'])} ms "
-        f"(charge, drawn, published; SQLite, synced), signature {spread(row['signature_ms'])} ms"
+        f"A release of IEEE-30 in a warm process: {spread(row['release_ms'])} ms; of that ledger "
+        f"{spread(row['ledger_ms'])} ms (charge, drawn, published; SQLite, synced), signature "
+        f"{spread(row['signature_ms'])} ms"
     )
-    print("A charge of a known grid, as its ledger grows:", *ledger_growth.lines(results["ledger"]), sep="\n")
+    print(
+        "A charge of a known grid, as its ledger grows:",
+        *ledger_growth.lines(results["ledger"]),
+        sep="\n",
+    )
     row = results["paper"]
     print(
-        f"gridveil paper, 100 runs at three ε: {row['gridveil_s']:.0f} s with all figures (must be under {row['limit_s']} s); "
-        f"step 3 by the plain loop: {row['baseline_s']:.0f} s, extrapolated from {row['sample']} gradients of 100 models, "
-        f"{row['ratio']:.0f} times as long"
+        f"gridveil paper, 100 runs at three ε: {row['gridveil_s']:.0f} s with all figures (must be "
+        f"under {row['limit_s']} s); step 3 by the plain loop: {row['baseline_s']:.0f} s, "
+        f"extrapolated from {row['sample']} gradients of 100 models, {row['ratio']:.0f} times as "
+        "long"
     )
     print("Commands, a new process each:")
     for row in results["commands"]:
         print(f"  {row['command']}: {spread(row['seconds'])} s (must be under {row['limit_s']} s)")
     row = results["kron"]
     print(
-        f"Kron reduction of {row['case']} to {row['machines']} machines: gridveil {spread(row['gridveil_s'])} s, "
-        f"splu {spread(row['splu_s'])} s, {row['ratio']:.0f} times faster (must be {row['required_ratio']}); "
-        f"results differ by {row['difference']:.1e}"
+        f"Kron reduction of {row['case']} to {row['machines']} machines: gridveil "
+        f"{spread(row['gridveil_s'])} s, splu {spread(row['splu_s'])} s, {row['ratio']:.0f} times "
+        f"faster (must be {row['required_ratio']}); results differ by {row['difference']:.1e}"
     )
     print("gridveil release --epsilon 1, end to end, one run each:")
     for row in results["releases"]:
-        limits = f" (must be under {row['limits'][0]} s and {row['limits'][1]} GB)" if row["limits"] else ""
+        limits = (
+            f" (must be under {row['limits'][0]} s and {row['limits'][1]} GB)"
+            if row["limits"]
+            else ""
+        )
         print(
-            f"  {row['case']}: {row['seconds']:.1f} s, peak {row['peak_gb']:.2f} GB, bundle {row['bundle_gb']:.2f} GB{limits}"
+            f"  {row['case']}: {row['seconds']:.1f} s, peak {row['peak_gb']:.2f} GB, bundle "
+            f"{row['bundle_gb']:.2f} GB{limits}"
         )
 
 
@@ -111,22 +131,41 @@ def _task(models: int) -> tuple:
     truth, settings = true_model(source), PROFILES["paper"].settings
     trajectory = simulate(truth, PUBLIC_EVENT, dt_s=settings.dt_s, scheme="euler")
     task = problem(
-        truth, [Observation(PUBLIC_EVENT, trajectory, Provenance("simulated", "bench"))], PROFILES["paper"].bounds,
-        dt_s=settings.dt_s, scheme="euler", rho=0.0,
-    )  # fmt: skip
-    theta = truth.theta * np.random.default_rng(SEED).uniform(0.8, 1.2, size=(models, len(truth.theta)))
+        truth,
+        [Observation(PUBLIC_EVENT, trajectory, Provenance("simulated", "bench"))],
+        PROFILES["paper"].bounds,
+        dt_s=settings.dt_s,
+        scheme="euler",
+        rho=0.0,
+    )
+    theta = truth.theta * np.random.default_rng(SEED).uniform(
+        0.8, 1.2, size=(models, len(truth.theta))
+    )
     u = truth.port_map @ PUBLIC_EVENT.steps[0].loads(truth)
-    plain = (theta, truth.edges, truth.governor_rate, truth.droop_gain, truth.omega_b, u, trajectory.omega, settings.dt_s)
+    plain = (
+        theta,
+        truth.edges,
+        truth.governor_rate,
+        truth.droop_gain,
+        truth.omega_b,
+        u,
+        trajectory.omega,
+        settings.dt_s,
+    )
     return task, plain, theta
 
 
 def trust(repeats: int = 15) -> dict:
-    """Time a whole release with ledger, certificate and signature, and what ledger and signature take of it."""
+    """Time a whole release with ledger, certificate and signature, and what ledger and signature
+    take of it.
+    """
     source, taken = open_grid("ieee30"), {"release_ms": [], "ledger_ms": [], "signature_ms": []}
     settings = {"epsilon": Fraction(1, 10), "adjacency": Adjacency(), "bounds": Bounds()}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        ledger = Ledger(folder / "ledger.sqlite", safe=folder / "safe", witness=folder / "witness.sqlite")
+        ledger = Ledger(
+            folder / "ledger.sqlite", safe=folder / "safe", witness=folder / "witness.sqlite"
+        )
         ledger.set_budget("ieee30", Adjacency(), Fraction(1000))
         new_key(folder / "keys")
         signer = load_signer(folder / "keys")
@@ -142,7 +181,13 @@ def trust(repeats: int = 15) -> dict:
             taken["release_ms"].append(1e3 * _clock(release))
             spent = dict.fromkeys("kmd", 0.01)
             charge = Charge(
-                "ieee30", version_of(source, ledger), "one-asset", Fraction(1, 100), Adjacency().alpha, spent, spent
+                "ieee30",
+                version_of(source, ledger),
+                "one-asset",
+                Fraction(1, 100),
+                Adjacency().alpha,
+                spent,
+                spent,
             )
 
             def account(charge=charge):
@@ -156,15 +201,27 @@ def trust(repeats: int = 15) -> dict:
 
 
 def paper(sample: int = 5) -> dict:
-    """Time the whole reproduction, and extrapolate what its gradients would take in the plain time loop."""
+    """Time the whole reproduction, and extrapolate what its gradients would take in the plain time
+    loop.
+    """
     program = str(Path(sys.executable).with_name("gridveil"))
     with tempfile.TemporaryDirectory() as folder:
-        ours = _clock(lambda: subprocess.run([program, "paper", "--out", f"{folder}/paper"], check=True, capture_output=True))
+        ours = _clock(
+            lambda: subprocess.run(
+                [program, "paper", "--out", f"{folder}/paper"], check=True, capture_output=True
+            )
+        )
     _, plain, _ = _task(100)
     seconds = [_clock(lambda: objective_and_gradient(*plain)) for _ in range(sample)]
     gradients = 3 * PROFILES["paper"].settings.iterations
     baseline = float(np.median(seconds)) * gradients
-    return {"gridveil_s": ours, "baseline_s": baseline, "sample": sample, "ratio": baseline / ours, "limit_s": 180}
+    return {
+        "gridveil_s": ours,
+        "baseline_s": baseline,
+        "sample": sample,
+        "ratio": baseline / ours,
+        "limit_s": 180,
+    }
 
 
 def commands() -> list[dict]:
@@ -172,15 +229,36 @@ def commands() -> list[dict]:
     program = str(Path(sys.executable).with_name("gridveil"))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for arguments, limit in ((["--help"], 0.5), (["release", "ieee30", "--epsilon", "1/2"], 5), (["demo"], 10)):
+        for arguments, limit in (
+            (["--help"], 0.5),
+            (["release", "ieee30", "--epsilon", "1/2"], 5),
+            (["demo"], 10),
+        ):
             seconds = []
             for number in range(5):
-                out = [] if arguments == ["--help"] else ["--out", f"{folder}/{arguments[0]}-{number}"]
-                call, home = [program, *arguments, *out], os.environ | own_places(f"{folder}/{number}")
-                seconds.append(
-                    _clock(lambda call=call, env=home: subprocess.run(call, check=True, capture_output=True, env=env))
+                out = (
+                    []
+                    if arguments == ["--help"]
+                    else ["--out", f"{folder}/{arguments[0]}-{number}"]
                 )
-            rows.append({"command": " ".join(["gridveil", *arguments]), "seconds": seconds, "limit_s": limit})
+                call, home = (
+                    [program, *arguments, *out],
+                    os.environ | own_places(f"{folder}/{number}"),
+                )
+                seconds.append(
+                    _clock(
+                        lambda call=call, env=home: subprocess.run(
+                            call, check=True, capture_output=True, env=env
+                        )
+                    )
+                )
+            rows.append(
+                {
+                    "command": " ".join(["gridveil", *arguments]),
+                    "seconds": seconds,
+                    "limit_s": limit,
+                }
+            )
     return rows
 
 

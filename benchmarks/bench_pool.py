@@ -25,7 +25,12 @@ def over_draws(work: Callable[[One], Found], draws: Sequence[One], name: str) ->
     found: list[Found] = []
     for one in _pool().map(work, draws):
         found.append(one)
-        print(f"\r\033[K{name}: {len(found)} of {len(draws)} draws", end="", file=sys.stderr, flush=True)
+        print(
+            f"\r\033[K{name}: {len(found)} of {len(draws)} draws",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
     print("\r\033[K", end="", file=sys.stderr, flush=True)
     return found
 
@@ -33,7 +38,12 @@ def over_draws(work: Callable[[One], Found], draws: Sequence[One], name: str) ->
 def quantiles(L: Array) -> dict[str, float]:
     """Mean, median and 80 % interval."""
     low, high = np.quantile(L, [0.1, 0.9])
-    return {"mean": float(L.mean()), "median": float(np.median(L)), "low80": float(low), "high80": float(high)}
+    return {
+        "mean": float(L.mean()),
+        "median": float(np.median(L)),
+        "low80": float(low),
+        "high80": float(high),
+    }
 
 
 def _cores() -> int:

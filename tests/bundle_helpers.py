@@ -8,7 +8,9 @@ def seal(bundle):
     """Write the checksums anew, as whoever alters a bundle would."""
     names = sorted(path.name for path in bundle.iterdir() if path.name != "SHA256SUMS")
     digests = {name: hashlib.sha256((bundle / name).read_bytes()).hexdigest() for name in names}
-    (bundle / "SHA256SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in digests.items()))
+    (bundle / "SHA256SUMS").write_text(
+        "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    )
 
 
 def edit_document(bundle, *keys, value):
@@ -18,5 +20,7 @@ def edit_document(bundle, *keys, value):
     for key in keys[:-1]:
         place = place[key]
     place[keys[-1]] = value
-    (bundle / "release.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (bundle / "release.json").write_text(
+        json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     seal(bundle)

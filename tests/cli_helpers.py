@@ -1,4 +1,6 @@
-"""A small private grid as files, the command line in this process, and a search for numbers in whatever was written."""
+"""A small private grid as files, the command line in this process, and a search for numbers in
+whatever was written.
+"""
 
 import io
 import json
@@ -28,7 +30,14 @@ from gridveil.workflow.publish import publish
 SCRIPT = Path(sys.executable).with_name("gridveil")
 
 # Twelve digits each, so that none can turn up by chance.
-X = ("0.102938475612", "0.217364958273", "0.146583927164", "0.193847561294", "0.128374659183", "0.175839264718")
+X = (
+    "0.102938475612",
+    "0.217364958273",
+    "0.146583927164",
+    "0.193847561294",
+    "0.128374659183",
+    "0.175839264718",
+)
 INERTIA = ("10.8273645918", "14.2938475617", "19.5647382913")
 DAMPING = ("5.91827364513", "7.38291045672", "9.46372819053")
 
@@ -79,7 +88,11 @@ class Done(NamedTuple):
 def gridveil(*arguments: object) -> Done:
     """Run the command line in this process."""
     out, err = io.StringIO(), io.StringIO()
-    with patch.object(sys, "argv", ["gridveil", *map(str, arguments)]), redirect_stdout(out), redirect_stderr(err):
+    with (
+        patch.object(sys, "argv", ["gridveil", *map(str, arguments)]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
         try:
             main()
             code = 0
@@ -91,12 +104,18 @@ def gridveil(*arguments: object) -> Done:
 def gridveil_process(*arguments: object, cwd: Path, **environment: str) -> Done:
     """Run the installed command in a process of its own."""
     command = [SCRIPT, *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, env=os.environ | environment, capture_output=True, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, env=os.environ | environment, capture_output=True, check=False
+    )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def write_grid(folder: Path, *, x=X, m=INERTIA, d=DAMPING, replace: tuple[str, str] = ("", "")) -> Path:
-    """Write private.m with its dynamics beside it; replace puts another text in place of one that occurs in it."""
+def write_grid(
+    folder: Path, *, x=X, m=INERTIA, d=DAMPING, replace: tuple[str, str] = ("", "")
+) -> Path:
+    """Write private.m with its dynamics beside it; replace puts another text in place of one that
+    occurs in it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     old, new = replace
     text = GRID.format(x=x)
@@ -107,7 +126,9 @@ def write_grid(folder: Path, *, x=X, m=INERTIA, d=DAMPING, replace: tuple[str, s
     return path
 
 
-def make_release(folder: Path, *, demo: bool = False, epsilon: Fraction = Fraction(1, 2), **options) -> Release:
+def make_release(
+    folder: Path, *, demo: bool = False, epsilon: Fraction = Fraction(1, 2), **options
+) -> Release:
     """Release private.m, for real with a ledger in the folder, or from a seed."""
     return publish(
         open_grid(str(write_grid(folder)), options=options),
@@ -128,7 +149,9 @@ NUMBER = re.compile(rb"(\d*)\.?(\d*)(?:[eE]([-+]?\d{1,2}))?")
 
 
 def numbers_in(data: bytes) -> np.ndarray:
-    """Every number of at least 6 significant digits written in some bytes, with its last digit's worth: (numbers, 2)."""
+    """Every number of at least 6 significant digits written in some bytes, with its last digit's
+    worth: (numbers, 2).
+    """
     found = []
     for match in NUMBER.finditer(data):
         whole, part, exponent = match.groups(default=b"")
@@ -138,10 +161,17 @@ def numbers_in(data: bytes) -> np.ndarray:
 
 
 def found_in(data: bytes, values: np.ndarray) -> list[float]:
-    """The values that some bytes hold, as text that agrees to its last digit (rounded or cut off) or as floats."""
+    """The values that some bytes hold, as text that agrees to its last digit (rounded or cut off)
+    or as floats.
+    """
     written, last_digit = numbers_in(data).T
-    as_text = (np.abs(written[:, None] - values) <= np.maximum(last_digit[:, None], 1e-15 * values)).any(axis=0)
-    as_floats = [any(struct.pack(form, value) in data for form in ("<d", ">d", "<f", ">f")) for value in values]
+    as_text = (
+        np.abs(written[:, None] - values) <= np.maximum(last_digit[:, None], 1e-15 * values)
+    ).any(axis=0)
+    as_floats = [
+        any(struct.pack(form, value) in data for form in ("<d", ">d", "<f", ">f"))
+        for value in values
+    ]
     return values[as_text | as_floats].tolist()
 
 

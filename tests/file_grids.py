@@ -12,14 +12,40 @@ def bus(kind=LOAD, load=0.0, shunt=0.0, voltage=1.0, angle=0.0):
 
 
 def line(i, j, x, *, r=0.0, charging=0.0, ratio=1.0, closed=True):
-    return {"ends": (i, j), "series": r + 1j * x, "charging": charging, "ratio": ratio, "in_service": closed}
-
-
-def unit(at, power=0.0, *, m=NAN, d=NAN, rate=NAN, gain=NAN, rated=NAN, fuel="", set_point=NAN, running=True):
     return {
-        "bus": at, "power": power, "set_point": set_point, "in_service": running, "rated_mva": rated, "fuel": fuel,
-        "inertia": m, "damping": d, "governor_rate": rate, "droop_gain": gain,
-    }  # fmt: skip
+        "ends": (i, j),
+        "series": r + 1j * x,
+        "charging": charging,
+        "ratio": ratio,
+        "in_service": closed,
+    }
+
+
+def unit(
+    at,
+    power=0.0,
+    *,
+    m=NAN,
+    d=NAN,
+    rate=NAN,
+    gain=NAN,
+    rated=NAN,
+    fuel="",
+    set_point=NAN,
+    running=True,
+):
+    return {
+        "bus": at,
+        "power": power,
+        "set_point": set_point,
+        "in_service": running,
+        "rated_mva": rated,
+        "fuel": fuel,
+        "inertia": m,
+        "damping": d,
+        "governor_rate": rate,
+        "droop_gain": gain,
+    }
 
 
 def file_grid(buses, lines, units, **others) -> FileGrid:
@@ -38,7 +64,10 @@ def file_grid(buses, lines, units, **others) -> FileGrid:
             np.arange(len(buses)),
             labels=tuple(buses),
             **columns(buses.values(), ("kind", "voltage", "angle")),
-            **{name: np.array([b[name] for b in buses.values()], dtype=complex) for name in ("load", "shunt")},
+            **{
+                name: np.array([b[name] for b in buses.values()], dtype=complex)
+                for name in ("load", "shunt")
+            },
         ),
         branches=Branches(
             Rows("hand.m", "branch"),
@@ -46,7 +75,10 @@ def file_grid(buses, lines, units, **others) -> FileGrid:
             ends=np.array([[place[end] for end in one["ends"]] for one in lines]).reshape(-1, 2),
             in_service=np.array([one["in_service"] for one in lines], dtype=bool),
             charging=np.array([one["charging"] for one in lines], dtype=float),
-            **{name: np.array([one[name] for one in lines], dtype=complex) for name in ("series", "ratio")},
+            **{
+                name: np.array([one[name] for one in lines], dtype=complex)
+                for name in ("series", "ratio")
+            },
         ),
         machines=Machines(
             Rows("hand.m", "gen"),
@@ -55,7 +87,10 @@ def file_grid(buses, lines, units, **others) -> FileGrid:
             power=np.array([one["power"] for one in units], dtype=complex),
             in_service=np.array([one["in_service"] for one in units], dtype=bool),
             fuel=tuple(one["fuel"] for one in units),
-            **columns(units, ("set_point", "rated_mva", "inertia", "damping", "governor_rate", "droop_gain")),
+            **columns(
+                units,
+                ("set_point", "rated_mva", "inertia", "damping", "governor_rate", "droop_gain"),
+            ),
         ),
         **others,
     )

@@ -1,6 +1,8 @@
-"""Throw mutated grid files at a reader, in a process of its own: `python fuzzing.py FORMAT COUNT SEED` prints what went wrong.
+"""Throw mutated grid files at a reader, in a process of its own: `python fuzzing.py FORMAT COUNT
+SEED` prints what went wrong.
 
-A mutated file must give a grid that is whole (finite, connected) or one plain error; within 10 s of processor time and 2 GB.
+A mutated file must give a grid that is whole (finite, connected) or one plain error; within 10 s of
+processor time and 2 GB.
 """
 
 import io
@@ -22,7 +24,10 @@ from gridveil.readers.cases import HERE, open_grid
 from gridveil.readers.cases.packages import package_case
 from gridveil.vault.source import Private
 
-LIMIT_S, LIMIT_GB = 10, 2.0  # seconds of processor time, its child processes' included: machines are shared
+LIMIT_S, LIMIT_GB = (
+    10,
+    2.0,
+)  # seconds of processor time, its child processes' included: machines are shared
 HUNG_S = 60  # by the clock on the wall
 LONGEST_ERROR = 5000
 OPTIONS = {"inertia": 8.0, "damping": 2.0, "negative_x": "abs", "zero_x": "merge"}
@@ -50,24 +55,40 @@ class TooLong(BaseException):
     """Not an Exception: no reader may catch it."""
 
 
-# --- files to begin with ----------------------------------------------------------------------------------------------
+# --- files to begin with --------------------------------------------------------------------------
 
 
 def seed_files(kind):
-    """Sound files of a format, and which of them is the grid: (files, grid, those that are mutated)."""
+    """Sound files of a format, and which of them is the grid: (files, grid, those that are
+    mutated).
+    """
     if kind in ("m", "toml"):
-        files = {"grid.m": (HERE / "ieee30.m").read_bytes(), "grid.toml": (HERE / "ieee30.toml").read_bytes()}
+        files = {
+            "grid.m": (HERE / "ieee30.m").read_bytes(),
+            "grid.toml": (HERE / "ieee30.toml").read_bytes(),
+        }
         return files, "grid.m", ["grid.m" if kind == "m" else "grid.toml"]
     if kind in ("mat", "mat-compressed"):
         return {"grid.mat": _mat(compressed=kind == "mat-compressed")}, "grid.mat", ["grid.mat"]
     if kind in ("raw", "dyr"):
         case = package_case("andes:kundur/kundur.raw")
-        files = {"grid.raw": case.read_bytes(), "grid.dyr": case.with_name("kundur_full.dyr").read_bytes()}
+        files = {
+            "grid.raw": case.read_bytes(),
+            "grid.dyr": case.with_name("kundur_full.dyr").read_bytes(),
+        }
         return files, "grid.raw", [f"grid.{kind}"]
     if kind == "xlsx":
-        return {"grid.xlsx": package_case("andes:kundur/kundur_full.xlsx").read_bytes()}, "grid.xlsx", ["grid.xlsx"]
+        return (
+            {"grid.xlsx": package_case("andes:kundur/kundur_full.xlsx").read_bytes()},
+            "grid.xlsx",
+            ["grid.xlsx"],
+        )
     if kind == "andes":
-        return {"grid.json": package_case("andes:kundur/kundur_full.json").read_bytes()}, "grid.json", ["grid.json"]
+        return (
+            {"grid.json": package_case("andes:kundur/kundur_full.json").read_bytes()},
+            "grid.json",
+            ["grid.json"],
+        )
     if kind == "pandapower":
         return {"grid.json": _pandapower()}, "grid.json", ["grid.json"]
     if kind == "cgmes":
@@ -84,7 +105,10 @@ def _mat(*, compressed):
     from gridveil.readers.tables import read_tables
 
     tables, numbers, _ = read_tables(HERE / "ieee30.m")
-    case = {name: table.values for name, table in tables.items()} | {"version": "2", "baseMVA": numbers["baseMVA"]}
+    case = {name: table.values for name, table in tables.items()} | {
+        "version": "2",
+        "baseMVA": numbers["baseMVA"],
+    }
     buffer = io.BytesIO()
     savemat(buffer, {"mpc": case}, do_compression=compressed)
     return buffer.getvalue()
@@ -115,25 +139,34 @@ def _csv():
         "buses.csv": ["bus,kind,load_mw,load_mvar,voltage_pu,angle_deg"]
         + [
             f"{name},{kinds[kind]},{100 * load.real},{100 * load.imag},{voltage},{np.rad2deg(angle)}"
-            for name, kind, load, voltage, angle in zip(b.labels, b.kind, b.load, b.voltage, b.angle, strict=True)
+            for name, kind, load, voltage, angle in zip(
+                b.labels, b.kind, b.load, b.voltage, b.angle, strict=True
+            )
         ],
         "branches.csv": ["from_bus,to_bus,r_pu,x_pu,b_pu,tap_ratio"]
         + [
             f"{b.labels[i]},{b.labels[j]},{z.real},{z.imag},{c},{abs(t)}"
-            for (i, j), z, c, t in zip(branch.ends, branch.series, branch.charging, branch.ratio, strict=True)
+            for (i, j), z, c, t in zip(
+                branch.ends, branch.series, branch.charging, branch.ratio, strict=True
+            )
         ],
         "machines.csv": ["bus,power_mw,set_point_pu"]
-        + [f"{b.labels[i]},{100 * p.real},{v}" for i, p, v in zip(m.bus, m.power, m.set_point, strict=True)],
+        + [
+            f"{b.labels[i]},{100 * p.real},{v}"
+            for i, p, v in zip(m.bus, m.power, m.set_point, strict=True)
+        ],
         "system.toml": ["base_mva = 100.0", "frequency_hz = 60.0"],
     }
     return {name: ("\n".join(lines) + "\n").encode() for name, lines in rows.items()}
 
 
-# --- what is done to them ---------------------------------------------------------------------------------------------
+# --- what is done to them -------------------------------------------------------------------------
 
 
 def mutate(rng, data, hard=None):
-    """One to three changes to a file; those inside a zip leave its checksums right half of the time. hard : others instead."""
+    """One to three changes to a file; those inside a zip leave its checksums right half of the
+    time. hard : others instead.
+    """
     if data[:2] == b"PK" and rng.random() < 0.6:
         return _inside_zip(rng, data, hard)
     if hard is not None:
@@ -226,10 +259,19 @@ def wrong_encoding(rng, data):
     )
 
 
-MUTATIONS = (flip_bits, truncate, move_slice, strange_number, strange_number, swap_columns, shuffle_lines, wrong_encoding)
+MUTATIONS = (
+    flip_bits,
+    truncate,
+    move_slice,
+    strange_number,
+    strange_number,
+    swap_columns,
+    shuffle_lines,
+    wrong_encoding,
+)
 
 
-# --- what must come of it ---------------------------------------------------------------------------------------------
+# --- what must come of it -------------------------------------------------------------------------
 
 
 def problem_with(source):
@@ -260,13 +302,18 @@ def _too_long(*_):
 
 
 def attempt(read, *, private=True):
-    """Read a grid or a text: (outcome, what went wrong or None). private : whether its errors may not carry others along."""
+    """Read a grid or a text: (outcome, what went wrong or None).
+
+    private : whether its errors may not carry others along.
+    """
     signal.alarm(HUNG_S)
     try:
         return "read", read()
     except GridveilError as error:
         along = error.__context__ if private else None
-        if along is not None and not isinstance(along, (GridveilError, OSError, KeyError, StopIteration)):
+        if along is not None and not isinstance(
+            along, (GridveilError, OSError, KeyError, StopIteration)
+        ):
             return "refused", f"the error carries along a {type(along).__name__}: {error}"
         if len(str(error)) > LONGEST_ERROR or "\n" in str(error):
             return "refused", "the error is no line"
@@ -309,7 +356,9 @@ def run(kind, count, seed, hard=None):
                 (folder / file).write_bytes(data)
             start = _processor_s()
             if texts is None:
-                outcome, wrong = attempt(lambda: problem_with(open_grid(str(folder / grid), options=OPTIONS)))
+                outcome, wrong = attempt(
+                    lambda: problem_with(open_grid(str(folder / grid), options=OPTIONS))
+                )
             else:
                 outcome, wrong = attempt(lambda: read_text(kind, folder), private=False)
             slowest = max(slowest, _processor_s() - start)
@@ -318,7 +367,13 @@ def run(kind, count, seed, hard=None):
                 failures.append(f"the sound file: {outcome}, {wrong}")
             elif wrong:
                 failures.append(f"file {number}: {wrong}")
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1e6
+    peak = (
+        max(
+            resource.getrusage(who).ru_maxrss
+            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+        / 1e6
+    )
     return {
         "format": kind,
         "outcomes": outcomes,
@@ -333,4 +388,13 @@ def run(kind, count, seed, hard=None):
 if __name__ == "__main__":
     from fuzzing_limits import mutate_hard
 
-    print(json.dumps(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), mutate_hard if "hard" in sys.argv else None)))
+    print(
+        json.dumps(
+            run(
+                sys.argv[1],
+                int(sys.argv[2]),
+                int(sys.argv[3]),
+                mutate_hard if "hard" in sys.argv else None,
+            )
+        )
+    )

@@ -1,6 +1,8 @@
-"""Mutations aimed at the readers' limits, and the texts beside grids that are mutated too: records, settings and events.
+"""Mutations aimed at the readers' limits, and the texts beside grids that are mutated too: records,
+settings and events.
 
-`python fuzzing.py KIND COUNT SEED hard` throws them; a file must end as in `fuzzing`, within less time and memory.
+`python fuzzing.py KIND COUNT SEED hard` throws them; a file must end as in `fuzzing`, within less
+time and memory.
 """
 
 import re
@@ -13,7 +15,10 @@ from gridveil.inference.records import read_trajectory
 from gridveil.readers.cases import open_grid
 from measured_helpers import write_measured
 
-LIMIT_S, LIMIT_GB = 9, 1.0  # a file's processor time, three times what the slowest of 10 850 took, and memory at its peak
+LIMIT_S, LIMIT_GB = (
+    9,
+    1.0,
+)  # a file's processor time, three times what the slowest of 10 850 took, and memory at its peak
 JAVA_GB = 2.0  # the same of CGMES, whose child process is pypowsybl's
 LARGEST = 4 * 10**6  # bytes of a mutated file
 SIZES = (10**3,) * 8 + (10**4,) * 6 + (10**5,) * 4 + (10**6,)
@@ -97,16 +102,31 @@ def _instead(rng, pattern, data, text):
 
 
 def long_number(rng, data, size):
-    digits = rng.choice((b"1", b"9", b"0", b"0.", b"1e", b"-", b"0x", b"1_")) + rng.choice((b"0", b"9", b"7")) * size
-    return _instead(rng, NUMBER, data, digits + rng.choice((b"", b"", b"x", b".", b"e", b"e5", b".5", b" MW", b"%")))
+    digits = (
+        rng.choice((b"1", b"9", b"0", b"0.", b"1e", b"-", b"0x", b"1_"))
+        + rng.choice((b"0", b"9", b"7")) * size
+    )
+    return _instead(
+        rng,
+        NUMBER,
+        data,
+        digits + rng.choice((b"", b"", b"x", b".", b"e", b"e5", b".5", b" MW", b"%")),
+    )
 
 
 def huge_exponent(rng, data, size):
-    return _instead(rng, NUMBER, data, rng.choice((b"1e", b"-1e-", b"0x1p")) + b"9" * rng.choice((3, 5, 18, size)))
+    return _instead(
+        rng,
+        NUMBER,
+        data,
+        rng.choice((b"1e", b"-1e-", b"0x1p")) + b"9" * rng.choice((3, 5, 18, size)),
+    )
 
 
 def long_word(rng, data, size):
-    return _instead(rng, WORD, data, rng.choice((b"a", b"A1", b"a_", "é".encode(), b"a.", b"'", b"a=")) * size)
+    return _instead(
+        rng, WORD, data, rng.choice((b"a", b"A1", b"a_", "é".encode(), b"a.", b"'", b"a=")) * size
+    )
 
 
 def fill(rng, data, size):
@@ -136,11 +156,26 @@ def many_columns(rng, data, size):
 
 
 def said_size(rng, data, size):
-    """Another size where a binary file may say one; a number of rows or an index where a text has one."""
+    """Another size where a binary file may say one; a number of rows or an index where a text has
+    one.
+    """
     if b"\0" not in data[:2000]:
-        return _instead(rng, NUMBER, data, str(rng.choice((*SIZES_SAID, 10**9, 10**18, -1))).encode())
+        return _instead(
+            rng, NUMBER, data, str(rng.choice((*SIZES_SAID, 10**9, 10**18, -1))).encode()
+        )
     place = rng.randrange(0, max(len(data) - 4, 1), 4)
     return data[:place] + rng.choice(SIZES_SAID).to_bytes(4, "little") + data[place + 4 :]
 
 
-MUTATIONS = (long_number, long_number, huge_exponent, long_word, fill, fill, nest, many_rows, many_columns, said_size)
+MUTATIONS = (
+    long_number,
+    long_number,
+    huge_exponent,
+    long_word,
+    fill,
+    fill,
+    nest,
+    many_rows,
+    many_columns,
+    said_size,
+)

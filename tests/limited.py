@@ -1,4 +1,6 @@
-"""Call something in a child process of limited memory and processor time, forked from this one: nothing is imported again."""
+"""Call something in a child process of limited memory and processor time, forked from this one:
+nothing is imported again.
+"""
 
 import json
 import os
@@ -9,12 +11,19 @@ from pathlib import Path
 
 from gridveil.foundation.errors import GridveilError
 
-HUNG_S = 300  # by the clock on the wall, of a machine that others use: a pipe that is waited for takes no processor time
+# by the clock on the wall, of a machine that others use: a pipe that is waited for takes no
+# processor time
+HUNG_S = 300
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a call ended. error : words of a refusal, None if there was none; seconds : of processor time; peak : bytes held."""
+    """How a call ended.
+
+    error : words of a refusal, None if there was none.
+    seconds : of processor time.
+    peak : bytes held.
+    """
 
     how: str
     error: str | None
@@ -24,7 +33,9 @@ class Ended:
 
 
 def in_child(call, *, memory, seconds) -> Ended:
-    """Call with so many bytes of address space more than this process has, and so many seconds of processor time."""
+    """Call with so many bytes of address space more than this process has, and so many seconds of
+    processor time.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -42,7 +53,9 @@ def in_child(call, *, memory, seconds) -> Ended:
     with os.fdopen(reading, "rb") as answer:
         said = answer.read()
     _, status, used = os.wait4(child, 0)
-    how, error, code = json.loads(said) if said else (f"killed by signal {os.WTERMSIG(status)}", None, -1)
+    how, error, code = (
+        json.loads(said) if said else (f"killed by signal {os.WTERMSIG(status)}", None, -1)
+    )
     return Ended(how, error, code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 

@@ -42,7 +42,9 @@ def in_words(value):
 
 def write_csv(path: Path, times, values, columns=("north", "south"), time_column="time") -> Path:
     """Write rows of a time and a value a location."""
-    rows = [",".join([in_words(t), *map(in_words, row)]) for t, row in zip(times, values, strict=True)]
+    rows = [
+        ",".join([in_words(t), *map(in_words, row)]) for t, row in zip(times, values, strict=True)
+    ]
     path.write_text("\n".join([",".join([time_column, *columns]), *rows]) + "\n", encoding="utf-8")
     return path
 
@@ -51,20 +53,35 @@ def write_toml(path: Path, **changes) -> Path:
     """Write a declaration; a change to None leaves the key out, `provenance` is merged."""
     declared = DECLARED | changes
     provenance = PROVENANCE | changes.get("provenance", {})
-    lines = [f"{key} = {_toml(value)}" for key, value in declared.items() if not isinstance(value, dict) and value is not None]
+    lines = [
+        f"{key} = {_toml(value)}"
+        for key, value in declared.items()
+        if not isinstance(value, dict) and value is not None
+    ]
     for name, table in (("locations", declared["locations"]), ("provenance", provenance)):
         if table is not None:
-            lines += [f"[{name}]", *(f'"{key}" = {_toml(value)}' for key, value in table.items() if value is not None)]
+            lines += [
+                f"[{name}]",
+                *(f'"{key}" = {_toml(value)}' for key, value in table.items() if value is not None),
+            ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
 def _toml(value):
-    return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        f'"{value}"'
+        if isinstance(value, str)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
 
 
 def write_measured(folder: Path, times=None, rows=None, /, **changes) -> Path:
-    """Write record.csv and record.toml; by default 12 s at 50 Hz, of which 2 s before the event, in Hz."""
+    """Write record.csv and record.toml; by default 12 s at 50 Hz, of which 2 s before the event, in
+    Hz.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     times = np.arange(601) / 50 if times is None else times
     rows = 60 * (1 + signal(times)) if rows is None else rows
@@ -74,4 +91,10 @@ def write_measured(folder: Path, times=None, rows=None, /, **changes) -> Path:
 
 def stamps(times, zone="+00:00"):
     """Timestamps of some seconds after 12:33:16."""
-    return [(BEGIN + timedelta(seconds=float(t))).replace(tzinfo=None).isoformat(timespec="milliseconds") + zone for t in times]
+    return [
+        (BEGIN + timedelta(seconds=float(t)))
+        .replace(tzinfo=None)
+        .isoformat(timespec="milliseconds")
+        + zone
+        for t in times
+    ]

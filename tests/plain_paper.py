@@ -1,10 +1,14 @@
-"""Algorithm 1 of the paper in plain steps, written from its equations: the reference of the batched one. No gridveil code."""
+"""Algorithm 1 of the paper in plain steps, written from its equations: the reference of the batched
+one. No gridveil code.
+"""
 
 import numpy as np
 
 
 def reduced(edges, k, machines, buses):
-    """Eliminate the other buses one at a time: L_ab − L_ai L_ib / L_ii. Returns k_r (12, 13, …) and K_ac."""
+    """Eliminate the other buses one at a time: L_ab − L_ai L_ib / L_ii. Returns k_r (12, 13, …) and
+    K_ac.
+    """
     L = np.zeros((buses, buses))
     for (i, j), weight in zip(edges, k, strict=True):
         L[i, i] += weight

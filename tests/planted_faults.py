@@ -1,4 +1,6 @@
-"""Faults of noise and of bundles, planted into the code that makes real releases; a good audit catches each."""
+"""Faults of noise and of bundles, planted into the code that makes real releases; a good audit
+catches each.
+"""
 
 import threading
 from dataclasses import replace
@@ -14,13 +16,21 @@ TRIES = 50
 
 
 def fast_noise(monkeypatch, seed=1):
-    """NumPy's noise in place of OpenDP's, where not the sampler is tested but what is done with it."""
+    """NumPy's noise in place of OpenDP's, where not the sampler is tested but what is done with
+    it.
+    """
     random = np.random.default_rng(seed)
-    monkeypatch.setattr(SecureSampler, "draw", lambda self, values, scale: values + random.laplace(0, scale, len(values)))
+    monkeypatch.setattr(
+        SecureSampler,
+        "draw",
+        lambda self, values, scale: values + random.laplace(0, scale, len(values)),
+    )
 
 
 def _redrawn(monkeypatch, change):
-    """Have change(values, scale, loss, bounds where noise is added, honest draw) make every draw."""
+    """Have change(values, scale, loss, bounds where noise is added, honest draw) make every
+    draw.
+    """
     to_draw, draw, last = mechanism._to_draw, SecureSampler.draw, threading.local()
 
     def noted(values, loss, public):
@@ -32,7 +42,9 @@ def _redrawn(monkeypatch, change):
     monkeypatch.setattr(
         SecureSampler,
         "draw",
-        lambda self, values, scale: change(values, scale, last.loss, last.bounds, lambda v, s: draw(self, v, s)),
+        lambda self, values, scale: change(
+            values, scale, last.loss, last.bounds, lambda v, s: draw(self, v, s)
+        ),
     )
 
 
@@ -74,12 +86,16 @@ def sums_of_smaller_scale(monkeypatch, factor=0.85):
 
 
 def true_value_in_a_public_figure(monkeypatch, figure="omega_b"):
-    """The true Σm in about the 12th digit of a public fact: a number, or every number of a vector."""
+    """The true Σm in about the 12th digit of a public fact: a number, or every number of a
+    vector.
+    """
     honest = algorithm.perturb
 
     def perturb(source, **settings):
         noisy = honest(source, **settings)
         told = 1 + 1e-12 * float(Private.open(source.m).sum())
-        return replace(noisy, facts=replace(noisy.facts, **{figure: getattr(noisy.facts, figure) * told}))
+        return replace(
+            noisy, facts=replace(noisy.facts, **{figure: getattr(noisy.facts, figure) * told})
+        )
 
     monkeypatch.setattr(algorithm, "perturb", perturb)

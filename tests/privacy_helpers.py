@@ -46,7 +46,12 @@ def traces(values):
     return [
         form
         for value in values
-        for form in (struct.pack("<d", value), struct.pack(">d", value), repr(value).encode(), f"{value:.6g}".encode())
+        for form in (
+            struct.pack("<d", value),
+            struct.pack(">d", value),
+            repr(value).encode(),
+            f"{value:.6g}".encode(),
+        )
     ]
 
 
@@ -60,16 +65,23 @@ def all_that_it_says(error):
 
 
 def locals_seen(error):
-    """What a traceback with locals (capture_locals, rich, pytest -l) shows of an error: all frames but those of the tests."""
+    """What a traceback with locals (capture_locals, rich, pytest -l) shows of an error: all frames
+    but those of the tests.
+    """
     said = []
     for frame, line in traceback.walk_tb(error.__traceback__):
         if not Path(frame.f_code.co_filename).is_relative_to(Path(__file__).parent):
-            said += [f"{frame.f_code.co_name}:{line} {name} = {_seen(value)}" for name, value in frame.f_locals.items()]
+            said += [
+                f"{frame.f_code.co_name}:{line} {name} = {_seen(value)}"
+                for name, value in frame.f_locals.items()
+            ]
     return "\n".join(said)
 
 
 def _seen(value):
-    """As it is printed; of long texts, which a debugger shows whole, more than repr's own shortening would."""
+    """As it is printed; of long texts, which a debugger shows whole, more than repr's own
+    shortening would.
+    """
     try:
         return repr(value) if not isinstance(value, np.ndarray) else repr(value.tolist())
     except Exception as refusal:

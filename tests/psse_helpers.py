@@ -5,12 +5,31 @@ from pathlib import Path
 
 ANDES = Path(find_spec("andes").submodule_search_locations[0]) / "cases"
 ORDER = (
-    "bus", "load", "fixed shunt", "generator", "branch", "transformer", "area", "two-terminal DC", "VSC DC",
-    "impedance correction", "multi-terminal DC", "multi-section line", "zone", "inter-area transfer", "owner", "FACTS",
-    "switched shunt", "GNE", "induction machine",
-)  # fmt: skip
+    "bus",
+    "load",
+    "fixed shunt",
+    "generator",
+    "branch",
+    "transformer",
+    "area",
+    "two-terminal DC",
+    "VSC DC",
+    "impedance correction",
+    "multi-terminal DC",
+    "multi-section line",
+    "zone",
+    "inter-area transfer",
+    "owner",
+    "FACTS",
+    "switched shunt",
+    "GNE",
+    "induction machine",
+)
 BUS = "{}, 'BUS {}', {}, {}, 1, 1, 1, {}, {}"
-MACHINE = "{}, '1 ', 40.0, 3.0, 99.0, -99.0, 1.02, 0, {}, 0.0, 0.2, 0.0, 0.0, 1.0, 1, 100.0, 99.0, 0.0, 1, 1.0"
+MACHINE = (
+    "{}, '1 ', 40.0, 3.0, 99.0, -99.0, 1.02, 0, {}, 0.0, 0.2, 0.0, 0.0, 1.0, 1, 100.0, 99.0, "
+    "0.0, 1, 1.0"
+)
 LINE = "{}, {}, '1 ', 0.01, {}, 0.04, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, {}, 1, 0.0, 1, 1.0"
 SMALL = {
     "bus": [
@@ -28,7 +47,15 @@ SMALL = {
 }
 
 
-def raw(folder, sections, *, revision=33, name="case.raw", header="0, 200.0, {}, 0, 1, 50.0 / made by hand", order=ORDER):
+def raw(
+    folder,
+    sections,
+    *,
+    revision=33,
+    name="case.raw",
+    header="0, 200.0, {}, 0, 1, 50.0 / made by hand",
+    order=ORDER,
+):
     text = [header.format(revision), "title", "title"]
     if revision > 33:
         order = ("system-wide", *order[:5], "switching device", *order[5:], "substation")

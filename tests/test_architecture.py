@@ -15,7 +15,9 @@ HEAVY = {"cryptography", "opendp", "scipy", "pandas", "matplotlib"}
 def lint_imports(root):
     command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
     environment = os.environ | {"PYTHONPATH": str(root / "src"), "COLUMNS": "200"}
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def test_nothing_behind_perturb_imports_the_vault():
@@ -26,9 +28,21 @@ def test_nothing_behind_perturb_imports_the_vault():
 @pytest.mark.parametrize(
     ("file", "planted", "found"),
     [
-        ("fit/__init__.py", "from gridveil.vault.source import SourceGrid", "gridveil.inference.fit -> gridveil.vault.source"),
-        ("newcomer.py", "from gridveil.vault.source import SourceGrid", "gridveil.newcomer -> gridveil.vault.source"),
-        ("kron.py", "from gridveil.workflow.publish import publish", "gridveil.dynamics.kron -> gridveil.workflow.publish"),
+        (
+            "fit/__init__.py",
+            "from gridveil.vault.source import SourceGrid",
+            "gridveil.inference.fit -> gridveil.vault.source",
+        ),
+        (
+            "newcomer.py",
+            "from gridveil.vault.source import SourceGrid",
+            "gridveil.newcomer -> gridveil.vault.source",
+        ),
+        (
+            "kron.py",
+            "from gridveil.workflow.publish import publish",
+            "gridveil.dynamics.kron -> gridveil.workflow.publish",
+        ),
         (
             "cli/release.py",
             "from gridveil.assurance.owner_report.assess import steps",
@@ -54,5 +68,7 @@ def test_a_forbidden_way_to_the_vault_is_found(tmp_path, file, planted, found):
 
 def test_the_command_line_starts_without_heavy_packages():
     script = f"import sys, gridveil.cli; print(*{HEAVY} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr

@@ -16,11 +16,18 @@ from gridveil.publication.certificate import CertificateDocument
 from gridveil.publication.schema import ReleaseDocument
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "THREAT_MODEL.md", ROOT / "KNOWN_LIMITS.md"]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "THREAT_MODEL.md",
+    ROOT / "KNOWN_LIMITS.md",
+]
 
 
 def blocks(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
 
 
 @pytest.fixture
@@ -32,12 +39,23 @@ def workplace(tmp_path, monkeypatch):
 
 def run(line):
     program = Path(sys.executable).with_name("gridveil")
-    return subprocess.run([program, *shlex.split(line)[1:]], capture_output=True, text=True, check=False, env=os.environ)
+    return subprocess.run(
+        [program, *shlex.split(line)[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ,
+    )
 
 
 def test_the_readme_works_from_top_to_bottom(workplace):
     page = ROOT / "README.md"
-    lines = [line for block in blocks(page, "") for line in block.splitlines() if line.startswith("gridveil ")]
+    lines = [
+        line
+        for block in blocks(page, "")
+        for line in block.splitlines()
+        if line.startswith("gridveil ")
+    ]
     assert len(lines) == 6
     for line in lines:
         result = run(line)
@@ -58,7 +76,9 @@ def test_the_python_on_a_page_runs(page, workplace):
 def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
     page = ROOT / "docs" / "trajectories.md"
     text = page.read_text(encoding="utf-8").splitlines()
-    assert " ".join(line.removeprefix("> ") for line in text if line.startswith("> ")) == CONDITIONAL
+    assert (
+        " ".join(line.removeprefix("> ") for line in text if line.startswith("> ")) == CONDITIONAL
+    )
     declared, *unknown = blocks(page, "toml")
     (workplace / "record.toml").write_text(declared, encoding="utf-8")
     exec(compile(blocks(page, "python")[0], page.name, "exec"), {})
@@ -76,7 +96,9 @@ def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
         assert read_trajectory(workplace / "unknown.toml", facts).unknown.split
     # The page's few rows have the columns that its declaration names.
     (shown,) = blocks(page, "csv")
-    assert (workplace / "record.csv").read_text(encoding="utf-8").splitlines()[0] == shown.splitlines()[0]
+    assert (workplace / "record.csv").read_text(encoding="utf-8").splitlines()[
+        0
+    ] == shown.splitlines()[0]
 
 
 def test_the_commands_on_leakage_work_with_the_record_that_it_names(workplace):
@@ -85,7 +107,11 @@ def test_the_commands_on_leakage_work_with_the_record_that_it_names(workplace):
     exec(compile(blocks(trajectories, "python")[0], trajectories.name, "exec"), {})
     lines = [line for line in blocks(page, "")[0].splitlines() if line.startswith("gridveil ")]
     assert len(lines) == 3
-    made = [line for line in trajectories.read_text(encoding="utf-8").splitlines() if line.startswith("gridveil release")]
+    made = [
+        line
+        for line in trajectories.read_text(encoding="utf-8").splitlines()
+        if line.startswith("gridveil release")
+    ]
     for line in (*made, *lines):
         result = run(line)
         assert result.returncode == 0, result.stderr
@@ -95,7 +121,11 @@ def test_the_commands_on_leakage_work_with_the_record_that_it_names(workplace):
 @pytest.mark.slow
 def test_the_page_on_plans_shows_what_the_command_prints(workplace):
     page = ROOT / "docs" / "plan.md"
-    (line,) = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("gridveil plan")]
+    (line,) = [
+        line
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("gridveil plan")
+    ]
     result = run(line)
     assert result.returncode == 0, result.stderr
     (shown,) = blocks(page, "text")
@@ -115,7 +145,8 @@ def test_the_toml_of_the_pages_on_commands_and_grids_is_a_working_configuration(
 
 
 @pytest.mark.parametrize(
-    ("name", "document"), [("release-schema-1", ReleaseDocument), ("certificate-schema-2", CertificateDocument)]
+    ("name", "document"),
+    [("release-schema-1", ReleaseDocument), ("certificate-schema-2", CertificateDocument)],
 )
 def test_the_published_schemas_are_the_ones_in_use(name, document):
     published = json.loads((ROOT / "docs" / f"{name}.json").read_text(encoding="utf-8"))

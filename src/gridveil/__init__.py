@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from gridveil.workflow.publish import publish
 
 
-# Where each public name lives. Imported when it is first used: `gridveil --help` needs none of them.
+# Where each public name lives. Imported when it is first used: `gridveil --help` needs none of
+# them.
 _HOMES = {
     "Adjacency": "gridveil.privacy.adjacency",
     "Bounds": "gridveil.grid.parameters",

@@ -39,10 +39,12 @@ def ieee30():
 
 def released(source, epsilon=1, seed=1, **options):
     settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
-    return publish(source, epsilon=Fraction(epsilon), **settings, sampler=DemoSampler(seed), **options)
+    return publish(
+        source, epsilon=Fraction(epsilon), **settings, sampler=DemoSampler(seed), **options
+    )
 
 
-# --- the star ---------------------------------------------------------------------------------------------------------
+# --- the star -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("leaves", [3, 4, 7])
@@ -57,7 +59,9 @@ def test_two_lines_in_series_need_the_share_of_their_middle():
     L_red, K_ac = kron_reduce(laplacian(star_edges(2), np.array([2.0, 3.0]), 3), np.arange(2))
     with pytest.raises(OptionError, match="K_ac"):
         recover_star(edge_weights(L_red), 2)
-    np.testing.assert_allclose(recover_star_by_share(edge_weights(L_red), K_ac[:, 0]), [2, 3], rtol=1e-9)
+    np.testing.assert_allclose(
+        recover_star_by_share(edge_weights(L_red), K_ac[:, 0]), [2, 3], rtol=1e-9
+    )
 
 
 def test_a_star_is_told_from_other_grids(ieee30):
@@ -65,7 +69,7 @@ def test_a_star_is_told_from_other_grids(ieee30):
     assert not is_star(ieee30.facts)
 
 
-# --- known topology ---------------------------------------------------------------------------------------------------
+# --- known topology -------------------------------------------------------------------------------
 
 
 def test_the_jacobian_is_the_one_of_finite_differences(ieee30):
@@ -76,17 +80,27 @@ def test_the_jacobian_is_the_one_of_finite_differences(ieee30):
         step = np.zeros(len(k))
         step[line] = 1e-6 * k[line]
         up, down = network(k + step), network(k - step)
-        np.testing.assert_allclose((up.k_r - down.k_r) / (2 * step[line]), of_weights[:, line], atol=1e-8)
-        np.testing.assert_allclose((up.carried - down.carried) / (2 * step[line]), of_shares[..., line], atol=1e-8)
+        np.testing.assert_allclose(
+            (up.k_r - down.k_r) / (2 * step[line]), of_weights[:, line], atol=1e-8
+        )
+        np.testing.assert_allclose(
+            (up.carried - down.carried) / (2 * step[line]), of_shares[..., line], atol=1e-8
+        )
 
 
 @pytest.mark.parametrize(
-    ("knows", "rank", "fixed"), [("L_red", 14, 3), ("loaded", 32, 22), ("all", 35, 31)], ids=["L_red", "bundle", "all of K_ac"]
+    ("knows", "rank", "fixed"),
+    [("L_red", 14, 3), ("loaded", 32, 22), ("all", 35, 31)],
+    ids=["L_red", "bundle", "all of K_ac"],
 )
 def test_known_topology_gives_31_of_41_lines_of_a_plain_reduction(ieee30, knows, rank, fixed):
     facts, k, full = ieee30.facts, Private.open(ieee30.k), true_model(ieee30)
     model = full if knows == "all" else neutral(full, facts)
-    patterns = {"L_red": None, "loaded": port_patterns(facts, loaded_buses(facts)), "all": np.eye(len(facts.interior))}
+    patterns = {
+        "L_red": None,
+        "loaded": port_patterns(facts, loaded_buses(facts)),
+        "all": np.eye(len(facts.interior)),
+    }
     found = invert(model, facts, BOX, patterns[knows])
     assert (found.rank, found.fixed.sum()) == (rank, fixed)
     assert found.misfit < 1e-9
@@ -99,7 +113,9 @@ def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
     settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
     noisy = perturb(ieee30, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler(1))
     found = invert(made.model, facts, BOX, port_patterns(facts, loaded_buses(facts)))
-    np.testing.assert_allclose(found.k[found.fixed], posterior_mean(noisy).k[found.fixed], rtol=1e-6)
+    np.testing.assert_allclose(
+        found.k[found.fixed], posterior_mean(noisy).k[found.fixed], rtol=1e-6
+    )
     y = noisy_values(found.k[found.fixed], made.guarantee.groups["k"], BOX)
     np.testing.assert_allclose(y, noisy.k[found.fixed], rtol=1e-4)
 
@@ -108,7 +124,9 @@ def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(2)])
 def test_a_noisy_weight_lies_within_alpha_as_often_as_epsilon_says(ieee30, epsilon):
     k, hits, best = Private.open(ieee30.k), [], []
-    free = (k - 1 > BOX.lower) & (k + 1 < BOX.upper)  # of the others, clipping moves some to within α
+    free = (k - 1 > BOX.lower) & (
+        k + 1 < BOX.upper
+    )  # of the others, clipping moves some to within α
     for seed in range(200):
         settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
         noisy = perturb(ieee30, epsilon=epsilon, **settings, sampler=DemoSampler(seed))
@@ -126,7 +144,9 @@ def test_a_line_that_nothing_fixes_does_not_hide_the_noisy_values_of_others(ieee
     monkeypatch.setattr(redraws, "DRAWS", 5)
     facts, invert_one = ieee30.facts, Redraws.inverted
     k, m = Private.open(ieee30.k), Private.open(ieee30.m)
-    again = Redraws(ieee30, released(ieee30, Fraction(1, 4)), port_patterns(facts, loaded_buses(facts)), seed=1)
+    again = Redraws(
+        ieee30, released(ieee30, Fraction(1, 4)), port_patterns(facts, loaded_buses(facts)), seed=1
+    )
     before = epsilon_row(again, Fraction(1), k, m, print)
     assert before.noisy is not None
 
@@ -142,13 +162,15 @@ def test_the_error_of_the_best_attack_is_its_own(ieee30, monkeypatch):
     """Not that of another guess: with the windows of ± α best, their error is shown."""
     monkeypatch.setattr(redraws, "DRAWS", 1)
     k, m = Private.open(ieee30.k), Private.open(ieee30.m)
-    again = Redraws(ieee30, released(ieee30), port_patterns(ieee30.facts, loaded_buses(ieee30.facts)), seed=1)
+    again = Redraws(
+        ieee30, released(ieee30), port_patterns(ieee30.facts, loaded_buses(ieee30.facts)), seed=1
+    )
     monkeypatch.setattr(redraws, "line_guesses", lambda *_: [5 * k, k + 3, k + 0.5])
     row = epsilon_row(again, Fraction(1), k, m, print)
     assert (row.best, row.error_k) == (1.0, pytest.approx(np.median(0.5 / k)))
 
 
-# --- unknown topology -------------------------------------------------------------------------------------------------
+# --- unknown topology -----------------------------------------------------------------------------
 
 
 def test_edges_are_guessed_far_better_than_by_lot(ieee30):
@@ -161,7 +183,9 @@ def test_edges_are_guessed_far_better_than_by_lot(ieee30):
 def test_equal_columns_name_the_buses_behind_a_cut_vertex(ieee30):
     made = released(ieee30)
     names = [ieee30.facts.buses[bus] for bus in loaded_buses(ieee30.facts)]
-    assert [[names[column] for column in group] for group in equal_columns(made.model.K_ac)] == [["29", "30"]]
+    assert [[names[column] for column in group] for group in equal_columns(made.model.K_ac)] == [
+        ["29", "30"]
+    ]
 
 
 def test_topology_mode_leaves_nothing_but_lots(ieee30):
@@ -179,11 +203,18 @@ def test_ties_count_by_their_expectation():
     assert guess.blind_f1({(0, 1), (1, 2)}) == pytest.approx(2 * (4 / 3) / 4)
 
 
-# --- several releases, and all but one --------------------------------------------------------------------------------
+# --- several releases, and all but one ------------------------------------------------------------
 
 
 def test_one_release_alone_combines_to_its_posterior_mean(ieee30):
-    noisy = perturb(ieee30, epsilon=Fraction(1), adjacency=Adjacency(), bounds=Bounds(), ledger=None, sampler=DemoSampler(4))
+    noisy = perturb(
+        ieee30,
+        epsilon=Fraction(1),
+        adjacency=Adjacency(),
+        bounds=Bounds(),
+        ledger=None,
+        sampler=DemoSampler(4),
+    )
     found = combined(noisy.k[None], noisy.guarantee.groups["k"], BOX)
     np.testing.assert_allclose(found, posterior_mean(noisy).k, rtol=2e-3)
 
@@ -195,18 +226,29 @@ def test_averaging_wins_with_the_root_of_the_number_of_releases():
     for count in (4, 100):
         y = np.clip(truth + random.laplace(0, loss.scale, (count, 200)), BOX.lower, BOX.upper)
         errors[count] = np.sqrt(np.mean((combined(y, loss, BOX) - truth) ** 2))
-    assert errors[100] == pytest.approx(loss.scale / 10, rel=0.25)  # of the median of Laplace noise: b / √R
+    assert errors[100] == pytest.approx(
+        loss.scale / 10, rel=0.25
+    )  # of the median of Laplace noise: b / √R
     assert 3.5 < errors[4] / errors[100] < 9
 
 
 @pytest.mark.parametrize(
     ("losses", "exact"),
-    [((0.5,), 0.2212), ((1,), 0.3935), ((2,), 0.6321), ((0.5, 0.5), 0.2418), ((1, 1), 0.4482), ((2 / 3,) * 3, 0.4175)],
+    [
+        ((0.5,), 0.2212),
+        ((1,), 0.3935),
+        ((2,), 0.6321),
+        ((0.5, 0.5), 0.2418),
+        ((1, 1), 0.4482),
+        ((2 / 3,) * 3, 0.4175),
+    ],
 )
 def test_the_exact_advantage_is_the_one_of_a_simulation(losses, exact):
     assert exact_advantage(losses) == pytest.approx(exact, abs=5e-5)
     size = np.array(losses)
-    ratio = np.clip(size + 2 * np.random.default_rng(1).laplace(size=(400_000, len(size))), -size, size).sum(axis=1)
+    ratio = np.clip(
+        size + 2 * np.random.default_rng(1).laplace(size=(400_000, len(size))), -size, size
+    ).sum(axis=1)
     assert np.maximum(0, -np.expm1(-ratio)).mean() == pytest.approx(exact, abs=2e-3)
     assert exact_advantage(losses) <= bound(sum(losses))
 
@@ -219,7 +261,9 @@ class TooSmall(DemoSampler):
 
 
 def is_exact(row):
-    """Whether a measured advantage is the exact one within five standard deviations: secrets are fresh in every run."""
+    """Whether a measured advantage is the exact one within five standard deviations: secrets are
+    fresh in every run.
+    """
     return abs(row.measured - row.exact) <= 5 * np.sqrt((1 - row.exact**2) / row.draws)
 
 
@@ -227,7 +271,13 @@ def is_exact(row):
 def test_the_measured_advantage_is_the_exact_one_and_too_little_noise_is_caught(rule):
     adjacency = Adjacency(rule, ALPHA)
     for sampler, honest in ((DemoSampler(8), True), (TooSmall(8), False)):
-        found = measure_advantage(adjacency, Fraction(1), 50_000, draw=perturbed(adjacency, Fraction(1), sampler), workers=1)
+        found = measure_advantage(
+            adjacency,
+            Fraction(1),
+            50_000,
+            draw=perturbed(adjacency, Fraction(1), sampler),
+            workers=1,
+        )
         assert all(row.draws >= 50_000 and is_exact(row) == honest for row in found)
         assert all(row.low < row.measured < row.high and row.bound == np.tanh(0.5) for row in found)
         assert all(row.exact < row.bound for row in found)
@@ -248,11 +298,16 @@ def test_a_million_draws_of_each_adjacency(rule, epsilon):
 
 @pytest.mark.slow
 def test_the_advantage_against_secure_noise_is_the_exact_one():
-    assert all(is_exact(row) for row in measure_advantage(Adjacency("one-asset", ALPHA), Fraction(1), 100_000))
+    assert all(
+        is_exact(row)
+        for row in measure_advantage(Adjacency("one-asset", ALPHA), Fraction(1), 100_000)
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("fits", "draws"), [(False, 1000), (True, 100)], ids=["no trajectory", "x held fixed"])
+@pytest.mark.parametrize(
+    ("fits", "draws"), [(False, 1000), (True, 100)], ids=["no trajectory", "x held fixed"]
+)
 @pytest.mark.parametrize("group", ["k", "md"])
 def test_no_bundle_gives_more_than_epsilon_allows(fits, draws, group):
     source, make = on_star(Fraction(1), fits)
@@ -260,7 +315,9 @@ def test_no_bundle_gives_more_than_epsilon_allows(fits, draws, group):
     assert found - reach <= bound(1.0)
 
 
-@pytest.mark.parametrize("box", [BOX, Range(0.01, 100), Range(0, 100)], ids=["default", "wide", "from 0"])
+@pytest.mark.parametrize(
+    "box", [BOX, Range(0.01, 100), Range(0, 100)], ids=["default", "wide", "from 0"]
+)
 def test_a_released_mean_gives_its_noisy_value_back(box):
     loss = released(open_grid("star5")).guarantee.groups["k"]
     y = np.array([max(0.05, 1.5 * box.least), 3.0, 20.0, 60.0, 95.0])

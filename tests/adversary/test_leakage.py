@@ -38,7 +38,9 @@ def table_of(grid):
 
 
 def omega(facts, values, event=UP, buses=("1", "5"), dt_s=0.1):
-    return simulate(reduced_model(facts, *values), event, horizon_s=15, dt_s=dt_s, buses=buses).omega
+    return simulate(
+        reduced_model(facts, *values), event, horizon_s=15, dt_s=dt_s, buses=buses
+    ).omega
 
 
 def observed(facts, values, event=UP, buses=("1", "5"), dt_s=0.1):
@@ -49,7 +51,16 @@ def observed(facts, values, event=UP, buses=("1", "5"), dt_s=0.1):
 @pytest.fixture
 def grid():
     loads = [0.1, 0.3, 0.2, 0.4, 0.5]
-    found = make_grid([(0, 4), (1, 4), (2, 4), (3, 4)], [4, 10, 16, 10], range(4), m=1, d=1, rate=20, gain=0.04, loads=loads)
+    found = make_grid(
+        [(0, 4), (1, 4), (2, 4), (3, 4)],
+        [4, 10, 16, 10],
+        range(4),
+        m=1,
+        d=1,
+        rate=20,
+        gain=0.04,
+        loads=loads,
+    )
     return found._replace(m=np.array([6.0, 9.0, 14.0, 21.0]), d=np.array([3.0, 4.0, 6.0, 9.0]))
 
 
@@ -60,7 +71,9 @@ def found_for(grid, adjacency=None, event=UP, buses=("1", "5"), sigma=SIGMA):
 
 
 def information(grid, event=UP, buses=("1", "5"), extra=()):
-    """Slopes of ω by (log k, log m, log d) by central differences, with more columns behind: no code of leakage's own."""
+    """Slopes of ω by (log k, log m, log d) by central differences, with more columns behind: no
+    code of leakage's own.
+    """
     y = np.log(np.concatenate([grid.k, grid.m, grid.d]))
 
     def at(y):
@@ -70,7 +83,7 @@ def information(grid, event=UP, buses=("1", "5"), extra=()):
     return np.stack([*columns, *extra], axis=1), at(y)
 
 
-# --- information ------------------------------------------------------------------------------------------------------
+# --- information ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("total_known", [True, False])
@@ -93,11 +106,23 @@ def test_rank_and_deviations_are_those_of_finite_differences(grid, total_known):
 def test_the_bound_without_topology_is_the_one_that_the_attack_reports(grid):
     buses = ("1", "2", "3", "4")
     leak = found_for(grid, buses=buses)
-    attack = estimate(grid.facts, observed(grid.facts, grid[1:], buses=buses), dt_s=0.1, sigma=SIGMA)
+    attack = estimate(
+        grid.facts, observed(grid.facts, grid[1:], buses=buses), dt_s=0.1, sigma=SIGMA
+    )
     for name in ("k_r", "m", "d"):
-        np.testing.assert_allclose(leak.known.reduced[name], attack.deviation[name] / getattr(attack, name), rtol=1e-6)
-    unknown = estimate(grid.facts, observed(grid.facts, grid[1:], buses=buses), dt_s=0.1, sigma=SIGMA, total_known=False)
-    assert leak.unknown.scale == pytest.approx(unknown.scale.deviation / unknown.scale.per_load, rel=1e-3)
+        np.testing.assert_allclose(
+            leak.known.reduced[name], attack.deviation[name] / getattr(attack, name), rtol=1e-6
+        )
+    unknown = estimate(
+        grid.facts,
+        observed(grid.facts, grid[1:], buses=buses),
+        dt_s=0.1,
+        sigma=SIGMA,
+        total_known=False,
+    )
+    assert leak.unknown.scale == pytest.approx(
+        unknown.scale.deviation / unknown.scale.per_load, rel=1e-3
+    )
 
 
 def test_with_every_machine_recorded_a_star_is_bounded_item_by_item(grid):
@@ -105,7 +130,9 @@ def test_with_every_machine_recorded_a_star_is_bounded_item_by_item(grid):
     J, _ = information(grid, buses=buses)
     bound = SIGMA * np.sqrt(np.linalg.inv(J.T @ J).diagonal())
     leak = found_for(grid, buses=buses)
-    np.testing.assert_allclose(np.concatenate([leak.known.items[name].bound for name in "kmd"]), bound, rtol=1e-4)
+    np.testing.assert_allclose(
+        np.concatenate([leak.known.items[name].bound for name in "kmd"]), bound, rtol=1e-4
+    )
     assert leak.known.rank == leak.known.size == 12
 
 
@@ -117,23 +144,33 @@ def test_ieee30_has_the_figures_of_the_background_paper():
     leak = leakage(table, seen, Bounds(), Adjacency("one-item"), sigma=SIGMA, dt_s=0.02)
     assert (leak.known.rank, leak.known.size) == (31, 53)
     medians = {name: np.median(values) for name, values in leak.known.reduced.items()}
-    assert (medians["k_r"], medians["m"], medians["d"]) == pytest.approx((0.155, 0.0266, 0.0328), rel=0.02)
+    assert (medians["k_r"], medians["m"], medians["d"]) == pytest.approx(
+        (0.155, 0.0266, 0.0328), rel=0.02
+    )
     assert leak.unknown.scale > 50
     assert leak.verdict().startswith(
-        "This trajectory alone gives inertia to about 2.4 % and damping to about 2.5 %: there no ε protects them any more, and "
-        "a release can only add to it."
+        "This trajectory alone gives inertia to about 2.4 % and damping to about 2.5 %: there no ε "
+        "protects them any more, and a release can only add to it."
     )
-    assert 1.05 < derivative_ratio(table, leak, event) < 1.5  # the derivative's form of μ is low where an item is small
+    assert (
+        1.05 < derivative_ratio(table, leak, event) < 1.5
+    )  # the derivative's form of μ is low where an item is small
 
 
 def derivative_ratio(table, leak, event):
-    """Largest of μ by finite difference at α over α |∂ω/∂k_i| / σ, over the five smallest line weights that ω sees."""
+    """Largest of μ by finite difference at α over α |∂ω/∂k_i| / σ, over the five smallest line
+    weights that ω sees.
+    """
     ratios = []
     for i in np.argsort(table.k)[:5]:
         step = np.zeros(len(table.k))
         step[i] = 1e-3
         up, down = (
-            simulate(reduced_model(table.facts, table.k + sign * step, table.m, table.d), event, dt_s=0.02).omega
+            simulate(
+                reduced_model(table.facts, table.k + sign * step, table.m, table.d),
+                event,
+                dt_s=0.02,
+            ).omega
             for sign in (1, -1)
         )
         slope = np.linalg.norm(up - down) / 2e-3 / SIGMA
@@ -142,7 +179,7 @@ def derivative_ratio(table, leak, event):
     return max(ratios)
 
 
-# --- μ ----------------------------------------------------------------------------------------------------------------
+# --- μ --------------------------------------------------------------------------------------------
 
 
 def brute_force(grid, moved, event=UP, project=False):
@@ -166,9 +203,13 @@ def test_mu_is_the_largest_over_neighbours(grid, project):
     one = leak.unknown if project else leak.known
     k, m, d = grid[1:]
     for i in range(4):
-        expected = max(brute_force(grid, (shifted(k, i, s), m, d), project=project) for s in (1, -1))
+        expected = max(
+            brute_force(grid, (shifted(k, i, s), m, d), project=project) for s in (1, -1)
+        )
         assert one.mu["k"][i] == pytest.approx(expected, rel=1e-9)
-        expected = max(brute_force(grid, (k, shifted(m, i, s), d), project=project) for s in (1, -1))
+        expected = max(
+            brute_force(grid, (k, shifted(m, i, s), d), project=project) for s in (1, -1)
+        )
         assert one.mu["m"][i] == pytest.approx(expected, rel=1e-9)
     pairs = [
         brute_force(grid, (k, shifted(m, i, a), shifted(d, i, b)), project=project)
@@ -184,7 +225,9 @@ def test_neighbours_follow_the_adjacency(grid):
     assert single.mu_neighbours == max(values.max() for values in single.mu.values())
     group = found_for(grid, Adjacency("one-per-group")).known
     assert group.mu_neighbours > single.mu_neighbours
-    ratio = found_for(grid, Adjacency("one-item-relative", alpha=dict.fromkeys("kmd", Fraction(1, 10)))).known
+    ratio = found_for(
+        grid, Adjacency("one-item-relative", alpha=dict.fromkeys("kmd", Fraction(1, 10)))
+    ).known
     k, m, d = grid[1:]
     expected = max(brute_force(grid, (k, m * np.array([f, 1, 1, 1]), d)) for f in (1.1, 1 / 1.1))
     assert ratio.mu["m"][0] == pytest.approx(expected, rel=1e-9)
@@ -194,7 +237,9 @@ def test_neighbours_stay_within_the_public_bounds(grid):
     low = grid._replace(d=np.array([1.0, 4.0, 6.0, 9.0]))
     leak = found_for(low, Adjacency("one-item"))
     k, m, d = low[1:]
-    assert leak.known.mu["d"][0] == pytest.approx(brute_force(low, (k, m, shifted(d, 0, 1))), rel=1e-9)
+    assert leak.known.mu["d"][0] == pytest.approx(
+        brute_force(low, (k, m, shifted(d, 0, 1))), rel=1e-9
+    )
 
 
 def test_steps_of_unknown_size_each_take_a_direction_away(grid):
@@ -207,7 +252,9 @@ def test_steps_of_unknown_size_each_take_a_direction_away(grid):
     Q = np.linalg.qr(np.stack(parts, axis=1))[0]
     k, m, d = grid[1:]
     base = omega(grid.facts, grid[1:], event, ("1",)).ravel()
-    moves = [omega(grid.facts, (k, shifted(m, 1, s), d), event, ("1",)).ravel() - base for s in (1, -1)]
+    moves = [
+        omega(grid.facts, (k, shifted(m, 1, s), d), event, ("1",)).ravel() - base for s in (1, -1)
+    ]
     expected = max(np.linalg.norm(move - Q @ (Q.T @ move)) for move in moves) / SIGMA
     assert leak.unknown.mu["m"][1] == pytest.approx(expected, rel=1e-6)
 
@@ -219,7 +266,9 @@ def test_the_corners_of_the_bounds_have_larger_mu(grid):
 
 
 def test_wide_bounds_are_taken_as_they_are(grid):
-    """Down to their own lower ends, however far below the upper ones: as a prior, and as corners for the largest μ."""
+    """Down to their own lower ends, however far below the upper ones: as a prior, and as corners
+    for the largest μ.
+    """
     wide = Bounds(m=Range(0.004, 40))
     seen, settings = observed(grid.facts, grid[1:]), {"sigma": SIGMA, "dt_s": 0.1}
     found = leakage(table_of(grid), seen, wide, Adjacency(), **settings)
@@ -235,14 +284,25 @@ CORNERS = [*product((1.0, 100.0), (1.0, 40.0), (1.0, 40.0)), (10.0, 6.0, 6.0)]
 def at_corner(corner, rule):
     """What star5 gives away where all its values are those of a corner of the bounds."""
     facts, values = open_grid("star5").facts, [np.full(4, value) for value in corner]
-    return leakage(PublicTable(facts, *values), observed(facts, values), Bounds(), Adjacency(rule), sigma=SIGMA, dt_s=0.1)
+    return leakage(
+        PublicTable(facts, *values),
+        observed(facts, values),
+        Bounds(),
+        Adjacency(rule),
+        sigma=SIGMA,
+        dt_s=0.1,
+    )
 
 
 @pytest.mark.parametrize("relative", ["", "-relative"])
 @pytest.mark.parametrize("corner", CORNERS)
 def test_whoever_may_move_more_may_move_less(corner, relative):
-    """Each entry differs by at most α: at a corner, where all that is left is a way inwards, moves cancel each other."""
-    found = [at_corner(corner, rule + relative) for rule in ("one-item", "one-asset", "one-per-group")]
+    """Each entry differs by at most α: at a corner, where all that is left is a way inwards, moves
+    cancel each other.
+    """
+    found = [
+        at_corner(corner, rule + relative) for rule in ("one-item", "one-asset", "one-per-group")
+    ]
     for total in ("known", "unknown"):
         item, asset, group = (getattr(one, total).mu_neighbours for one in found)
         assert item <= asset <= group
@@ -253,14 +313,26 @@ def test_one_entry_in_each_group_is_searched_as_well_as_by_brute_force(corner):
     facts, values = open_grid("star5").facts, [np.full(4, value) for value in corner]
     base = omega(facts, values).ravel()
     ways = [
-        [value, *(shifted(value, i, by) for i in range(4) for by in (1, -1) if 1 <= value[i] + by <= top)]
+        [
+            value,
+            *(
+                shifted(value, i, by)
+                for i in range(4)
+                for by in (1, -1)
+                if 1 <= value[i] + by <= top
+            ),
+        ]
         for value, top in zip(values, (100, 40, 40), strict=True)
     ]
     moves = np.array([omega(facts, moved).ravel() - base for moved in product(*ways)])
     found = at_corner(corner, "one-per-group")
-    assert found.known.mu_neighbours == pytest.approx(np.linalg.norm(moves, axis=1).max() / SIGMA, rel=1e-9)
+    assert found.known.mu_neighbours == pytest.approx(
+        np.linalg.norm(moves, axis=1).max() / SIGMA, rel=1e-9
+    )
     moves -= np.outer(moves @ base, base) / (base @ base)
-    assert found.unknown.mu_neighbours == pytest.approx(np.linalg.norm(moves, axis=1).max() / SIGMA, rel=1e-6)
+    assert found.unknown.mu_neighbours == pytest.approx(
+        np.linalg.norm(moves, axis=1).max() / SIGMA, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("relative", ["", "-relative"])
@@ -273,17 +345,28 @@ def test_the_largest_mu_follows_the_order_of_the_rules(grid, relative):
     assert item <= asset <= group
 
 
-@pytest.mark.parametrize("unknown", [Unknown(split=True), Unknown(split=True, size=(0.1, 1.0)), Unknown(window_s=0.5)])
+@pytest.mark.parametrize(
+    "unknown", [Unknown(split=True), Unknown(split=True, size=(0.1, 1.0)), Unknown(window_s=0.5)]
+)
 def test_the_largest_mu_needs_events_that_are_known(grid, unknown):
     seen = observed(grid.facts, grid[1:])
     with pytest.raises(OptionError, match="The event of record 2 is to be estimated"):
-        largest_mu(table_of(grid), [*seen, replace(seen[0], unknown=unknown)], Bounds(), Adjacency(), sigma=SIGMA, dt_s=0.1)
+        largest_mu(
+            table_of(grid),
+            [*seen, replace(seen[0], unknown=unknown)],
+            Bounds(),
+            Adjacency(),
+            sigma=SIGMA,
+            dt_s=0.1,
+        )
 
 
-# --- the joint claim --------------------------------------------------------------------------------------------------
+# --- the joint claim ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("mu", "epsilon"), [(0.1, 0.05), (0.5, 1.0), (1.0, 0.0), (2.0, 3.0), (6.0, 20.0)])
+@pytest.mark.parametrize(
+    ("mu", "epsilon"), [(0.1, 0.05), (0.5, 1.0), (1.0, 0.0), (2.0, 3.0), (6.0, 20.0)]
+)
 def test_joint_delta_is_the_hockey_stick_integral(mu, epsilon):
     x = np.linspace(-12, 12 + mu, 400_001)
     over = np.maximum(norm.pdf(x, mu) - np.exp(epsilon) * norm.pdf(x), 0)
@@ -292,7 +375,9 @@ def test_joint_delta_is_the_hockey_stick_integral(mu, epsilon):
 
 @pytest.mark.parametrize("delta", [0.0, -1e-5, 1.0, 2.0, np.nan])
 def test_no_epsilon_is_given_for_what_is_no_probability(delta):
-    """Against normal noise every ε_x has a δ above 0: a finite ε_x at δ = 0 would be a promise that nobody can keep."""
+    """Against normal noise every ε_x has a δ above 0: a finite ε_x at δ = 0 would be a promise that
+    nobody can keep.
+    """
     with pytest.raises(OptionError, match="a probability above 0"):
         joint_epsilon(1.0, delta)
 
@@ -329,7 +414,11 @@ def test_the_figure_says_what_its_line_is_and_has_ticks_that_can_be_read(grid):
     assert [text.get_text() for text in legend.get_texts()][-1] == "public bounds alone"
     for panel in figure.axes:
         low, high = panel.get_ylim()
-        shown = [float(tick.get_text()) for tick in panel.get_yticklabels() if low <= tick.get_position()[1] <= high]
+        shown = [
+            float(tick.get_text())
+            for tick in panel.get_yticklabels()
+            if low <= tick.get_position()[1] <= high
+        ]
         assert len(shown) >= 3 and 100 in shown
         assert all(float(tick.get_text()).is_integer() for tick in panel.get_xticklabels())
 
@@ -354,7 +443,7 @@ def test_joint_delta_at_its_ends():
     assert joint_delta(400.0, joint_epsilon(400.0, 1e-5)) == pytest.approx(1e-5, rel=1e-4)
 
 
-# --- the record's own noise, and words --------------------------------------------------------------------------------
+# --- the record's own noise, and words ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lead", [0, 250])
@@ -363,12 +452,16 @@ def test_a_record_shows_its_own_noise(lead):
     time = np.arange(1501) / 50
     since = np.maximum(time - lead / 50, 0)
     clean = -0.01 * (1 - np.exp(-since))[:, None] * [1, 1.1]
-    record = Trajectory(time, clean + random.normal(0, SIGMA, (1501, 2)), ("1", "2"), 60.0, float("nan"))
+    record = Trajectory(
+        time, clean + random.normal(0, SIGMA, (1501, 2)), ("1", "2"), 60.0, float("nan")
+    )
     sigma, origin = own_sigma(record, lead / 50)
     assert sigma == pytest.approx(SIGMA, rel=0.1)
     assert origin.startswith("its scatter")
     drift = replace(record, omega=record.omega + 1e-3 * np.sin(time / 3)[:, None])
-    assert own_sigma(drift, lead / 50)[0] == pytest.approx(SIGMA, rel=0.1)  # slow drifts are not taken for noise
+    assert own_sigma(drift, lead / 50)[0] == pytest.approx(
+        SIGMA, rel=0.1
+    )  # slow drifts are not taken for noise
     with pytest.raises(OptionError, match="too short to show its own noise"):
         own_sigma(replace(record, time_s=time[:9], omega=record.omega[:9]), 0.0)
 
@@ -379,14 +472,18 @@ def test_verdicts_follow_the_figures(grid):
     assert "there no ε protects them any more" in everything.verdict()
     nothing = found_for(grid, buses=("1",), sigma=0.5)
     assert nothing.verdict().startswith(
-        "This trajectory, of bus 1 only, leaves single values of line weights, inertia and damping about where the public"
+        "This trajectory, of bus 1 only, leaves single values of line weights, inertia and damping "
+        "about where the public"
     )
     some = found_for(grid, buses=("1",), sigma=1e-4)
     assert "narrows" in some.verdict()
     inertia = some.known.items["m"].with_bounds
     assert inertia.argmin() == 0  # the machine at the recorded bus
     assert inertia[0] < 0.25 * np.median(inertia)
-    assert f"(the best known one to {100 * inertia[0]:.0f} %, the public bounds alone: 106 %)" in some.verdict()
+    assert (
+        f"(the best known one to {100 * inertia[0]:.0f} %, the public bounds alone: 106 %)"
+        in some.verdict()
+    )
     assert "a common factor of k, m, d, u; only G ω fixes it" in some.verdict()
 
 
@@ -394,7 +491,10 @@ def test_json_holds_no_infinity(grid):
     import json
 
     text = json.dumps(found_for(grid, buses=("1",)).to_json(), allow_nan=False)
-    assert json.loads(text)["total_load_unknown"]["scale"] == "a common factor of k, m, d, u; only G ω fixes it"
+    assert (
+        json.loads(text)["total_load_unknown"]["scale"]
+        == "a common factor of k, m, d, u; only G ω fixes it"
+    )
 
 
 def test_what_cannot_be_computed_is_refused(grid):
@@ -423,7 +523,9 @@ def test_a_noisy_release_may_stand_in_for_a_surrogate():
     )
     table = posterior_mean(noisy)
     seen = observed(table.facts, (table.k, table.m, table.d))
-    leak = leakage(table, seen, Bounds(), Adjacency(), sigma=SIGMA, dt_s=0.1, origin="a noisy release")
+    leak = leakage(
+        table, seen, Bounds(), Adjacency(), sigma=SIGMA, dt_s=0.1, origin="a noisy release"
+    )
     assert (leak.origin, leak.known.size) == ("a noisy release", 12)
 
 

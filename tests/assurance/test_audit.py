@@ -1,4 +1,6 @@
-"""The audit proves nearly all of the ε that an honest perturb spends, never more, and catches a dishonest one."""
+"""The audit proves nearly all of the ε that an honest perturb spends, never more, and catches a
+dishonest one.
+"""
 
 import json
 import math
@@ -22,7 +24,13 @@ from gridveil.assurance.audit import (
     values_to_draw,
 )
 from gridveil.assurance.audit.canaries import MOVED_TOGETHER, Block, patterns
-from gridveil.assurance.audit.findings import Counts, best_threshold, epsilon_lower, finding, success_lower
+from gridveil.assurance.audit.findings import (
+    Counts,
+    best_threshold,
+    epsilon_lower,
+    finding,
+    success_lower,
+)
 from gridveil.assurance.audit.releases import KINDS
 from gridveil.cli import assurance
 from gridveil.foundation.errors import OptionError
@@ -43,15 +51,22 @@ def failed(found):
 
 
 def audit_demo(rule, sampler, *, epsilon=ONE, canaries=100_000, **shares):
-    """Audit perturb with a sampler of our own; its claim is what its guarantees say. One thread, so calls keep their order."""
+    """Audit perturb with a sampler of our own; its claim is what its guarantees say.
+
+    One thread, so calls keep their order.
+    """
     audited = adjacency(rule, **shares)
-    return audit_adjacency(audited, epsilon, canaries, draw=perturbed(audited, epsilon, sampler), workers=1)
+    return audit_adjacency(
+        audited, epsilon, canaries, draw=perturbed(audited, epsilon, sampler), workers=1
+    )
 
 
-# --- the bound --------------------------------------------------------------------------------------------------------
+# --- the bound ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("correct", "guesses"), [(1, 1), (7, 10), (730, 1000), (200_000, 270_000), (0, 5)])
+@pytest.mark.parametrize(
+    ("correct", "guesses"), [(1, 1), (7, 10), (730, 1000), (200_000, 270_000), (0, 5)]
+)
 @pytest.mark.parametrize("confidence", [0.95, 0.9999])
 def test_the_bound_on_a_probability_is_scipys_clopper_pearson(correct, guesses, confidence):
     found = success_lower(correct, guesses, confidence)
@@ -59,13 +74,19 @@ def test_the_bound_on_a_probability_is_scipys_clopper_pearson(correct, guesses, 
     two_sided = binomtest(correct, guesses).proportion_ci(2 * confidence - 1, method="exact")
     assert found == pytest.approx(two_sided.low, rel=1e-9)
     if correct:
-        assert found == pytest.approx(beta.ppf(1 - confidence, correct, guesses - correct + 1), rel=1e-9)
+        assert found == pytest.approx(
+            beta.ppf(1 - confidence, correct, guesses - correct + 1), rel=1e-9
+        )
 
 
 @pytest.mark.parametrize(("correct", "guesses"), [(60, 100), (740, 1000), (200_000, 270_000)])
-def test_at_the_bound_the_p_value_of_steinke_nasr_and_jagielski_is_one_minus_the_confidence(correct, guesses):
+def test_at_the_bound_the_p_value_of_steinke_nasr_and_jagielski_is_one_minus_the_confidence(
+    correct, guesses
+):
     epsilon = epsilon_lower(correct, guesses, 0.95)
-    assert binom.sf(correct - 1, guesses, 1 / (1 + math.exp(-epsilon))) == pytest.approx(0.05, rel=1e-6)
+    assert binom.sf(correct - 1, guesses, 1 / (1 + math.exp(-epsilon))) == pytest.approx(
+        0.05, rel=1e-6
+    )
 
 
 def test_all_guesses_right_prove_the_closed_form():
@@ -74,7 +95,12 @@ def test_all_guesses_right_prove_the_closed_form():
 
 
 def test_guesses_no_better_than_a_coin_and_no_guesses_at_all_prove_nothing():
-    assert [epsilon_lower(v, r, 0.95) for v, r in ((0, 0), (0, 10), (500, 1000), (300, 1000))] == [0, 0, 0, 0]
+    assert [epsilon_lower(v, r, 0.95) for v, r in ((0, 0), (0, 10), (500, 1000), (300, 1000))] == [
+        0,
+        0,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0])
@@ -104,19 +130,24 @@ def test_a_threshold_gives_up_certainty_for_guesses_where_canaries_are_few():
     assert best_threshold((1 / 3,) * 6, 1000) < 1.8 < best_threshold((1 / 3,) * 6, 10**9)
 
 
-# --- the canaries -----------------------------------------------------------------------------------------------------
+# --- the canaries ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("releases", [1, 2])
 @pytest.mark.parametrize("rule", ABSOLUTE)
-def test_flipping_a_secret_moves_what_the_rule_moves_together_by_alpha_at_one_position(rule, releases):
+def test_flipping_a_secret_moves_what_the_rule_moves_together_by_alpha_at_one_position(
+    rule, releases
+):
     block = Block.fresh(rule, 24, releases)
     before = block.offsets()
     for number, pattern in enumerate(block.patterns):
         secrets = [secret.copy() for secret in block.secrets]
         secrets[number][0] *= -1
         after = Block(24, releases, block.patterns, tuple(secrets)).offsets()
-        moved = {coordinate: np.flatnonzero(after[coordinate] != before[coordinate]) for coordinate in before}
+        moved = {
+            coordinate: np.flatnonzero(after[coordinate] != before[coordinate])
+            for coordinate in before
+        }
         groups = {group for (_, group), where in moved.items() if where.size}
         assert tuple(sorted(groups, key=GROUPS.index)) in MOVED_TOGETHER[rule]
         for coordinate, where in moved.items():
@@ -124,23 +155,36 @@ def test_flipping_a_secret_moves_what_the_rule_moves_together_by_alpha_at_one_po
             assert np.abs(after[coordinate] - before[coordinate])[where] == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("rule", "one", "two"), [("one-item", 3, 6), ("one-asset", 3, 6), ("one-per-group", 4, 8)])
+@pytest.mark.parametrize(
+    ("rule", "one", "two"), [("one-item", 3, 6), ("one-asset", 3, 6), ("one-per-group", 4, 8)]
+)
 def test_every_pattern_of_signs_is_there_once(rule, one, two):
     for releases, count in ((1, one), (2, two)):
         found = patterns(rule, releases)
-        assert len({(tuple(pattern.signs.items()), pattern.name) for pattern in found}) == len(found) == count
+        assert (
+            len({(tuple(pattern.signs.items()), pattern.name) for pattern in found})
+            == len(found)
+            == count
+        )
 
 
 def test_each_entry_of_a_single_release_belongs_to_one_canary():
     for rule in ABSOLUTE:
-        assert all((np.abs(offset) == 0.5).all() for offset in Block.fresh(rule, 24, 1).offsets().values())
+        assert all(
+            (np.abs(offset) == 0.5).all() for offset in Block.fresh(rule, 24, 1).offsets().values()
+        )
 
 
 @pytest.mark.parametrize(("rule", "coordinates"), [("one-item", 1), ("one-per-group", 3)])
 def test_the_ratio_saturates_as_often_as_the_closed_form_says(rule, coordinates):
-    """All coordinates lie beyond the right end with probability 2^−c, beyond the wrong one with 2^−c e^−ε."""
+    """All coordinates lie beyond the right end with probability 2^−c, beyond the wrong one with
+    2^−c e^−ε.
+    """
     random, block = np.random.default_rng(1), Block.fresh(rule, 100_000, 1)
-    z = {each: offset / coordinates + random.laplace(size=len(offset)) for each, offset in block.offsets().items()}
+    z = {
+        each: offset / coordinates + random.laplace(size=len(offset))
+        for each, offset in block.offsets().items()
+    }
     for counts in block.by_likelihood(z, dict.fromkeys(GROUPS, 1 / coordinates), 10**12).values():
         right, wrong = (binomtest(n, counts.canaries, 0.5**coordinates * p).pvalue for n, p in (
             (counts.correct, 1), (counts.guesses - counts.correct, math.exp(-1)),
@@ -151,12 +195,14 @@ def test_the_ratio_saturates_as_often_as_the_closed_form_says(rule, coordinates)
 def test_progress_tells_of_every_value_once():
     told = []
     audited = adjacency("one-asset")
-    audit_adjacency(audited, ONE, 60_000, draw=perturbed(audited, ONE, DemoSampler(1)), progress=told.append)
+    audit_adjacency(
+        audited, ONE, 60_000, draw=perturbed(audited, ONE, DemoSampler(1)), progress=told.append
+    )
     assert len(told) > 1
     assert sum(told) == values_to_draw("one-asset", 60_000) == 3 * 30_000 + 6 * 3000
 
 
-# --- an honest perturb ------------------------------------------------------------------------------------------------
+# --- an honest perturb ----------------------------------------------------------------------------
 
 
 def check_honest(rule, epsilon, canaries):
@@ -165,14 +211,17 @@ def check_honest(rule, epsilon, canaries):
     whole = found[0]
     assert whole.pattern == "all"
     assert whole.counts.canaries >= canaries
-    assert epsilon * (1 - Fraction(1, 10**9)) < whole.epsilon <= epsilon  # what the ledger was charged
+    assert (
+        epsilon * (1 - Fraction(1, 10**9)) < whole.epsilon <= epsilon
+    )  # what the ledger was charged
     assert whole.lower_95 > 0.9 * epsilon
     two = {row.pattern.partition(" (")[0]: row for row in found[-2:]}
     assert set(two) == {"two releases", "differences"}
     assert 2 * epsilon * (1 - Fraction(1, 10**9)) < two["two releases"].epsilon <= 2 * epsilon
 
 
-# At 60 000 canaries the 95 % bound of all of them has mean 0.97 ε and deviation 0.017 ε or better: 0.9 ε is four away.
+# At 60 000 canaries the 95 % bound of all of them has mean 0.97 ε and deviation 0.017 ε or better:
+# 0.9 ε is four away.
 @pytest.mark.parametrize("rule", ABSOLUTE)
 def test_nearly_all_of_epsilon_is_proven_and_never_more(rule):
     check_honest(rule, Fraction(2), 60_000)
@@ -185,7 +234,7 @@ def test_a_million_canaries_prove_nearly_all_of_epsilon_and_never_more(rule, eps
     check_honest(rule, epsilon, 1_000_000)
 
 
-# --- planted faults ---------------------------------------------------------------------------------------------------
+# --- planted faults -------------------------------------------------------------------------------
 
 
 class TooSmall(DemoSampler):
@@ -201,7 +250,9 @@ class TooSmall(DemoSampler):
 
 
 class Reused(DemoSampler):
-    """Draws noise that comes again: with the same key for the number of a call, the same noise, times a sign."""
+    """Draws noise that comes again: with the same key for the number of a call, the same noise,
+    times a sign.
+    """
 
     def __init__(self, key, sign=lambda call: 1):
         super().__init__(1)
@@ -209,7 +260,9 @@ class Reused(DemoSampler):
 
     def draw(self, values, scale):
         call, self.calls = self.calls, self.calls + 1
-        noise = self.kept.setdefault((self.key(call), len(values)), super().draw(np.zeros(len(values)), 1.0))
+        noise = self.kept.setdefault(
+            (self.key(call), len(values)), super().draw(np.zeros(len(values)), 1.0)
+        )
         return values + self.sign(call) * scale * noise
 
 
@@ -231,7 +284,8 @@ def test_noise_on_logarithms_is_audited_too(rule):
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["one-asset", "one-item", "one-per-group", "one-asset-relative"])
 def test_sums_are_audited_each_in_a_release_of_its_own(rule):
-    # Secrets are fresh in every run: of 12 000 guesses the bounds spread by 0.05, and both limits lie five such steps away.
+    # Secrets are fresh in every run: of 12 000 guesses the bounds spread by 0.05, and both limits
+    # lie five such steps away.
     honest = audit_sums(adjacency(rule), ONE, 12_000, sampler=DemoSampler(1))
     assert honest.passed and honest.epsilon <= ONE
     assert honest.lower_95 > 0.6
@@ -281,7 +335,12 @@ def test_a_ledger_that_forgets_the_second_draw_is_caught(monkeypatch):
         lambda: Reused(lambda call: call // 3, lambda call: (-1) ** call),
         lambda: Reused(lambda call: call if call % 3 == 0 else call // 3),
     ],
-    ids=["in the next release", "in the next group", "in the next group with another sign", "in d as in m"],
+    ids=[
+        "in the next release",
+        "in the next group",
+        "in the next group with another sign",
+        "in d as in m",
+    ],
 )
 def test_a_reused_noise_vector_is_caught(rule, sampler):
     assert "differences" in failed(audit_demo(rule, sampler(), canaries=40_000))
@@ -295,10 +354,15 @@ class Forgetful(Adjacency):
 
 
 @pytest.mark.parametrize(
-    ("rule", "shares"), [("one-item", "1 1 3/2"), ("one-asset", "1 1 1/2"), ("one-per-group", "1/2 1/2 1/2")]
+    ("rule", "shares"),
+    [("one-item", "1 1 3/2"), ("one-asset", "1 1 1/2"), ("one-per-group", "1/2 1/2 1/2")],
 )
 def test_a_group_left_out_of_the_sum_is_caught(rule, shares):
-    audited = Forgetful(rule, ALPHA, {name: Fraction(share) for name, share in zip("kmd", shares.split(), strict=True)})
+    audited = Forgetful(
+        rule,
+        ALPHA,
+        {name: Fraction(share) for name, share in zip("kmd", shares.split(), strict=True)},
+    )
     found = audit_adjacency(audited, ONE, 100_000, draw=perturbed(audited, ONE, DemoSampler(1)))
     assert found[0].epsilon == pytest.approx(1)
     assert failed(found)
@@ -309,7 +373,7 @@ def test_without_a_fault_the_same_audits_pass(rule):
     assert failed(audit_demo(rule, DemoSampler(1))) == set()
 
 
-# --- low bits ---------------------------------------------------------------------------------------------------------
+# --- low bits -------------------------------------------------------------------------------------
 
 
 class InverseCdf(DemoSampler):
@@ -320,11 +384,15 @@ class InverseCdf(DemoSampler):
 
 class TwoExponentials(DemoSampler):
     def draw(self, values, scale):
-        return values + scale * (self._random.exponential(size=len(values)) - self._random.exponential(size=len(values)))
+        return values + scale * (
+            self._random.exponential(size=len(values)) - self._random.exponential(size=len(values))
+        )
 
 
 @pytest.mark.parametrize(
-    "sampler", [DemoSampler(1), InverseCdf(1), TwoExponentials(1)], ids=lambda sampler: type(sampler).__name__
+    "sampler",
+    [DemoSampler(1), InverseCdf(1), TwoExponentials(1)],
+    ids=lambda sampler: type(sampler).__name__,
 )
 def test_a_float_sampler_gives_its_input_away_by_low_bits(sampler):
     found = audit_low_bits(sampler)
@@ -340,17 +408,29 @@ def test_our_sampler_does_not():
     assert found.lower_95 < 0.4
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def command(monkeypatch, tmp_path):
-    """Run `gridveil audit` with a home, a ledger and a place for temporary files that must stay empty."""
-    for name in ("GRIDVEIL_HOME", "GRIDVEIL_LEDGER", "GRIDVEIL_WITNESS", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+    """Run `gridveil audit` with a home, a ledger and a place for temporary files that must stay
+    empty.
+    """
+    for name in (
+        "GRIDVEIL_HOME",
+        "GRIDVEIL_LEDGER",
+        "GRIDVEIL_WITNESS",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+    ):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     # Few releases: what they find out is in test_audit_noise.py.
-    monkeypatch.setattr(Effort, "of", lambda canaries, full: Effort(canaries, 200, 20, 2, KINDS[:2], processes=False))
+    monkeypatch.setattr(
+        Effort,
+        "of",
+        lambda canaries, full: Effort(canaries, 200, 20, 2, KINDS[:2], processes=False),
+    )
     app = typer.Typer(rich_markup_mode=None)
     app.command()(assurance.audit)
     yield lambda *arguments: CliRunner().invoke(app, arguments)
@@ -360,8 +440,13 @@ def command(monkeypatch, tmp_path):
 def test_the_command_prints_a_row_a_pattern_and_a_verdict(command):
     done = command("--canaries", "3000")
     assert done.exit_code == 0, done.output
-    assert done.stdout.count("stands") == 6 + 6 + 7 + 3 + 1 + 3 * 5  # patterns, sums of each rule, the sampler, noise
-    assert "Passed: no bound exceeds the ε that was charged, and the noise is what was charged for." in done.stdout
+    assert (
+        done.stdout.count("stands") == 6 + 6 + 7 + 3 + 1 + 3 * 5
+    )  # patterns, sums of each rule, the sampler, noise
+    assert (
+        "Passed: no bound exceeds the ε that was charged, and the noise is what was charged for."
+        in done.stdout
+    )
 
 
 def test_the_command_prints_json_and_nothing_else(command):
@@ -370,16 +455,32 @@ def test_the_command_prints_json_and_nothing_else(command):
     assert done.stderr == ""
     found = json.loads(done.stdout)
     assert (found["passed"], found["epsilon"]) == (True, "1/2")
-    assert {row["subject"] for row in found["findings"]} == {"one-item", "one-item, sums", "sampler"}
+    assert {row["subject"] for row in found["findings"]} == {
+        "one-item",
+        "one-item, sums",
+        "sampler",
+    }
     assert set(found["findings"][0]) == {
-        "subject", "pattern", "epsilon_charged", "canaries", "guesses", "correct", "lower_95", "lower_9999", "passed",
-    }  # fmt: skip
+        "subject",
+        "pattern",
+        "epsilon_charged",
+        "canaries",
+        "guesses",
+        "correct",
+        "lower_95",
+        "lower_9999",
+        "passed",
+    }
     assert set(found["noise"][0]) == {"subject", "oddest", "values", "p_value", "level", "passed"}
 
 
 def test_the_command_fails_where_the_claim_falls(command, monkeypatch):
     random = np.random.default_rng(1)
-    monkeypatch.setattr(SecureSampler, "draw", lambda self, values, scale: values + random.laplace(0, scale / 1.5, len(values)))
+    monkeypatch.setattr(
+        SecureSampler,
+        "draw",
+        lambda self, values, scale: values + random.laplace(0, scale / 1.5, len(values)),
+    )
     done = command("--canaries", "50000", "--adjacency", "one-asset")
     assert done.exit_code == 1
     assert "FAILED: more than the charged ε leaks (one-asset: all;" in done.stdout

@@ -1,4 +1,6 @@
-"""The audit of noise passes honest noise as often as it says, and catches faults that guesses of canaries miss."""
+"""The audit of noise passes honest noise as often as it says, and catches faults that guesses of
+canaries miss.
+"""
 
 import json
 from fractions import Fraction
@@ -37,18 +39,24 @@ WAYS = {"perturb": by_perturb, "bundle": by_bundle}
 
 def audited(rule, kind="items", releases=150, *, way="perturb", sampler=None):
     adjacency = Adjacency(rule, ALPHA)
-    return audit_noise("x", adjacency, ONE, releases, NAMED[kind], opens=WAYS[way], sampler=sampler, level=LEVEL)
+    return audit_noise(
+        "x", adjacency, ONE, releases, NAMED[kind], opens=WAYS[way], sampler=sampler, level=LEVEL
+    )
 
 
-# --- the tests of the noise -------------------------------------------------------------------------------------------
+# --- the tests of the noise -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("p_of", [lambda u: values_p(u.ravel()), pairs_p, repeats_p], ids=["values", "pairs", "repeats"])
+@pytest.mark.parametrize(
+    "p_of", [lambda u: values_p(u.ravel()), pairs_p, repeats_p], ids=["values", "pairs", "repeats"]
+)
 def test_honest_noise_is_found_odd_no_more_often_than_said(p_of):
     random = np.random.default_rng(1)
     p = np.array([p_of(random.random((40, 6))) for _ in range(2000)])
     for level in (0.3, 0.1, 0.03, 0.01):
-        assert (p < level).mean() <= level + 4 * (level / 2000) ** 0.5  # seeded; a fair one stays below it but for 1e-4
+        assert (p < level).mean() <= level + 4 * (
+            level / 2000
+        ) ** 0.5  # seeded; a fair one stays below it but for 1e-4
 
 
 @pytest.mark.parametrize("relative", [False, True])
@@ -65,17 +73,27 @@ def test_clipped_outputs_become_uniform_wherever_the_truth_lies(truth, relative)
 def test_posterior_means_give_the_noisy_values_back(relative):
     y = np.array([[1.0, 1.3, 7.0, 20.0], [39.0, 40.0, 33.3, 1.0]])
     means = Posterior.of(y.ravel(), 1.5, 1.0, 40.0, relative=relative).mean.reshape(y.shape)
-    assert noisy_behind(means, 1.5, Range(1.0, 40.0), relative=relative) == pytest.approx(y, rel=1e-9)
+    assert noisy_behind(means, 1.5, Range(1.0, 40.0), relative=relative) == pytest.approx(
+        y, rel=1e-9
+    )
 
 
 def test_progress_counts_what_is_drawn():
     for kind in KINDS:
         told = []
-        audit_noise("x", Adjacency("one-asset", ALPHA), ONE, 9, kind, sampler=DemoSampler(1), progress=told.append)
+        audit_noise(
+            "x",
+            Adjacency("one-asset", ALPHA),
+            ONE,
+            9,
+            kind,
+            sampler=DemoSampler(1),
+            progress=told.append,
+        )
         assert sum(told) == values_of_noise(9, kind)
 
 
-# --- honest noise passes ----------------------------------------------------------------------------------------------
+# --- honest noise passes --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", NAMED)
@@ -101,17 +119,22 @@ def test_processes_of_their_own_draw_noise_of_their_own():
     assert audit_processes(LEVEL).passed
 
 
-# --- planted faults ---------------------------------------------------------------------------------------------------
+# --- planted faults -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("way", "rule"),
     [
         *(("perturb", rule) for rule in RULES),
-        *(pytest.param("bundle", rule, marks=pytest.mark.slow) for rule in ("one-asset", "one-item-relative")),
+        *(
+            pytest.param("bundle", rule, marks=pytest.mark.slow)
+            for rule in ("one-asset", "one-item-relative")
+        ),
     ],
 )
-@pytest.mark.parametrize("fault", [no_noise_above_the_bound, last_reuses_the_first, redrawn_until_inside])
+@pytest.mark.parametrize(
+    "fault", [no_noise_above_the_bound, last_reuses_the_first, redrawn_until_inside]
+)
 def test_a_fault_at_the_bounds_or_within_a_vector_is_caught(monkeypatch, fault, rule, way):
     fast_noise(monkeypatch)
     fault(monkeypatch)
@@ -126,7 +149,8 @@ def test_a_fault_at_the_bounds_or_within_a_vector_is_caught(monkeypatch, fault, 
 def test_a_sum_of_another_scale_is_caught(monkeypatch, rule, factor):
     fast_noise(monkeypatch)
     sums_of_smaller_scale(monkeypatch, factor)
-    # 400 000 canaries have 4000 releases of sums; in ratios, with the bounds half as far off in scales, more are needed.
+    # 400 000 canaries have 4000 releases of sums; in ratios, with the bounds half as far off in
+    # scales, more are needed.
     assert not audited(rule, "topology", 4000 if rule in ABSOLUTE else 10_000).passed
 
 
@@ -145,7 +169,11 @@ class Again(DemoSampler):
 
 @pytest.mark.parametrize(
     "key",
-    [lambda call: call // 3, lambda call: call if call % 3 else call // 6 * 6, lambda call: call % 3],
+    [
+        lambda call: call // 3,
+        lambda call: call if call % 3 else call // 6 * 6,
+        lambda call: call % 3,
+    ],
     ids=["in the next group", "of k in the next release", "in every release"],
 )
 def test_noise_that_comes_again_is_caught(key):
@@ -157,16 +185,20 @@ def test_two_runs_from_one_seed_are_caught():
     assert compare_runs(AWAY + honest.laplace(size=(3, 500)), LEVEL).passed
     one, other = (random.laplace(size=500) for random in seeded)
     for again in (other, -other, other[::-1]):
-        assert not compare_runs(AWAY + np.array([honest.laplace(size=500), one, again]), LEVEL).passed
+        assert not compare_runs(
+            AWAY + np.array([honest.laplace(size=500), one, again]), LEVEL
+        ).passed
 
 
-@pytest.mark.parametrize("figure", ["omega_b", "frequency_hz", "base_mva", "droop_gain", "governor_rate", "loads"])
+@pytest.mark.parametrize(
+    "figure", ["omega_b", "frequency_hz", "base_mva", "droop_gain", "governor_rate", "loads"]
+)
 def test_a_true_value_in_the_12th_digit_of_a_public_figure_is_caught(monkeypatch, figure):
     true_value_in_a_public_figure(monkeypatch, figure)
     assert not audit_constant(Adjacency("one-asset", ALPHA), ONE).passed
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def command(*arguments):
@@ -175,7 +207,9 @@ def command(*arguments):
     done = CliRunner().invoke(app, [*arguments, "--adjacency=one-asset", "--json"])
     found = json.loads(done.stdout)
     assert done.exit_code == (not found["passed"]), done.output
-    return {row["subject"].removeprefix("one-asset: ") for row in found["noise"] if not row["passed"]}
+    return {
+        row["subject"].removeprefix("one-asset: ") for row in found["noise"] if not row["passed"]
+    }
 
 
 CAUGHT = {
@@ -207,9 +241,15 @@ def test_the_full_command_runs_everything():
 
 def test_the_levels_of_all_rows_add_up_to_one_false_alarm_in_10_000(monkeypatch):
     random = np.random.default_rng(1)
-    monkeypatch.setattr(SecureSampler, "draw", lambda self, values, scale: values + random.laplace(0, scale, len(values)))
+    monkeypatch.setattr(
+        SecureSampler,
+        "draw",
+        lambda self, values, scale: values + random.laplace(0, scale, len(values)),
+    )
     effort = Effort(1000, 20, 20, 2, KINDS[:1], processes=False)
-    found, fits = audit_all([Adjacency("one-asset", ALPHA), Adjacency("one-item", ALPHA)], ONE, effort)
+    found, fits = audit_all(
+        [Adjacency("one-asset", ALPHA), Adjacency("one-item", ALPHA)], ONE, effort
+    )
     parts = 2 * (2 + 3) + 1
     tested = [row for row in fits if row.level < 0.5]  # constant noise raises no false alarm at all
     assert len(tested) == 2 * 3

@@ -1,4 +1,6 @@
-"""gridveil attack: every figure beside a blind one, all of it marked confidential, none of it in a bundle."""
+"""gridveil attack: every figure beside a blind one, all of it marked confidential, none of it in a
+bundle.
+"""
 
 import json
 import stat
@@ -49,11 +51,19 @@ def test_every_file_and_the_screen_say_confidential(short, bundle, tmp_path):
     assert done.code == 0, done.err
     assert "CONFIDENTIAL" in done.out and "CONFIDENTIAL" in done.err
     files = {path.name: data for path, data in files_under(out).items()}
-    assert files.keys() == {"attack.json", "attack.md", "guesses.png", "epsilon.png", "averaging.png"}
+    assert files.keys() == {
+        "attack.json",
+        "attack.md",
+        "guesses.png",
+        "epsilon.png",
+        "averaging.png",
+    }
     assert all(CONFIDENTIAL.encode() in files[name] for name in ("attack.json", "attack.md"))
     assert all(files[name].startswith(b"\x89PNG") for name in files if name.endswith(".png"))
     assert stat.S_IMODE(out.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(path.stat().st_mode) for path in out.iterdir()} == {0o600}  # wherever they are moved to
+    assert {stat.S_IMODE(path.stat().st_mode) for path in out.iterdir()} == {
+        0o600
+    }  # wherever they are moved to
     assert "blind" in done.out and "plain Kron" in done.out
 
 
@@ -73,21 +83,42 @@ def test_json_has_figures_and_no_single_value(short, bundle, tmp_path):
 
 def test_the_star_is_won_back_exactly_and_not_from_its_release(short, tmp_path, monkeypatch):
     monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
-    assert gridveil("release", "star5", "--epsilon=1", "--mechanism=items", "--out", tmp_path / "bundle").code == 0
-    done = gridveil("attack", tmp_path / "bundle", "--source=star5", "--out", tmp_path / "report", "--json")
+    assert (
+        gridveil(
+            "release", "star5", "--epsilon=1", "--mechanism=items", "--out", tmp_path / "bundle"
+        ).code
+        == 0
+    )
+    done = gridveil(
+        "attack", tmp_path / "bundle", "--source=star5", "--out", tmp_path / "report", "--json"
+    )
     assert done.code == 0, done.err
     star = json.loads(done.out)["line_attacks"][0]
     assert star["attack"].startswith("star")
     assert star["plain"]["error"] < 1e-9 < star["release"]["error"]
 
 
-@pytest.mark.parametrize("options", [("--mechanism=topology",), ("--mechanism=aggregates",), ("--merge-loads=equal",)])
+@pytest.mark.parametrize(
+    "options", [("--mechanism=topology",), ("--mechanism=aggregates",), ("--merge-loads=equal",)]
+)
 def test_every_mechanism_can_be_attacked(short, tmp_path, monkeypatch, options):
     monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
     path = write_grid(tmp_path)
-    assert gridveil("release", path, "--epsilon=1", "--split=m=1/2,d=1/2" if "topology" in options[0] else "--profile=paper",
-                    *options, "--out", tmp_path / "bundle").code == 0  # fmt: skip
-    done = gridveil("attack", tmp_path / "bundle", "--source", path, "--out", tmp_path / "report", "--json")
+    assert (
+        gridveil(
+            "release",
+            path,
+            "--epsilon=1",
+            "--split=m=1/2,d=1/2" if "topology" in options[0] else "--profile=paper",
+            *options,
+            "--out",
+            tmp_path / "bundle",
+        ).code
+        == 0
+    )
+    done = gridveil(
+        "attack", tmp_path / "bundle", "--source", path, "--out", tmp_path / "report", "--json"
+    )
     assert done.code == 0, done.err
     release = json.loads(done.out)["topology"][1]
     if "topology" in options[0]:
@@ -100,13 +131,27 @@ def test_a_report_says_which_bundle_it_is_of(short, tmp_path, name):
     done = attack(tmp_path / name, "--out", tmp_path / "report", "--seed=7", "--json")
     found, digest = as_json(done), verify(tmp_path / name).digest
     told = {key: found[key] for key in ("bundle", "digest", "epsilon", "adjacency", "seed")}
-    assert told == {"bundle": name, "digest": digest, "epsilon": "1", "adjacency": "one-asset", "seed": 7}
-    assert json.loads((tmp_path / "report" / "attack.json").read_text()) | {"report": found["report"]} == found
+    assert told == {
+        "bundle": name,
+        "digest": digest,
+        "epsilon": "1",
+        "adjacency": "one-asset",
+        "seed": 7,
+    }
+    assert (
+        json.loads((tmp_path / "report" / "attack.json").read_text()) | {"report": found["report"]}
+        == found
+    )
     page = (tmp_path / "report" / "attack.md").read_text()
-    assert f"Of the bundle {name} (SHA-256 of its checksums {digest}): ε = 1, adjacency one-asset." in page
+    assert (
+        f"Of the bundle {name} (SHA-256 of its checksums {digest}): ε = 1, adjacency one-asset."
+        in page
+    )
 
 
-def test_attacks_that_a_grid_is_too_large_for_are_said_to_be_left_out(short, bundle, tmp_path, monkeypatch):
+def test_attacks_that_a_grid_is_too_large_for_are_said_to_be_left_out(
+    short, bundle, tmp_path, monkeypatch
+):
     """A blind guess in their place would read as if the best attack had found nothing."""
     for module in ("assess", "redraws"):
         monkeypatch.setattr(f"gridveil.assurance.owner_report.{module}.LARGEST", 5)
@@ -115,7 +160,9 @@ def test_attacks_that_a_grid_is_too_large_for_are_said_to_be_left_out(short, bun
     assert done.code == 0, done.err
     found = json.loads((tmp_path / "report" / "attack.json").read_text())
     lines, edges = found["notes"][1:]
-    assert lines.startswith("The grid has 6 lines, and Gauss–Newton works on up to 5: its lines were not attacked")
+    assert lines.startswith(
+        "The grid has 6 lines, and Gauss–Newton works on up to 5: its lines were not attacked"
+    )
     assert edges.startswith("Its plain reduction has 5 ports, too many to guess edges")
     assert all(note in done.err for note in (lines, edges))
     assert found["line_attacks"] == [{"attack": "best attack", "plain": None, "release": None}]
@@ -124,13 +171,20 @@ def test_attacks_that_a_grid_is_too_large_for_are_said_to_be_left_out(short, bun
 
 
 def test_titles_say_what_their_columns_hold(short, bundle, tmp_path, monkeypatch):
-    """Three figures of a line where α is known, two where none was drawn; F1 is of the edges that ports can show."""
+    """Three figures of a line where α is known, two where none was drawn; F1 is of the edges that
+    ports can show.
+    """
     monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
     said = " ".join(attack(bundle, "--out", tmp_path / "report").out.split())
     assert "so many within 1 % of the truth / within α (1 p.u. power / rad) / median error" in said
     assert "F1 is of the 6 of 6 between machines and loaded buses" in said
     grid = bundle.with_name("private.m")
-    assert gridveil("release", grid, "--epsilon=1", "--mechanism=topology", "--out", tmp_path / "hidden").code == 0
+    assert (
+        gridveil(
+            "release", grid, "--epsilon=1", "--mechanism=topology", "--out", tmp_path / "hidden"
+        ).code
+        == 0
+    )
     done = gridveil("attack", tmp_path / "hidden", "--source", grid, "--out", tmp_path / "again")
     assert "so many within 1 % of the truth / median error" in " ".join(done.out.split()), done.err
     assert json.loads((tmp_path / "again" / "attack.json").read_text())["alpha"] is None
@@ -158,26 +212,47 @@ def test_another_grid_of_the_same_size_is_doubted_in_plain_words(short, bundle, 
     done = gridveil("attack", bundle, "--source", other, "--out", tmp_path / "report", "--json")
     assert done.code == 0, done.err
     doubts = json.loads(done.out)["notes"][1:]
-    assert [note.startswith("No line weights on the grid's topology give the bundle's network") for note in doubts] == [True]
+    assert [
+        note.startswith("No line weights on the grid's topology give the bundle's network")
+        for note in doubts
+    ] == [True]
     assert "likely a bundle of another grid" in doubts[0]
     assert doubts[0] in (tmp_path / "report" / "attack.md").read_text()
-    done = gridveil("attack", bundle, "--source", other, "--out", tmp_path / "again", "--droop-gain=3")
+    done = gridveil(
+        "attack", bundle, "--source", other, "--out", tmp_path / "again", "--droop-gain=3"
+    )
     assert "The bundle's G are not the grid's" in done.err and "No line weights" in done.err
 
 
 def test_a_demo_and_a_fit_are_said_so_in_every_document(short, tmp_path, monkeypatch):
     monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
     record = write_measured(tmp_path / "in")
-    given = ("release", "star5", "--epsilon=1", "--trajectory", record, "--out", tmp_path / "fitted", "--yes")
+    given = (
+        "release",
+        "star5",
+        "--epsilon=1",
+        "--trajectory",
+        record,
+        "--out",
+        tmp_path / "fitted",
+        "--yes",
+    )
     assert gridveil(*given).code == 0
     make_release(tmp_path / "demo", demo=True).save(tmp_path / "demo" / "bundle")
-    for bundle, source, demo in (("fitted", "star5", False), ("demo/bundle", tmp_path / "demo" / "private.m", True)):
+    for bundle, source, demo in (
+        ("fitted", "star5", False),
+        ("demo/bundle", tmp_path / "demo" / "private.m", True),
+    ):
         out = tmp_path / f"report-{demo}"
         done = gridveil("attack", tmp_path / bundle, "--source", source, "--out", out)
         assert done.code == 0, done.err
         found, page = json.loads((out / "attack.json").read_text()), (out / "attack.md").read_text()
         assert (found["demo"], found["fitted"]) == (demo, not demo)
-        words = "DEMO: the bundle was made with a seed" if demo else "No attack here uses it: give it with --trajectory"
+        words = (
+            "DEMO: the bundle was made with a seed"
+            if demo
+            else "No attack here uses it: give it with --trajectory"
+        )
         (note,) = found["notes"]  # and no doubt that the bundle is of its grid
         assert words in note
         assert note in page and note in done.err
@@ -187,7 +262,9 @@ def test_a_demo_and_a_fit_are_said_so_in_every_document(short, tmp_path, monkeyp
 def record_of_star5(folder):
     """A record of all machines of star5, as if somebody had published it."""
     model = reduce(declared_public(open_grid("star5")))
-    found = simulate(model, Event.load({"5": 0.1}, at_s=2), horizon_s=20, dt_s=0.02, buses=("1", "2", "3", "4"))
+    found = simulate(
+        model, Event.load({"5": 0.1}, at_s=2), horizon_s=20, dt_s=0.02, buses=("1", "2", "3", "4")
+    )
     names = {f"PMU {bus}": bus for bus in found.buses}
     folder.mkdir()
     write_csv(folder / "record.csv", found.time_s, found.omega, columns=tuple(names))
@@ -202,7 +279,11 @@ def test_records_are_attacked_alone_and_beside_a_release(short, tmp_path):
     assert done.code == 0, done.err
     found = json.loads(done.out)
     blind, records, release, both = found["with_trajectories"]
-    assert [row["attacker_has"] for row in (blind, records, both)] == ["blind", "the trajectories", "both"]
+    assert [row["attacker_has"] for row in (blind, records, both)] == [
+        "blind",
+        "the trajectories",
+        "both",
+    ]
     assert release["attacker_has"].startswith("a demo release at ε = ")
     assert max(row[group] for row in (records, both) for group in "md") < 0.01
     assert min(row[group] for row in (blind, release) for group in "md") > 0.01
@@ -212,28 +293,55 @@ def test_records_are_attacked_alone_and_beside_a_release(short, tmp_path):
 
 def test_sums_have_no_row_for_both(short, tmp_path):
     record = record_of_star5(tmp_path / "in")
-    settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None, "sampler": DemoSampler(1)}
-    sums = Allocation({"k": "items", "m": "sum", "d": "sum"}, {"k": Fraction(1), "m": Fraction(1, 2), "d": Fraction(1, 2)})
-    publish(open_grid("star5"), epsilon=Fraction(1), allocation=sums, **settings).save(tmp_path / "bundle")
+    settings = {
+        "adjacency": Adjacency(),
+        "bounds": Bounds(),
+        "ledger": None,
+        "sampler": DemoSampler(1),
+    }
+    sums = Allocation(
+        {"k": "items", "m": "sum", "d": "sum"},
+        {"k": Fraction(1), "m": Fraction(1, 2), "d": Fraction(1, 2)},
+    )
+    publish(open_grid("star5"), epsilon=Fraction(1), allocation=sums, **settings).save(
+        tmp_path / "bundle"
+    )
     done = gridveil(
-        "attack", tmp_path / "bundle", "--source=star5", "--trajectory", record, "--json", "--out", tmp_path / "report"
+        "attack",
+        tmp_path / "bundle",
+        "--source=star5",
+        "--trajectory",
+        record,
+        "--json",
+        "--out",
+        tmp_path / "report",
     )
     assert done.code == 0, done.err
-    assert [row["attacker_has"][:6] for row in json.loads(done.out)["with_trajectories"]] == ["blind", "the tr", "a demo"]
+    assert [row["attacker_has"][:6] for row in json.loads(done.out)["with_trajectories"]] == [
+        "blind",
+        "the tr",
+        "a demo",
+    ]
 
 
 def test_records_of_too_large_a_grid_are_refused_before_any_attack(bundle, tmp_path, monkeypatch):
     monkeypatch.setattr(import_module("gridveil.inference.fit.two_stage"), "MOST_MACHINES", 1)
-    done = attack(bundle, "--trajectory", write_measured(tmp_path / "in"), "--out", tmp_path / "report")
-    assert (done.code, "Nothing was attacked and nothing was written. Leave --trajectory out." in done.err) == (2, True), (
-        done.err
+    done = attack(
+        bundle, "--trajectory", write_measured(tmp_path / "in"), "--out", tmp_path / "report"
     )
+    assert (
+        done.code,
+        "Nothing was attacked and nothing was written. Leave --trajectory out." in done.err,
+    ) == (2, True), done.err
     assert not (tmp_path / "report").exists()
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"locations": {"north": "1", "south": "9"}}, "9"), ({"nominal_hz": 50.0}, "nominal_hz is 50 Hz")],
+    [
+        ({"locations": {"north": "1", "south": "9"}}, "9"),
+        ({"nominal_hz": 50.0}, "nominal_hz is 50 Hz"),
+    ],
 )
 def test_a_record_that_does_not_fit_is_refused_before_any_attack(bundle, tmp_path, changes, words):
     record = write_measured(tmp_path / "in", **changes)
@@ -245,10 +353,15 @@ def test_a_record_that_does_not_fit_is_refused_before_any_attack(bundle, tmp_pat
 
 def test_a_demo_fitted_to_its_own_source_shows_nothing_of_a_real_release(short, tmp_path):
     run_demo("star5").release.save(tmp_path / "bundle")
-    done = gridveil("attack", tmp_path / "bundle", "--source=star5", "--out", tmp_path / "report", "--json")
+    done = gridveil(
+        "attack", tmp_path / "bundle", "--source=star5", "--out", tmp_path / "report", "--json"
+    )
     assert done.code == 0, done.err
     demo, fitted = json.loads(done.out)["notes"]
-    assert "simulated from the source itself" in demo and "a real release would not give these figures" in demo
+    assert (
+        "simulated from the source itself" in demo
+        and "a real release would not give these figures" in demo
+    )
     assert "what a real one like it would give" not in demo + fitted
 
 
@@ -257,8 +370,16 @@ def test_a_source_opened_with_other_load_damping_is_doubted(short, tmp_path):
         ("damped", {"load_damping": 10, "publish_loads": True}, []),
         ("withheld", {}, ["--publish-loads", "--load-damping=1"]),
     ):
-        make_release(tmp_path / name, demo=True, epsilon=Fraction(1), **made).save(tmp_path / name / "bundle")
-        given = ["attack", tmp_path / name / "bundle", "--source", tmp_path / name / "private.m", *opened]
+        make_release(tmp_path / name, demo=True, epsilon=Fraction(1), **made).save(
+            tmp_path / name / "bundle"
+        )
+        given = [
+            "attack",
+            tmp_path / name / "bundle",
+            "--source",
+            tmp_path / name / "private.m",
+            *opened,
+        ]
         done = gridveil(*given, "--out", tmp_path / name / "report", "--json")
         assert done.code == 0, done.err
         assert ["load damping" in note for note in json.loads(done.out)["notes"]] == [False, True]
@@ -301,7 +422,10 @@ def test_a_report_with_a_name_that_is_too_long_is_refused(bundle, tmp_path):
 
 def test_a_report_is_a_folder(bundle, tmp_path):
     done = attack(bundle, "--out", tmp_path / "report.zip")
-    assert (done.code, "ends in .zip, and what is written there is a folder" in done.err) == (2, True)
+    assert (done.code, "ends in .zip, and what is written there is a folder" in done.err) == (
+        2,
+        True,
+    )
     assert not (tmp_path / "report.zip").exists()
 
 
@@ -330,11 +454,20 @@ def test_a_bug_in_an_attack_says_where_but_not_what(bundle, tmp_path, monkeypatc
 def test_the_whole_attack_on_ieee30_shows_what_the_docs_say(tmp_path, monkeypatch):
     monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("gridveil.cli.attack.ADVANTAGE_DRAWS", 2000)
-    assert gridveil("release", "ieee30", "--epsilon=1", "--mechanism=items", "--out", tmp_path / "bundle").code == 0
-    done = gridveil("attack", tmp_path / "bundle", "--source=ieee30", "--out", tmp_path / "report", "--json")
+    assert (
+        gridveil(
+            "release", "ieee30", "--epsilon=1", "--mechanism=items", "--out", tmp_path / "bundle"
+        ).code
+        == 0
+    )
+    done = gridveil(
+        "attack", tmp_path / "bundle", "--source=ieee30", "--out", tmp_path / "report", "--json"
+    )
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    whole = {row["attack"]: row for row in found["line_attacks"]}["Gauss–Newton: L_red, all of K_ac"]["plain"]
+    whole = {row["attack"]: row for row in found["line_attacks"]}[
+        "Gauss–Newton: L_red, all of K_ac"
+    ]["plain"]
     assert (whole["rank"], whole["fixed"]) == (35, 31)
     assert whole["hit_1"] >= 31
     for row in found["by_epsilon"]["rows"]:

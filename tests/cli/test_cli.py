@@ -33,7 +33,7 @@ def bundle(tmp_path_factory):
     return folder / "bundle"
 
 
-# --- demo -------------------------------------------------------------------------------------------------------------
+# --- demo -----------------------------------------------------------------------------------------
 
 
 def test_the_demo_writes_a_bundle_and_a_figure_and_says_what_it_did(tmp_path, ledger):
@@ -49,8 +49,10 @@ def test_the_demo_writes_a_bundle_and_a_figure_and_says_what_it_did(tmp_path, le
         "m every item 1 p.u. power * s / p.u. frequency 1/4 4 p.u. power * s / p.u. frequency ",
         "d every item 1 p.u. power / p.u. frequency 1/4 4 p.u. power / p.u. frequency ",
         "this release protects nothing",
-        "Conditional on: the case's own answer to +20 % load (simulated from the source: demo only)",
-        f"J of the noisy model {release.fitted.mismatch_before:.3e}, of the fitted one {release.fitted.mismatch_after:.3e}",
+        "Conditional on: the case's own answer to +20 % load (simulated from the "
+        "source: demo only)",
+        f"J of the noisy model {release.fitted.mismatch_before:.3e}, of the fitted one "
+        f"{release.fitted.mismatch_after:.3e}",
         f"gridveil verify {tmp_path / 'out' / 'bundle'}",
     ):
         assert words in said
@@ -63,9 +65,14 @@ def test_the_demo_writes_a_bundle_and_a_figure_and_says_what_it_did(tmp_path, le
 def test_the_demo_repeats_itself_from_its_seed(tmp_path):
     for name in ("a", "b"):
         assert gridveil("demo", "star5", "--seed=3", "--out", tmp_path / name).code == 0
-    a, b = (as_json(gridveil("verify", tmp_path / name / "bundle", "--json"))["digest"] for name in ("a", "b"))
+    a, b = (
+        as_json(gridveil("verify", tmp_path / name / "bundle", "--json"))["digest"]
+        for name in ("a", "b")
+    )
     assert a == b
-    assert (tmp_path / "a" / "frequency.png").read_bytes() == (tmp_path / "b" / "frequency.png").read_bytes()
+    assert (tmp_path / "a" / "frequency.png").read_bytes() == (
+        tmp_path / "b" / "frequency.png"
+    ).read_bytes()
 
 
 def test_the_demo_as_json(tmp_path, ledger):
@@ -89,15 +96,23 @@ def test_the_demo_of_ieee30_wins_the_dynamics_back(tmp_path):
     assert found["mismatch_after_pu2_s"] < found["mismatch_before_pu2_s"] / 100
 
 
-# --- inspect ----------------------------------------------------------------------------------------------------------
+# --- inspect --------------------------------------------------------------------------------------
 
 
 def test_inspect_shows_the_public_facts_of_ieee30():
     found = as_json(gridveil("inspect", "ieee30", "--json"))
-    counts = {name: found[name] for name in ("buses", "lines", "machines", "loaded_buses", "total_load_mw", "frequency_hz")}
+    counts = {
+        name: found[name]
+        for name in ("buses", "lines", "machines", "loaded_buses", "total_load_mw", "frequency_hz")
+    }
     assert counts == {
-        "buses": 30, "lines": 41, "machines": 6, "loaded_buses": 21, "total_load_mw": 283.4, "frequency_hz": 60.0
-    }  # fmt: skip
+        "buses": 30,
+        "lines": 41,
+        "machines": 6,
+        "loaded_buses": 21,
+        "total_load_mw": 283.4,
+        "frequency_hz": 60.0,
+    }
     assert {bus: found["public_names"][bus] for bus in ("1", "2", "5", "8", "11", "13", "3")} == {
         "1": "G1", "2": "G2", "5": "G3", "8": "G4", "11": "G5", "13": "G6", "3": "L1"
     }  # fmt: skip
@@ -108,17 +123,23 @@ def test_inspect_shows_the_public_facts_of_ieee30():
 
 def test_inspect_takes_the_options_of_a_file(tmp_path):
     grid = write_grid(tmp_path)
-    found = as_json(gridveil("inspect", grid, "--frequency-hz=50", "--operating-point=flat", "--json"))
+    found = as_json(
+        gridveil("inspect", grid, "--frequency-hz=50", "--operating-point=flat", "--json")
+    )
     assert found["omega_b_rad_s"] == pytest.approx(2 * np.pi * 50)
     assert found["operating_point"].startswith("flat")
     assert found["loads_published"] is False
 
 
-# --- release ----------------------------------------------------------------------------------------------------------
+# --- release --------------------------------------------------------------------------------------
 
 
 def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
-    found = as_json(gridveil("release", write_grid(tmp_path), "--epsilon=1/2", "--out", tmp_path / "out", "--json"))
+    found = as_json(
+        gridveil(
+            "release", write_grid(tmp_path), "--epsilon=1/2", "--out", tmp_path / "out", "--json"
+        )
+    )
     (entry,) = charges(ledger)
     groups = found["guarantee"]["groups"]
     assert (entry.state, entry.digest) == ("published", found["digest"])
@@ -128,7 +149,9 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
     assert {name: groups[name]["drawn"] for name in "kmd"} == {"k": "items", "m": "sum", "d": "sum"}
     shares = {name: Fraction(groups[name]["epsilon"]) for name in "kmd"}
     assert (shares["k"], shares["m"] + shares["d"]) == (HALF, HALF)
-    assert {name: groups[name]["scale"] for name in "kmd"} == pytest.approx({n: float(1 / e) for n, e in shares.items()})
+    assert {name: groups[name]["scale"] for name in "kmd"} == pytest.approx(
+        {n: float(1 / e) for n, e in shares.items()}
+    )
     assert found["guarantee"]["conditional_on"] == []
     assert "Unconditional" in found["guarantee"]["in_words"]
     assert (found["demo"], found["ledger"]) == (False, str(ledger))
@@ -152,7 +175,8 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
         "signed_by": None,
         "trusted": False,
         "noise": {
-            name: f"on {drawn}, of scale {groups[name]['scale']:.6g} {groups[name]['unit']}, for α = 1 {groups[name]['unit']}"
+            name: f"on {drawn}, of scale {groups[name]['scale']:.6g} {groups[name]['unit']}, for α "
+            f"= 1 {groups[name]['unit']}"
             for name, drawn in (("k", "every item"), ("m", "their sum"), ("d", "their sum"))
         },
         "exports": [],
@@ -168,7 +192,10 @@ def test_every_release_is_charged_summed_and_refused_beyond_the_budget(tmp_path,
     done = gridveil("ledger", "budget", "star6", "--epsilon=0.6")
     assert (done.code, "Did you mean star5?" in done.err) == (2, True)
     asked = enumerate(("1/2", "0.1", "1/9"))
-    done = [gridveil("release", "star5", f"--epsilon={epsilon}", "--out", tmp_path / str(n)) for n, epsilon in asked]
+    done = [
+        gridveil("release", "star5", f"--epsilon={epsilon}", "--out", tmp_path / str(n))
+        for n, epsilon in asked
+    ]
     assert [entry.epsilon for entry in charges(ledger)] == [HALF, Fraction(1, 10)]
     assert "ε = 0.6 spent, " in done[1].out
     assert done[2].code == 2
@@ -177,10 +204,16 @@ def test_every_release_is_charged_summed_and_refused_beyond_the_budget(tmp_path,
 
 
 def test_several_draws_say_what_they_cost_before_they_start(tmp_path, ledger):
-    done = gridveil("release", "star5", "--epsilon=1/10", "--count=3", "--out", tmp_path / "out.zip")
+    done = gridveil(
+        "release", "star5", "--epsilon=1/10", "--count=3", "--out", tmp_path / "out.zip"
+    )
     assert "3 draws at ε = 1/10 each cost ε = 3/10 together" in done.err
     assert "has no ε bound" in done.err
-    assert sorted(path.name for path in tmp_path.glob("*.zip")) == ["out-1.zip", "out-2.zip", "out-3.zip"]
+    assert sorted(path.name for path in tmp_path.glob("*.zip")) == [
+        "out-1.zip",
+        "out-2.zip",
+        "out-3.zip",
+    ]
     assert [entry.state for entry in charges(ledger)] == ["published"] * 3
     assert gridveil("ledger", "budget", "star5", "--epsilon=1/2").code == 0
     done = gridveil("release", "star5", "--epsilon=1/10", "--count=3", "--out", tmp_path / "more")
@@ -204,12 +237,25 @@ def test_a_release_says_what_it_promises(tmp_path):
 
 
 def test_two_releases_differ(tmp_path):
-    assert gridveil("release", "star5", "--epsilon=1/2", "--count=2", "--out", tmp_path / "out").code == 0
+    assert (
+        gridveil("release", "star5", "--epsilon=1/2", "--count=2", "--out", tmp_path / "out").code
+        == 0
+    )
     assert not np.isin(load(tmp_path / "out-1").model.k_r, load(tmp_path / "out-2").model.k_r).any()
 
 
 def test_profile_paper_is_one_per_group_with_a_third_of_epsilon_each(tmp_path, ledger):
-    found = as_json(gridveil("release", "star5", "--epsilon=1/2", "--profile=paper", "--out", tmp_path / "out", "--json"))
+    found = as_json(
+        gridveil(
+            "release",
+            "star5",
+            "--epsilon=1/2",
+            "--profile=paper",
+            "--out",
+            tmp_path / "out",
+            "--json",
+        )
+    )
     assert found["guarantee"]["adjacency"] == "one-per-group"
     for group in found["guarantee"]["groups"].values():
         assert (group["alpha"], group["epsilon"]) == ("1", "1/6")
@@ -219,7 +265,10 @@ def test_profile_paper_is_one_per_group_with_a_third_of_epsilon_each(tmp_path, l
 
 
 def test_release_toml_knows_every_option():
-    assert set(inspect.signature(release_command).parameters) - {"config", "json", "yes"} == options.KNOWN
+    assert (
+        set(inspect.signature(release_command).parameters) - {"config", "json", "yes"}
+        == options.KNOWN
+    )
 
 
 EVERY_OPTION = """
@@ -268,7 +317,13 @@ without_dynamics = "drop"
 def write_short(folder, nominal_hz):
     """A record of two seconds before and two after an event."""
     times = np.arange(201) / 50
-    return write_measured(folder, times, nominal_hz * (1 + signal(times)), nominal_hz=nominal_hz, locations={"north": "1"})
+    return write_measured(
+        folder,
+        times,
+        nominal_hz * (1 + signal(times)),
+        nominal_hz=nominal_hz,
+        locations={"north": "1"},
+    )
 
 
 @pytest.fixture
@@ -276,7 +331,12 @@ def config(tmp_path):
     grid = write_grid(tmp_path / "in")
     dynamics = grid.with_suffix(".toml").rename(tmp_path / "elsewhere.toml")
     path = tmp_path / "release.toml"
-    places = {"grid": grid, "dynamics": dynamics, "out": tmp_path / "out.zip", "ledger": tmp_path / "other.sqlite"}
+    places = {
+        "grid": grid,
+        "dynamics": dynamics,
+        "out": tmp_path / "out.zip",
+        "ledger": tmp_path / "other.sqlite",
+    }
     places["trajectory"] = write_short(tmp_path / "measured", 50.0)
     path.write_text(EVERY_OPTION.format(**places))
     return path
@@ -309,8 +369,22 @@ def test_release_toml_holds_every_option(config, ledger):
 
 
 def test_options_win_over_release_toml(config, ledger):
-    given = ["--epsilon=1", "--adjacency=one-asset", "--alpha-k=4", "--split=k=1,m=1/2,d=1/2", "--bounds-k=5:50"]
-    given += ["--out", config.parent / "mine", "--ledger", ledger, "--withhold-loads", "--frequency-hz=60", "--lineage=star"]
+    given = [
+        "--epsilon=1",
+        "--adjacency=one-asset",
+        "--alpha-k=4",
+        "--split=k=1,m=1/2,d=1/2",
+        "--bounds-k=5:50",
+    ]
+    given += [
+        "--out",
+        config.parent / "mine",
+        "--ledger",
+        ledger,
+        "--withhold-loads",
+        "--frequency-hz=60",
+        "--lineage=star",
+    ]
     given += ["--load-damping=0", "--trajectory", write_short(config.parent / "other", 60.0)]
     found = as_json(gridveil("release", "star5", "--config", config, *given, "--json"))
     assert found["guarantee"]["epsilon"] == "1"
@@ -329,10 +403,18 @@ def test_loads_are_published_only_if_somebody_says_so(tmp_path):
     grid = write_grid(tmp_path)
     for name, given, published in (("a", [], False), ("b", ["--publish-loads"], True)):
         ledger = tmp_path / f"{name}.sqlite"
-        assert gridveil("release", grid, "--epsilon=1", "--out", tmp_path / name, "--ledger", ledger, *given).code == 0
+        assert (
+            gridveil(
+                "release", grid, "--epsilon=1", "--out", tmp_path / name, "--ledger", ledger, *given
+            ).code
+            == 0
+        )
         release = load(tmp_path / name)
         assert np.isfinite(release.model.loads).all() == published
-        assert json.loads((tmp_path / name / "release.json").read_text())["model"]["loads_published"] == published
+        assert (
+            json.loads((tmp_path / name / "release.json").read_text())["model"]["loads_published"]
+            == published
+        )
 
 
 def test_the_owners_bus_names_stay_at_home(tmp_path):
@@ -340,10 +422,13 @@ def test_the_owners_bus_names_stay_at_home(tmp_path):
     assert gridveil("release", "ieee30", "--epsilon=1", "--out", tmp_path / "out").code == 0
     model, facts = load(tmp_path / "out").model, open_grid("ieee30").facts
     loaded = int((facts.loads[facts.interior] != 0).sum())
-    assert model.ports == (*(f"G{n}" for n in range(1, 7)), *(f"L{n}" for n in range(1, loaded + 1)))
+    assert model.ports == (
+        *(f"G{n}" for n in range(1, 7)),
+        *(f"L{n}" for n in range(1, loaded + 1)),
+    )
 
 
-# --- verify and simulate ----------------------------------------------------------------------------------------------
+# --- verify and simulate --------------------------------------------------------------------------
 
 
 def test_verify_leaves_with_0_or_1(bundle, tmp_path):
@@ -356,21 +441,46 @@ def test_verify_leaves_with_0_or_1(bundle, tmp_path):
 
 
 def test_simulate_answers_as_the_library_does(bundle, tmp_path):
-    given = ["--event=load:G1=+0.1", "--event=gen:L1=-15MW@10s", "--horizon=20", "--dt=0.02", "--buses=G1, L2"]
-    found = as_json(gridveil("simulate", bundle, *given, "--csv", tmp_path / "a.csv", "--plot", tmp_path / "a.png", "--json"))
+    given = [
+        "--event=load:G1=+0.1",
+        "--event=gen:L1=-15MW@10s",
+        "--horizon=20",
+        "--dt=0.02",
+        "--buses=G1, L2",
+    ]
+    found = as_json(
+        gridveil(
+            "simulate",
+            bundle,
+            *given,
+            "--csv",
+            tmp_path / "a.csv",
+            "--plot",
+            tmp_path / "a.png",
+            "--json",
+        )
+    )
     release = load(bundle)
-    again = release.simulate("load:G1=+0.1; load:L1=+0.15@10s", horizon_s=20, dt_s=0.02, buses=["G1", "L2"])
+    again = release.simulate(
+        "load:G1=+0.1; load:L1=+0.15@10s", horizon_s=20, dt_s=0.02, buses=["G1", "L2"]
+    )
     assert [response["bus"] for response in found["responses"]] == ["G1", "L2"]
     low = [response["nadir_hz"] for response in found["responses"]]
     assert low == pytest.approx([response.nadir_hz for response in again.responses()], rel=1e-9)
     assert low == pytest.approx(again.deviation_hz.min(axis=0).tolist(), rel=2e-3)  # of samples
     gains = release.model.d.sum() + release.model.droop_gain.sum()
-    assert [response["settling_hz"] for response in found["responses"]] == pytest.approx([-60 * 0.25 / gains] * 2)
+    assert [response["settling_hz"] for response in found["responses"]] == pytest.approx(
+        [-60 * 0.25 / gains] * 2
+    )
     whole = release.simulate("load:G1=+0.1; load:L1=+0.15@10s", horizon_s=20, dt_s=0.02)
     system = whole.deviation_hz @ release.model.m / release.model.m.sum()
     assert found["system"]["nadir_hz"] == pytest.approx(system.min(), rel=2e-3)
-    assert found["system"]["initial_rocof_hz_s"] == pytest.approx(-60 * 0.15 / release.model.m.sum())
-    assert [mode["frequency_hz"] for mode in found["modes"]] == [mode.frequency_hz for mode in release.modes()]
+    assert found["system"]["initial_rocof_hz_s"] == pytest.approx(
+        -60 * 0.15 / release.model.m.sum()
+    )
+    assert [mode["frequency_hz"] for mode in found["modes"]] == [
+        mode.frequency_hz for mode in release.modes()
+    ]
     table = np.loadtxt(tmp_path / "a.csv", delimiter=",", skiprows=1)
     assert (tmp_path / "a.csv").read_text().splitlines()[0] == "time_s,omega_G1_pu,omega_L2_pu"
     assert np.allclose(table, np.column_stack([again.time_s, again.omega]), rtol=1e-12, atol=0)
@@ -378,7 +488,9 @@ def test_simulate_answers_as_the_library_does(bundle, tmp_path):
     assert (found["plot"], found["csv"]) == (str(tmp_path / "a.png"), str(tmp_path / "a.csv"))
 
 
-@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.svg", b"<?xml")])
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.png", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.svg", b"<?xml")]
+)
 def test_simulate_draws_in_three_formats(bundle, tmp_path, name, start):
     done = gridveil("simulate", bundle, "--event=load:G1=0.1", "--plot", tmp_path / name)
     assert done.code == 0
@@ -397,29 +509,58 @@ def test_simulate_draws_in_three_formats(bundle, tmp_path, name, start):
 def test_the_figure_is_the_same_file_twice(bundle, tmp_path):
     """No time and no program's name in it."""
     for name in ("a.svg", "b.svg", "a.pdf", "b.pdf", "a.png", "b.png"):
-        assert gridveil("simulate", bundle, "--event=load:G1=0.1", "--plot", tmp_path / name).code == 0
+        assert (
+            gridveil("simulate", bundle, "--event=load:G1=0.1", "--plot", tmp_path / name).code == 0
+        )
     for kind in ("svg", "pdf", "png"):
         assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes(), kind
 
 
-# --- help and screens -------------------------------------------------------------------------------------------------
+# --- help and screens -----------------------------------------------------------------------------
 
-WEIGHT, INERTIA, DAMPING = "p.u. power / rad", "p.u. power s / p.u. frequency", "p.u. power / p.u. frequency"
+WEIGHT, INERTIA, DAMPING = (
+    "p.u. power / rad",
+    "p.u. power s / p.u. frequency",
+    "p.u. power / p.u. frequency",
+)
 MACHINES = {
-    "inertia": INERTIA, "damping": DAMPING, "governor-rate": "1/s", "droop-gain": DAMPING, "load-damping": DAMPING,
-    "frequency-hz": "Hz", "omega-b": "rad/s",
-}  # fmt: skip
+    "inertia": INERTIA,
+    "damping": DAMPING,
+    "governor-rate": "1/s",
+    "droop-gain": DAMPING,
+    "load-damping": DAMPING,
+    "frequency-hz": "Hz",
+    "omega-b": "rad/s",
+}
 UNITS = {
     "demo": {},
     "inspect": MACHINES,
     "plan": MACHINES
-    | {"alpha-k": WEIGHT, "alpha-m": INERTIA, "alpha-d": DAMPING, "bounds-k": WEIGHT, "bounds-m": INERTIA, "bounds-d": DAMPING}
-    | {"nadir-error": "mHz, Hz or %", "rocof-error": "mHz/s, Hz/s or %", "settling-error": "mHz, Hz or %"},
+    | {
+        "alpha-k": WEIGHT,
+        "alpha-m": INERTIA,
+        "alpha-d": DAMPING,
+        "bounds-k": WEIGHT,
+        "bounds-m": INERTIA,
+        "bounds-d": DAMPING,
+    }
+    | {
+        "nadir-error": "mHz, Hz or %",
+        "rocof-error": "mHz/s, Hz/s or %",
+        "settling-error": "mHz, Hz or %",
+    },
     "release": MACHINES
     | {"alpha-k": WEIGHT, "alpha-m": INERTIA, "alpha-d": DAMPING}
     | {"bounds-k": WEIGHT, "bounds-k-r": WEIGHT, "bounds-m": INERTIA, "bounds-d": DAMPING},
     "leakage": MACHINES
-    | {"alpha-k": WEIGHT, "alpha-m": INERTIA, "alpha-d": DAMPING, "bounds-k": WEIGHT, "bounds-m": INERTIA, "bounds-d": DAMPING},
+    | {
+        "alpha-k": WEIGHT,
+        "alpha-m": INERTIA,
+        "alpha-d": DAMPING,
+        "bounds-k": WEIGHT,
+        "bounds-m": INERTIA,
+        "bounds-d": DAMPING,
+    },
     "verify": {},
     "simulate": {"horizon": "s", "dt": "s", "csv": "s, p.u."},
 }
@@ -451,7 +592,8 @@ def test_a_screen_that_knows_no_greek_does_not_stop_a_release(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("step", "said"), [("perturb", "nothing was spent"), ("reduce", "ε = 1/2 was charged to the lineage star5")]
+    ("step", "said"),
+    [("perturb", "nothing was spent"), ("reduce", "ε = 1/2 was charged to the lineage star5")],
 )
 def test_an_interrupt_says_what_it_cost(tmp_path, ledger, monkeypatch, step, said):
     def interrupt(*_, **__):

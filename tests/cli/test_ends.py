@@ -1,4 +1,6 @@
-"""However a release ends, the truth is told: signals at named steps, streams that are closed, full or left by their reader."""
+"""However a release ends, the truth is told: signals at named steps, streams that are closed, full
+or left by their reader.
+"""
 
 import json
 import os
@@ -21,7 +23,12 @@ from ledger_helpers import own_places, processes
 
 NOT_SPENT, CHARGED = "nothing was spent", "ε = 1/10 was charged to the lineage star5"
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
-FAST = {("charged", "SIGTERM"), ("bundle-half", "SIGHUP"), ("bundle-moved", "SIGINT"), ("published", "SIGTERM")}
+FAST = {
+    ("charged", "SIGTERM"),
+    ("bundle-half", "SIGHUP"),
+    ("bundle-moved", "SIGINT"),
+    ("published", "SIGTERM"),
+}
 CASES = [
     pytest.param(step, name, marks=() if (step, name) in FAST else pytest.mark.slow)
     for step in crash_points.STEPS
@@ -31,7 +38,9 @@ CASES = [
 
 @pytest.fixture
 def folder(tmp_path, home):
-    """A ledger with room for ten releases, and a place for them; the ledger's key lies in a home of its own."""
+    """A ledger with room for ten releases, and a place for them; the ledger's key lies in a home of
+    its own.
+    """
     Ledger(tmp_path / "ledger.sqlite").set_budget("star5", Adjacency(), Fraction(1))
     (tmp_path / "out").mkdir()
     return tmp_path
@@ -73,7 +82,7 @@ def left_in(folder):
     return sorted(path.name for path in (folder / "out").iterdir())
 
 
-# --- signals ----------------------------------------------------------------------------------------------------------
+# --- signals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("step", "name"), CASES)
@@ -88,12 +97,16 @@ def test_a_signal_at_any_step_tells_the_outcome(folder, step, name):
         assert left_in(folder) == ["bundle"]
         return
     assert code == 128 + signal.Signals[name]
-    assert (NOT_SPENT if step == "opened" else f"{CHARGED} and stays spent; there is no bundle") in err
+    assert (
+        NOT_SPENT if step == "opened" else f"{CHARGED} and stays spent; there is no bundle"
+    ) in err
     assert len(entries) == (step != "opened")
     assert left_in(folder) == []
 
 
-@pytest.mark.parametrize("name", [SIGNALS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in SIGNALS[1:])])
+@pytest.mark.parametrize(
+    "name", [SIGNALS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in SIGNALS[1:])]
+)
 def test_a_signal_between_two_draws_tells_which_bundle_stands(folder, name):
     code, out, err = released(folder, "--count=2", "--json", GRIDVEIL_FAULT=f"published:{name}")
     assert code == 128 + signal.Signals[name]
@@ -107,7 +120,9 @@ def test_a_signal_between_two_draws_tells_which_bundle_stands(folder, name):
 @pytest.mark.slow
 def test_a_signal_to_another_command_ends_it_with_its_code(folder):
     process = subprocess.Popen(
-        [SCRIPT, "paper", "--runs=1000", "--out", folder / "paper"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        [SCRIPT, "paper", "--runs=1000", "--out", folder / "paper"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
     )
     while not (folder / "paper").exists():
         assert process.poll() is None
@@ -130,19 +145,24 @@ def test_an_ignored_signal_stays_ignored(folder):
     assert (done.returncode, left_in(folder)) == (0, ["bundle"])
 
 
-# --- what fails in the middle -----------------------------------------------------------------------------------------
+# --- what fails in the middle ---------------------------------------------------------------------
 
 
 def test_a_bundle_that_the_ledger_cannot_note_is_told(folder, monkeypatch):
     from gridveil.foundation.errors import LedgerError
 
     def refuse(*_):
-        raise LedgerError("The ledger went away.", outcome="The release stays charged; its bundle stands.")
+        raise LedgerError(
+            "The ledger went away.", outcome="The release stays charged; its bundle stands."
+        )
 
     monkeypatch.setattr(Ledger, "mark_published", refuse)
     done = gridveil(*command(folder))
     assert done.code == 2
-    assert f"the bundle stands: {folder / 'out' / 'bundle'}; the ledger could not note that" in done.err
+    assert (
+        f"the bundle stands: {folder / 'out' / 'bundle'}; the ledger could not note that"
+        in done.err
+    )
     assert bundle.verify(folder / "out" / "bundle")
 
 
@@ -161,7 +181,10 @@ def test_a_full_disk_at_the_second_draw_tells_of_the_first(folder, monkeypatch):
     assert done.code == 2
     assert "No space left on device" in done.err
     assert "ε = 1/5 was charged" in done.err
-    assert f"the bundle stands: {folder / 'out' / 'bundle-1'}; there is no {folder / 'out' / 'bundle-2'}." in done.err
+    assert (
+        f"the bundle stands: {folder / 'out' / 'bundle-1'}; there is no "
+        f"{folder / 'out' / 'bundle-2'}." in done.err
+    )
 
 
 def test_a_bug_after_the_charge_tells_what_it_cost(folder, monkeypatch):
@@ -177,11 +200,13 @@ def test_a_bug_after_the_last_bundle_does_not_ask_for_another_release(folder, mo
     assert (done.code, "internal error" in done.err, CHARGED in done.err) == (0, True, True)
 
 
-# --- streams ----------------------------------------------------------------------------------------------------------
+# --- streams --------------------------------------------------------------------------------------
 
 
 def shell(line, folder, *arguments):
-    """Run a command in a shell, which does something to its streams; returns its own exit code and what stderr got."""
+    """Run a command in a shell, which does something to its streams; returns its own exit code and
+    what stderr got.
+    """
     done = subprocess.run(
         ["bash", "-c", f'"$@" {line}; exit ${{PIPESTATUS[0]}}', "bash", SCRIPT, *arguments],
         cwd=folder,
@@ -214,7 +239,9 @@ def test_a_release_whose_text_is_lost_still_stands_and_says_so(folder, line, mor
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", ["> /dev/full 2> /dev/full", ">&- 2>&-", "<&- >&- 2>&-", "2>&-", "2> /dev/full"])
+@pytest.mark.parametrize(
+    "line", ["> /dev/full 2> /dev/full", ">&- 2>&-", "<&- >&- 2>&-", "2>&-", "2> /dev/full"]
+)
 def test_a_release_without_any_stream_still_ends_with_its_code(folder, line):
     assert shell(line, folder, *command(folder))[0] == 0
     assert Ledger(folder / "ledger.sqlite").verify() == []
@@ -223,7 +250,9 @@ def test_a_release_without_any_stream_still_ends_with_its_code(folder, line):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [("cases",), ("--help",), ("ledger", "--help"), ("cases", "--json")])
+@pytest.mark.parametrize(
+    "arguments", [("cases",), ("--help",), ("ledger", "--help"), ("cases", "--json")]
+)
 def test_a_reader_that_goes_away_is_no_error(folder, arguments):
     assert shell("| true", folder, *arguments) == (0, "")
     assert shell("| head -1", folder, *arguments) == (0, "")
@@ -243,14 +272,16 @@ def test_a_bundle_that_does_not_verify_is_no_success_for_want_of_a_reader(folder
         assert shell(line, folder, "verify", "demo")[0] == 1
 
 
-# --- what killed runs leave -------------------------------------------------------------------------------------------
+# --- what killed runs leave -----------------------------------------------------------------------
 
 
 def hidden(folder):
     return [path for path in folder.rglob(".*") if path.name not in (".", "..")]
 
 
-@pytest.mark.parametrize("step", ["bundle-begun", pytest.param("bundle-half", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "step", ["bundle-begun", pytest.param("bundle-half", marks=pytest.mark.slow)]
+)
 def test_what_a_killed_release_left_is_swept_at_the_next_start(folder, step):
     assert released(folder, GRIDVEIL_FAULT=step)[0] == -signal.SIGKILL
     assert len(hidden(folder / "out")) == 1
@@ -265,13 +296,19 @@ def test_what_a_killed_replacement_left_is_swept_at_the_next_one(tmp_path):
     assert len(hidden(tmp_path)) == 1
     replace_whole(tmp_path / "file", b"whole", 0o640)
     assert hidden(tmp_path) == []
-    assert ((tmp_path / "file").read_bytes(), (tmp_path / "file").stat().st_mode & 0o777) == (b"whole", 0o640)
+    assert ((tmp_path / "file").read_bytes(), (tmp_path / "file").stat().st_mode & 0o777) == (
+        b"whole",
+        0o640,
+    )
 
 
 def test_a_run_that_lives_keeps_its_workplace(tmp_path):
     with workplace(tmp_path) as made:
         made.write_text("half")
-        text = "import sys; from pathlib import Path; from gridveil.foundation.files import workplace\n"
+        text = (
+            "import sys; from pathlib import Path; from gridveil.foundation.files import "
+            "workplace\n"
+        )
         text += "with workplace(Path(sys.argv[1])): pass"
         subprocess.run([sys.executable, "-c", text, tmp_path], check=True)
         with workplace(tmp_path):
@@ -282,7 +319,8 @@ def test_a_run_that_lives_keeps_its_workplace(tmp_path):
 def test_nothing_of_anybody_elses_is_swept(tmp_path):
     (tmp_path / "mine").mkdir(mode=0o700)
     names = {
-        name: tmp_path / f".gridveil-making-{name}" for name in ("a_folder", "readable", "aaaafile", "the_link", "longer_name")
+        name: tmp_path / f".gridveil-making-{name}"
+        for name in ("a_folder", "readable", "aaaafile", "the_link", "longer_name")
     }
     for name in ("a_folder", "readable", "longer_name"):
         names[name].mkdir(mode=0o700)
@@ -299,14 +337,17 @@ def test_nothing_of_anybody_elses_is_swept(tmp_path):
 
 @pytest.mark.slow
 def test_many_runs_at_once_never_sweep_each_other(tmp_path):
-    text = "import sys; from pathlib import Path; from gridveil.foundation.files import replace_whole\n"
+    text = (
+        "import sys; from pathlib import Path; from gridveil.foundation.files import "
+        "replace_whole\n"
+    )
     text += "for n in range(300): replace_whole(Path(sys.argv[1]) / sys.argv[2], str(n).encode())"
     runs = [subprocess.Popen([sys.executable, "-c", text, tmp_path, f"file-{n}"]) for n in range(4)]
     assert [run.wait() for run in runs] == [0] * 4
     assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["299"] * 4
 
 
-# --- never into a bundle ----------------------------------------------------------------------------------------------
+# --- never into a bundle --------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -333,13 +374,21 @@ WAYS = ("way/new", "way/reference", "demo/../way/new", "soft", "new", "hard", "z
 @pytest.mark.parametrize("way", WAYS)
 def test_simulate_writes_into_no_bundle_through_a_link(links, way):
     for option, end in (("--csv", "csv"), ("--plot", "png")):
-        done = gridveil("simulate", links / "demo", "--event=load:G1=+0.1", "--horizon=1", f"{option}={links / way}.{end}")
+        done = gridveil(
+            "simulate",
+            links / "demo",
+            "--event=load:G1=+0.1",
+            "--horizon=1",
+            f"{option}={links / way}.{end}",
+        )
         assert done.code == (0 if way == "hard" else 2), done.err
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_ledgers_export_is_written_into_no_bundle(links, way):
-    done = gridveil("ledger", "export", "--ledger", links / "ledger.sqlite", "--out", f"{links / way}.csv")
+    done = gridveil(
+        "ledger", "export", "--ledger", links / "ledger.sqlite", "--out", f"{links / way}.csv"
+    )
     assert done.code == (0 if way == "hard" else 2), done.err
 
 

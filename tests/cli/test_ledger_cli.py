@@ -1,4 +1,6 @@
-"""gridveil ledger register | budget | show | verify | export: what they print, with which exit code, and what they hide."""
+"""gridveil ledger register | budget | show | verify | export: what they print, with which exit
+code, and what they hide.
+"""
 
 import json
 import shutil
@@ -13,7 +15,10 @@ from ledger_helpers import PASSWORD, TENTH, a_charge, backup, sql
 
 @pytest.fixture
 def run(location):
-    """Run a command on the ledger; --json gives its document. Whatever it prints holds no password."""
+    """Run a command on the ledger; --json gives its document.
+
+    Whatever it prints holds no password.
+    """
 
     def run(command, *arguments, code=0):
         done = gridveil(*command.split(), *arguments, "--ledger", location)
@@ -27,7 +32,11 @@ def run(location):
 def test_an_account_is_registered_given_a_budget_and_shown(run, folder):
     assert run("ledger register mine star5", "--json") == {"registered": "mine"}
     budget = run("ledger budget mine --epsilon 3/10 --adjacency one-item --alpha-k 2", "--json")
-    assert (budget["epsilon"], budget["adjacency"], budget["alpha"]) == ("3/10", "one-item", {"k": "2", "m": "1", "d": "1"})
+    assert (budget["epsilon"], budget["adjacency"], budget["alpha"]) == (
+        "3/10",
+        "one-item",
+        {"k": "2", "m": "1", "d": "1"},
+    )
     assert (budget["spent"], budget["left"], budget["draws"]) == (0, 0.3, [])
     run("release star5 --epsilon 1/10 --lineage mine", "--out", folder / "bundle")
     shown = run("ledger show", "--json")
@@ -72,7 +81,10 @@ def test_a_refused_release_says_what_is_left_and_how_to_go_on(run, folder):
 def test_several_draws_cost_as_many_times_epsilon(run, folder):
     run("release star5 --epsilon 1/10 --count 3", "--out", folder / "bundle")
     (account,) = run("ledger show", "--json")["accounts"]
-    assert (account["epsilon"], [draw["state"] for draw in account["draws"]]) == ("3/10", ["published"] * 3)
+    assert (account["epsilon"], [draw["state"] for draw in account["draws"]]) == (
+        "3/10",
+        ["published"] * 3,
+    )
 
 
 def test_a_whole_ledger_verifies(run, location):
@@ -89,7 +101,10 @@ def test_a_whole_ledger_verifies(run, location):
 
 def test_a_changed_row_is_named_with_exit_code_1(run, location):
     Ledger(location).charge(a_charge())
-    sql(location, "UPDATE gridveil_entry SET body = replace(body, '1/10', '1/99') WHERE kind = 'reserved'")
+    sql(
+        location,
+        "UPDATE gridveil_entry SET body = replace(body, '1/10', '1/99') WHERE kind = 'reserved'",
+    )
     assert "row 4 was changed" in run("ledger verify", code=1)
     found = run("ledger verify", "--json", code=1)
     assert (found["ok"], len(found["problems"])) == (False, 1)
@@ -129,7 +144,10 @@ def test_an_export_holds_every_row_and_a_head_that_fits(run, location, folder):
     }
     assert json.loads((folder / "ledger.json").read_text()) == printed
     assert [row["number"] for row in printed["rows"]] == [1, 2, 3, 4]
-    assert (printed["rows"][-1]["kind"], printed["rows"][-1]["body"]["epsilon"]) == ("reserved", str(TENTH))
+    assert (printed["rows"][-1]["kind"], printed["rows"][-1]["body"]["epsilon"]) == (
+        "reserved",
+        str(TENTH),
+    )
     (folder / "head.json").write_text(json.dumps(printed["head"]))
     run("ledger verify", "--head", folder / "head.json")
 
@@ -142,7 +160,9 @@ def test_looking_makes_no_ledger(run, location, home, command):
     assert "://" in location or not Path(location).exists()
 
 
-@pytest.mark.parametrize("command", ["show", "verify", "export", "register a", "budget a --epsilon 1"])
+@pytest.mark.parametrize(
+    "command", ["show", "verify", "export", "register a", "budget a --epsilon 1"]
+)
 def test_a_server_that_is_away_is_a_clear_error_without_its_password(command, home):
     place = f"postgresql://me:{PASSWORD}@127.0.0.1:1/ledger"
     done = gridveil("ledger", *command.split(), "--ledger", place)

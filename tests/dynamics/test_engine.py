@@ -28,7 +28,13 @@ DT = 0.05
 PATHS = ("block", "stepping")
 REDUCED = random_grid(buses=6, machines=3, extra_edges=3, seed=11).reduced
 DRIVE = np.random.default_rng(0).uniform(0, 0.5, (6, 2))
-PORTS = {"all machines": [0, 1, 2], "one machine": [1], "interior buses": [3, 5], "gaps": [0, 2], "even weights": [0, 2]}
+PORTS = {
+    "all machines": [0, 1, 2],
+    "one machine": [1],
+    "interior buses": [3, 5],
+    "gaps": [0, 2],
+    "even weights": [0, 2],
+}
 # (samples, steps) of each record; a step is (sample, input).
 EVENTS = {
     "step at 0": [(40, ((0, 0),))],
@@ -75,7 +81,10 @@ def make_records(events, outputs, gaps=False, even=False, seed=1):
     rng = np.random.default_rng(seed)
     records = []
     for samples, steps in events:
-        observed, weights = 0.02 * rng.standard_normal((samples, outputs)), rng.uniform(0, DT, (samples, outputs))
+        observed, weights = (
+            0.02 * rng.standard_normal((samples, outputs)),
+            rng.uniform(0, DT, (samples, outputs)),
+        )
         if even:
             weights[:] = DT
         if gaps:
@@ -99,7 +108,13 @@ every_batch = pytest.mark.parametrize("models", [None, 3], ids=["single", "batch
 def make_case(event, outputs, models=None):
     ports = PORTS[outputs]
     theta = REDUCED.theta if models is None else near(REDUCED.theta, models)
-    return ports, make_records(EVENTS[event], len(ports), gaps=outputs == "gaps", even=outputs == "even weights"), theta
+    return (
+        ports,
+        make_records(
+            EVENTS[event], len(ports), gaps=outputs == "gaps", even=outputs == "even weights"
+        ),
+        theta,
+    )
 
 
 @every_scheme
@@ -107,12 +122,19 @@ def make_case(event, outputs, models=None):
 @every_event
 @every_output
 @every_batch
-def test_objective_and_gradient_equal_a_plain_loop_with_forward_sensitivities(scheme, path, event, outputs, models):
+def test_objective_and_gradient_equal_a_plain_loop_with_forward_sensitivities(
+    scheme, path, event, outputs, models
+):
     ports, records, theta = make_case(event, outputs, models)
-    J, gradient = Objective(swing_family(ports=ports), records, dt_s=DT, scheme=scheme, path=path)(theta)
+    J, gradient = Objective(swing_family(ports=ports), records, dt_s=DT, scheme=scheme, path=path)(
+        theta
+    )
     assert J.shape == theta.shape[:-1]
     assert gradient.shape == theta.shape
-    expected = [forward_sensitivities(plain_family(ports=ports), row, records, DT, scheme) for row in np.atleast_2d(theta)]
+    expected = [
+        forward_sensitivities(plain_family(ports=ports), row, records, DT, scheme)
+        for row in np.atleast_2d(theta)
+    ]
     np.testing.assert_allclose(np.atleast_1d(J), [value for value, _ in expected], rtol=1e-12)
     for row, (_, slope) in zip(np.atleast_2d(gradient), expected, strict=True):
         same(row, slope, 1e-9)
@@ -137,7 +159,8 @@ def test_gradient_equals_central_differences(scheme, path, event, outputs):
 def test_both_paths_agree(scheme, event, outputs, models):
     ports, records, theta = make_case(event, outputs, models)
     (J, gradient), (J_stepped, gradient_stepped) = (
-        Objective(swing_family(ports=ports), records, dt_s=DT, scheme=scheme, path=path)(theta) for path in PATHS
+        Objective(swing_family(ports=ports), records, dt_s=DT, scheme=scheme, path=path)(theta)
+        for path in PATHS
     )
     np.testing.assert_allclose(J, J_stepped, rtol=1e-12)
     same(gradient, gradient_stepped, 1e-10)
@@ -165,14 +188,23 @@ def test_gradient_is_exact_on_random_networks(scheme, omega_b, data):
     reduced = data.draw(grids(omega_b)).reduced
     seed = data.draw(st.integers(0, 2**32 - 1))
     drive = np.random.default_rng(seed).standard_normal((len(reduced.ports), 2))
-    ports = data.draw(st.lists(st.sampled_from(range(len(reduced.ports))), min_size=1, max_size=4, unique=True))
+    ports = data.draw(
+        st.lists(st.sampled_from(range(len(reduced.ports))), min_size=1, max_size=4, unique=True)
+    )
     records = make_records(
-        EVENTS[data.draw(st.sampled_from(list(EVENTS)))], len(ports), gaps=data.draw(st.booleans()), seed=seed
+        EVENTS[data.draw(st.sampled_from(list(EVENTS)))],
+        len(ports),
+        gaps=data.draw(st.booleans()),
+        seed=seed,
     )
     theta, dt = reduced.theta, 0.002
-    J, gradient = forward_sensitivities(plain_family(reduced, drive, ports), theta, records, dt, scheme)
+    J, gradient = forward_sensitivities(
+        plain_family(reduced, drive, ports), theta, records, dt, scheme
+    )
     for path in PATHS:
-        found = Objective(swing_family(reduced, drive, ports), records, dt_s=dt, scheme=scheme, path=path)(theta)
+        found = Objective(
+            swing_family(reduced, drive, ports), records, dt_s=dt, scheme=scheme, path=path
+        )(theta)
         assert found[0] == pytest.approx(J, rel=1e-11)
         same(found[1], gradient, 1e-9)
 
@@ -183,7 +215,14 @@ def test_euler_equals_the_benchmarks_baseline():
     observed = 0.01 * np.random.default_rng(3).standard_normal((301, 6))
     theta = near(reduced.theta, 20)
     expected = objective_and_gradient(
-        theta, reduced.edges, reduced.governor_rate, reduced.droop_gain, reduced.omega_b, u, observed, 0.01
+        theta,
+        reduced.edges,
+        reduced.governor_rate,
+        reduced.droop_gain,
+        reduced.omega_b,
+        u,
+        observed,
+        0.01,
     )
     record = Record(((0, 0),), observed, np.full(observed.shape, 0.01))
     family = swing_family(reduced, 0.2 * reduced.loads[:, None], range(6))
@@ -199,7 +238,9 @@ def test_euler_equals_the_benchmarks_baseline():
 @every_batch
 def test_engine_runs_unchanged_on_a_strict_array_api(scheme, path, event, models):
     ports, records, theta = make_case(event, "gaps", models)
-    J, gradient = Objective(swing_family(ports=ports), records, dt_s=DT, scheme=scheme, path=path)(theta)
+    J, gradient = Objective(swing_family(ports=ports), records, dt_s=DT, scheme=scheme, path=path)(
+        theta
+    )
     family = swing_family(ports=ports, xp=array_api_strict)
     objective = Objective(family, records, dt_s=DT, scheme=scheme, path=path, xp=array_api_strict)
     strict = objective(array_api_strict.asarray(theta))
@@ -217,7 +258,10 @@ def test_prediction_is_what_the_objective_compares(scheme, path, event):
     predicted = objective.predict(theta)
     assert predicted.shape == (3, len(records), 40, len(ports))
     J = sum(
-        np.nansum(record.weights * (predicted[:, r, : len(record.observed)] - record.observed) ** 2, axis=(1, 2))
+        np.nansum(
+            record.weights * (predicted[:, r, : len(record.observed)] - record.observed) ** 2,
+            axis=(1, 2),
+        )
         for r, record in enumerate(records)
     )
     np.testing.assert_allclose(objective(theta)[0], J, rtol=1e-12)
@@ -241,7 +285,9 @@ def test_what_is_seen_before_the_step_counts_but_does_not_pull():
     stirred[:10] = 0.1
     for path in PATHS:
         quiet, loud = (
-            Objective(swing_family(), [Record(steps, seen, weights)], dt_s=DT, path=path)(REDUCED.theta)
+            Objective(swing_family(), [Record(steps, seen, weights)], dt_s=DT, path=path)(
+                REDUCED.theta
+            )
             for seen in (still, stirred)
         )
         assert loud[0] - quiet[0] == pytest.approx(0.3)
@@ -302,13 +348,18 @@ def test_swing_family_has_the_markov_parameters_of_the_swing_equations(grid):
 def test_driven_familys_pull_equals_a_complex_step(shape):
     rng = np.random.default_rng(9)
     family = driven_family()
-    theta = np.append(REDUCED.theta, (REDUCED.port_map @ DRIVE).T) * rng.uniform(0.5, 2, (*shape, family.size))
+    theta = np.append(REDUCED.theta, (REDUCED.port_map @ DRIVE).T) * rng.uniform(
+        0.5, 2, (*shape, family.size)
+    )
     bar = random_bar(family.lti(theta), rng)
     same(family.pull(theta, bar), LinearFamily.pull(family, theta, bar), 1e-13)
 
 
 def test_driven_family_at_the_drive_of_a_swing_family_is_that_family():
-    ours, fixed = driven_family().lti(np.append(REDUCED.theta, (REDUCED.port_map @ DRIVE).T)), swing_family().lti(REDUCED.theta)
+    ours, fixed = (
+        driven_family().lti(np.append(REDUCED.theta, (REDUCED.port_map @ DRIVE).T)),
+        swing_family().lti(REDUCED.theta),
+    )
     same(ours.F, fixed.F, 1e-15)
     np.testing.assert_array_equal(ours.H, fixed.H)
 
@@ -322,7 +373,9 @@ def test_swing_family_names_its_groups():
 
 
 class Oscillator(LinearFamily):
-    """ÿ + b ẏ + a y = u, seen through (a y + ẏ + b u, u): all of A, C and D move with θ = (a, b)."""
+    """ÿ + b ẏ + a y = u, seen through (a y + ẏ + b u, u): all of A, C and D move with θ = (a,
+    b).
+    """
 
     groups = (Group("a", 1, "", Range(0, 10)), Group("b", 1, "", Range(0, 10)))
 
@@ -330,7 +383,10 @@ class Oscillator(LinearFamily):
         a, b = theta[..., 0], theta[..., 1]
         rows = [[0 * a, 0 * a + 1, 0 * a], [-a, -b, 0 * a + 1], [0 * a] * 3]
         outputs = [[a, 0 * a + 1, b], [0 * a, 0 * a, 0 * a + 1]]
-        F, H = (np.stack([np.stack(row, axis=-1) for row in matrix], axis=-2) for matrix in (rows, outputs))
+        F, H = (
+            np.stack([np.stack(row, axis=-1) for row in matrix], axis=-2)
+            for matrix in (rows, outputs)
+        )
         return LTI(F, H, 2)
 
 
@@ -340,11 +396,15 @@ class Oscillator(LinearFamily):
 @pytest.mark.parametrize("event", ["step later", "steps in a record"])
 def test_another_family_works_through_the_default_pull(scheme, path, models, event):
     family = Oscillator()
-    events = [(samples, tuple((sample, 0) for sample, _ in steps)) for samples, steps in EVENTS[event]]
+    events = [
+        (samples, tuple((sample, 0) for sample, _ in steps)) for samples, steps in EVENTS[event]
+    ]
     records = make_records(events, 2, gaps=True)
     theta = np.array([3.0, 0.4]) if models is None else near(np.array([3.0, 0.4]), models)
     J, gradient = Objective(family, records, dt_s=DT, scheme=scheme, path=path)(theta)
-    for row, value, slope in zip(np.atleast_2d(theta), np.atleast_1d(J), np.atleast_2d(gradient), strict=True):
+    for row, value, slope in zip(
+        np.atleast_2d(theta), np.atleast_1d(J), np.atleast_2d(gradient), strict=True
+    ):
         expected = forward_sensitivities(family.lti, row, records, DT, scheme)
         assert value == pytest.approx(expected[0], rel=1e-12)
         same(slope, expected[1], 1e-9)
@@ -355,7 +415,9 @@ def test_default_pull_runs_on_a_strict_array_api():
     theta = near(REDUCED.theta, 2)
     bar = random_bar(swing_family().lti(theta), rng)
     strict_bar = LTI(array_api_strict.asarray(bar.F), array_api_strict.asarray(bar.H), bar.states)
-    strict = LinearFamily.pull(swing_family(xp=array_api_strict), array_api_strict.asarray(theta), strict_bar)
+    strict = LinearFamily.pull(
+        swing_family(xp=array_api_strict), array_api_strict.asarray(theta), strict_bar
+    )
     same(np.asarray(strict), swing_family().pull(theta, bar), 1e-13)
 
 
@@ -369,7 +431,8 @@ def test_exact_transition_is_the_matrix_exponential(omega_b, dt):
 
 @pytest.mark.parametrize("norm", [0.25, 0.5, 0.500001, 1.0, 30.0])
 def test_exact_transition_holds_where_the_series_is_longest(norm):
-    # Entries of one sign make the remainder as large as its bound; at a norm of 1/2 nothing is halved yet.
+    # Entries of one sign make the remainder as large as its bound; at a norm of 1/2 nothing is
+    # halved yet.
     E = SCHEMES["exact"](np.full((4, 4), norm / 4), 1.0)[0]
     same(E, np.eye(4) + (np.exp(norm) - 1) / 4, 1e-13)
 
@@ -396,8 +459,13 @@ def test_scheme_pulls_back_what_it_pushes_forward(scheme, shape):
     F, dF, E_bar = 5 * rng.standard_normal((3, *shape, 6, 6))
     rule = SCHEMES[scheme]
     F_bar = rule(F, 0.3)[1](E_bar)
-    pushed = [transition_slope(*pair, 0.3, scheme) for pair in zip(F.reshape(-1, 6, 6), dF.reshape(-1, 6, 6), strict=True)]
-    np.testing.assert_allclose(np.vdot(F_bar, dF), np.vdot(E_bar.reshape(-1, 6, 6), pushed), rtol=1e-10)
+    pushed = [
+        transition_slope(*pair, 0.3, scheme)
+        for pair in zip(F.reshape(-1, 6, 6), dF.reshape(-1, 6, 6), strict=True)
+    ]
+    np.testing.assert_allclose(
+        np.vdot(F_bar, dF), np.vdot(E_bar.reshape(-1, 6, 6), pushed), rtol=1e-10
+    )
 
 
 @few_examples
@@ -417,7 +485,10 @@ def test_step_responses_are_powers_of_the_transition(path, samples, inputs):
     lti = plain_family()(REDUCED.theta)
     found = step_responses(lti, inputs, samples, dt_s=DT, scheme="exact", path=path)
     E = transition(lti.F, DT, "exact")
-    expected = [[lti.H @ np.linalg.matrix_power(E, n)[:, lti.states + column] for n in range(samples)] for column in inputs]
+    expected = [
+        [lti.H @ np.linalg.matrix_power(E, n)[:, lti.states + column] for n in range(samples)]
+        for column in inputs
+    ]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
 
 
@@ -429,10 +500,14 @@ def test_short_records_have_exact_gradients_too(path, samples, steps):
     J, gradient = Objective(swing_family(), records, dt_s=DT, path=path)(REDUCED.theta)
     expected = forward_sensitivities(plain_family(), REDUCED.theta, records, DT, "exact")
     assert pytest.approx(expected[0], rel=1e-12) == J
-    np.testing.assert_allclose(gradient, expected[1], rtol=0, atol=1e-9 * np.abs(expected[1]).max() + 1e-300)
+    np.testing.assert_allclose(
+        gradient, expected[1], rtol=0, atol=1e-9 * np.abs(expected[1]).max() + 1e-300
+    )
 
 
 def test_large_models_take_steps_by_themselves():
-    small, large = (LTI(np.zeros((n, n)), np.zeros((1, n)), n - 1) for n in (STEPPING_FROM, STEPPING_FROM + 1))
+    small, large = (
+        LTI(np.zeros((n, n)), np.zeros((1, n)), n - 1) for n in (STEPPING_FROM, STEPPING_FROM + 1)
+    )
     assert [takes_steps(model, "auto") for model in (small, large)] == [False, True]
     assert [takes_steps(large, path) for path in PATHS] == [False, True]

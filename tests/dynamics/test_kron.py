@@ -9,7 +9,9 @@ from helpers import few_examples, grids, random_grid, star
 
 
 def reduce_grid(grid):
-    return kron_reduce(laplacian(grid.facts.edges, grid.k, len(grid.facts.buses)), grid.facts.machines)
+    return kron_reduce(
+        laplacian(grid.facts.edges, grid.k, len(grid.facts.buses)), grid.facts.machines
+    )
 
 
 @few_examples
@@ -19,7 +21,9 @@ def test_laplacian_is_incidence_times_weights_times_incidence_transposed(grid):
     C = np.zeros((n, len(edges)))
     C[edges[:, 0], np.arange(len(edges))] = 1
     C[edges[:, 1], np.arange(len(edges))] = -1
-    np.testing.assert_allclose(laplacian(edges, grid.k, n), C @ np.diag(grid.k) @ C.T, rtol=1e-13, atol=1e-12)
+    np.testing.assert_allclose(
+        laplacian(edges, grid.k, n), C @ np.diag(grid.k) @ C.T, rtol=1e-13, atol=1e-12
+    )
 
 
 def test_laplacian_adds_parallel_edges():
@@ -65,8 +69,12 @@ def test_reduced_laplacian_is_symmetric_positive_semidefinite_with_zero_row_sums
 def test_reduction_in_two_stages_equals_reduction_at_once(grid):
     L = laplacian(grid.facts.edges, grid.k, len(grid.facts.buses))
     halfway = np.union1d(grid.facts.machines, grid.facts.interior[::2])
-    staged = kron_reduce(kron_reduce(L, halfway)[0], np.searchsorted(halfway, grid.facts.machines))[0]
-    np.testing.assert_allclose(staged, kron_reduce(L, grid.facts.machines)[0], atol=1e-12 * grid.k.sum())
+    staged = kron_reduce(kron_reduce(L, halfway)[0], np.searchsorted(halfway, grid.facts.machines))[
+        0
+    ]
+    np.testing.assert_allclose(
+        staged, kron_reduce(L, grid.facts.machines)[0], atol=1e-12 * grid.k.sum()
+    )
 
 
 def test_nothing_to_eliminate_leaves_the_laplacian():
@@ -86,7 +94,9 @@ def test_reduced_model_puts_machines_first_and_takes_their_facts_along(grid):
     assert model.ports == tuple(facts.buses[i] for i in order)
     assert model.machines == grid.full.machines
     np.testing.assert_array_equal(model.loads, facts.loads[order])
-    np.testing.assert_allclose(model.k_r, edge_weights(L_red), rtol=1e-12, atol=1e-12 * np.abs(L_red).max())
+    np.testing.assert_allclose(
+        model.k_r, edge_weights(L_red), rtol=1e-12, atol=1e-12 * np.abs(L_red).max()
+    )
     np.testing.assert_allclose(model.K_ac, K_ac, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(model.m, grid.m)
     np.testing.assert_array_equal(model.d, grid.d)
@@ -95,6 +105,10 @@ def test_reduced_model_puts_machines_first_and_takes_their_facts_along(grid):
 def test_damping_of_interior_loads_is_shared_out_over_the_machines():
     plain = star()
     damped = plain.with_facts(load_damping=np.array([0.1, 0.2, 0.3, 0.4, 2.0]))
-    np.testing.assert_allclose(damped.reduced.d, plain.d + [0.1, 0.2, 0.3, 0.4] + 2.0 * plain.reduced.K_ac[:, 0], rtol=1e-14)
+    np.testing.assert_allclose(
+        damped.reduced.d,
+        plain.d + [0.1, 0.2, 0.3, 0.4] + 2.0 * plain.reduced.K_ac[:, 0],
+        rtol=1e-14,
+    )
     load = np.ones(5)
     assert damped.reduced.settling(load) == pytest.approx(damped.full.settling(load), rel=1e-14)

@@ -1,4 +1,6 @@
-"""Sparse elimination equals LU, exact arithmetic and the dense reduction, on random and on real networks."""
+"""Sparse elimination equals LU, exact arithmetic and the dense reduction, on random and on real
+networks.
+"""
 
 import tracemalloc
 from fractions import Fraction
@@ -35,7 +37,11 @@ def by_splu(edges, k, n, keep):
     L = (off - sparse.diags_array(off.sum(axis=1))).tocsc()
     interior = np.setdiff1d(np.arange(n), keep)
     across = L[interior][:, keep].toarray()
-    options = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}, "diag_pivot_thresh": 0}
+    options = {
+        "permc_spec": "MMD_AT_PLUS_A",
+        "options": {"SymmetricMode": True},
+        "diag_pivot_thresh": 0,
+    }
     K_ac = -splu(L[interior][:, interior].tocsc(), **options).solve(across).T
     return L[keep][:, keep].toarray() + K_ac @ across, K_ac
 
@@ -57,7 +63,9 @@ def exactly(edges, k, n, keep):
 
 
 def same_as(found, L_red, K_ac, n, tolerance=1e-11):
-    """L_red, K_ac whole and in part, and both directions of the operator, all against one oracle."""
+    """L_red, K_ac whole and in part, and both directions of the operator, all against one
+    oracle.
+    """
     interior = np.setdiff1d(np.arange(n), found.keep)
     scale = np.abs(L_red).max(initial=1.0)
     np.testing.assert_allclose(found.L_red, L_red, rtol=0, atol=tolerance * scale)
@@ -70,11 +78,17 @@ def same_as(found, L_red, K_ac, n, tolerance=1e-11):
     rng = np.random.default_rng(n)
     load, omega = rng.normal(size=n), rng.normal(size=len(found.keep))
     felt, everywhere = found.to_machines(load), found.to_buses(omega)
-    np.testing.assert_allclose(felt, load[found.keep] + K_ac @ load[interior], rtol=0, atol=tolerance * np.abs(load).sum())
+    np.testing.assert_allclose(
+        felt, load[found.keep] + K_ac @ load[interior], rtol=0, atol=tolerance * np.abs(load).sum()
+    )
     np.testing.assert_array_equal(everywhere[found.keep], omega)
     np.testing.assert_allclose(everywhere[interior], K_ac.T @ omega, rtol=0, atol=10 * tolerance)
-    assert felt @ omega == pytest.approx(load @ everywhere, rel=1e-10, abs=1e-10)  # each is the other's transpose
-    assert felt.sum() == pytest.approx(load.sum(), rel=1e-10, abs=1e-10)  # no load is lost on the way
+    assert felt @ omega == pytest.approx(
+        load @ everywhere, rel=1e-10, abs=1e-10
+    )  # each is the other's transpose
+    assert felt.sum() == pytest.approx(
+        load.sum(), rel=1e-10, abs=1e-10
+    )  # no load is lost on the way
 
 
 def check(edges, k, n, keep, tolerance=1e-11):
@@ -86,14 +100,18 @@ def check(edges, k, n, keep, tolerance=1e-11):
     return found
 
 
-# --- random networks --------------------------------------------------------------------------------------------------
+# --- random networks ------------------------------------------------------------------------------
 
 
 @few_examples
 @given(
-    buses=st.integers(2, 60), machines=st.integers(1, 12), extra=st.integers(0, 80), seed=st.integers(0, 2**32 - 1),
-    start=st.sampled_from([0, 5, 20, 300]), degree=st.sampled_from([1, 4, 150]),
-)  # fmt: skip
+    buses=st.integers(2, 60),
+    machines=st.integers(1, 12),
+    extra=st.integers(0, 80),
+    seed=st.integers(0, 2**32 - 1),
+    start=st.sampled_from([0, 5, 20, 300]),
+    degree=st.sampled_from([1, 4, 150]),
+)
 def test_any_network_reduces_as_dense_and_as_lu_do_wherever_the_dense_finish_begins(
     buses, machines, extra, seed, start, degree
 ):
@@ -141,18 +159,25 @@ def test_the_order_in_which_edges_and_machines_are_listed_does_not_matter(sparse
     edges, k, keep = grid.facts.edges, grid.k, grid.facts.machines
     rng = np.random.default_rng(1)
     shuffled, order = rng.permutation(len(k)), rng.permutation(len(keep))
-    plain, other = eliminate(edges, k, 50, keep), eliminate(edges[shuffled][:, ::-1], k[shuffled], 50, keep[order])
-    np.testing.assert_allclose(other.L_red, plain.L_red[np.ix_(order, order)], rtol=0, atol=1e-12 * k.sum())
+    plain, other = (
+        eliminate(edges, k, 50, keep),
+        eliminate(edges[shuffled][:, ::-1], k[shuffled], 50, keep[order]),
+    )
+    np.testing.assert_allclose(
+        other.L_red, plain.L_red[np.ix_(order, order)], rtol=0, atol=1e-12 * k.sum()
+    )
 
 
 def test_parallel_edges_add_up(sparse_path):
     once = eliminate(np.array([[0, 1], [1, 2]]), np.array([3.0, 6.0]), 3, np.array([0, 2]))
-    twice = eliminate(np.array([[0, 1], [1, 0], [1, 2]]), np.array([1.0, 2.0, 6.0]), 3, np.array([0, 2]))
+    twice = eliminate(
+        np.array([[0, 1], [1, 0], [1, 2]]), np.array([1.0, 2.0, 6.0]), 3, np.array([0, 2])
+    )
     assert once.L_red[0, 1] == pytest.approx(-2, rel=1e-15)  # 3 and 6 in series
     np.testing.assert_allclose(twice.L_red, once.L_red, rtol=1e-15)
 
 
-# --- shapes that are easy to get wrong --------------------------------------------------------------------------------
+# --- shapes that are easy to get wrong ------------------------------------------------------------
 
 
 def chain(n):
@@ -174,7 +199,9 @@ def test_a_star_whose_middle_leaves_is_products_over_the_sum(sparse_path, leaves
     k = np.random.default_rng(leaves).uniform(1, 100, leaves)
     edges = np.stack([np.zeros(leaves, int), np.arange(1, leaves + 1)], axis=1)
     found = check(edges, k, leaves + 1, np.arange(1, leaves + 1))
-    np.testing.assert_allclose(found.L_red, np.diag(k) - np.outer(k, k) / k.sum(), atol=1e-11 * k.max())
+    np.testing.assert_allclose(
+        found.L_red, np.diag(k) - np.outer(k, k) / k.sum(), atol=1e-11 * k.max()
+    )
     np.testing.assert_allclose(found.K_ac(np.array([0]))[:, 0], k / k.sum(), rtol=1e-13)
 
 
@@ -198,10 +225,14 @@ def test_a_complete_graph_of_equal_weights_stays_one(sparse_path, machines):
     edges = np.array([(i, j) for i in range(n) for j in range(i + 1, n)])
     found = check(edges, np.ones(len(edges)), n, np.arange(machines))
     weight = n / machines  # by symmetry, and Σ over a machine's pairs is n (g − 1) / g
-    np.testing.assert_allclose(found.L_red, weight * (np.eye(machines) * machines - 1), atol=1e-11 * n)
+    np.testing.assert_allclose(
+        found.L_red, weight * (np.eye(machines) * machines - 1), atol=1e-11 * n
+    )
 
 
-def test_buses_with_more_neighbours_than_a_sparse_product_likes_are_finished_densely(sparse_path, monkeypatch):
+def test_buses_with_more_neighbours_than_a_sparse_product_likes_are_finished_densely(
+    sparse_path, monkeypatch
+):
     monkeypatch.setattr(elimination, "SPARSE_DEGREE", 10)
     n = 60
     edges = np.array([(i, j) for i in range(n) for j in range(i + 1, n)])
@@ -242,15 +273,24 @@ def test_columns_come_out_in_the_order_asked_for_and_cannot_be_written_to(sparse
 def test_several_loads_and_frequencies_go_through_the_operator_at_once(sparse_path):
     grid = random_grid(buses=30, machines=4, extra_edges=10, seed=2)
     found = eliminate(grid.facts.edges, grid.k, 30, grid.facts.machines)
-    loads, omegas = np.random.default_rng(1).normal(size=(30, 5)), np.random.default_rng(2).normal(size=(4, 3))
+    loads, omegas = (
+        np.random.default_rng(1).normal(size=(30, 5)),
+        np.random.default_rng(2).normal(size=(4, 3)),
+    )
     before = loads.copy()
-    np.testing.assert_allclose(found.to_machines(loads), np.stack([found.to_machines(c) for c in loads.T], 1), rtol=1e-13)
-    np.testing.assert_allclose(found.to_buses(omegas), np.stack([found.to_buses(c) for c in omegas.T], 1), rtol=1e-13)
+    np.testing.assert_allclose(
+        found.to_machines(loads), np.stack([found.to_machines(c) for c in loads.T], 1), rtol=1e-13
+    )
+    np.testing.assert_allclose(
+        found.to_buses(omegas), np.stack([found.to_buses(c) for c in omegas.T], 1), rtol=1e-13
+    )
     np.testing.assert_array_equal(loads, before)
 
 
 def test_a_chain_of_fifty_thousand_buses_never_becomes_a_dense_matrix():
-    """A dense L would take 20 GB, and buses that leave one by one would take as many levels as there are buses."""
+    """A dense L would take 20 GB, and buses that leave one by one would take as many levels as
+    there are buses.
+    """
     n = 50_000
     k = np.random.default_rng(1).uniform(1, 100, n - 1)
     keep = np.array([0, 20_000, n - 1])
@@ -264,16 +304,20 @@ def test_a_chain_of_fifty_thousand_buses_never_becomes_a_dense_matrix():
     assert peak < 60e6
     assert len(found.levels) < 100
     first, second = 1 / (1 / k[:20_000]).sum(), 1 / (1 / k[20_000:]).sum()
-    np.testing.assert_allclose(-found.L_red[[0, 1, 0], [1, 2, 2]], [first, second, 0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        -found.L_red[[0, 1, 0], [1, 2, 2]], [first, second, 0], rtol=1e-9, atol=1e-12
+    )
     height = np.concatenate([[0], np.cumsum(1 / k)])
     np.testing.assert_allclose(omega, np.interp(height, height[keep], [1, 2, 4]), rtol=1e-9)
 
 
-# --- real networks ----------------------------------------------------------------------------------------------------
+# --- real networks --------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "tolerance"), [("case_ACTIVSg2000", 1e-10), ("case_ACTIVSg10k", 1e-9)])
+@pytest.mark.parametrize(
+    ("name", "tolerance"), [("case_ACTIVSg2000", 1e-10), ("case_ACTIVSg10k", 1e-9)]
+)
 def test_a_real_network_reduces_as_lu_does(name, tolerance):
     case = CaseFrames(str(WHEEL / f"{name}.m"), update_index=False)
     place = {number: row for row, number in enumerate(case.bus["BUS_I"])}

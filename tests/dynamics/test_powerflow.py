@@ -1,4 +1,6 @@
-"""The power flow gives the paper's weights, and its answers satisfy the equations written out by hand."""
+"""The power flow gives the paper's weights, and its answers satisfy the equations written out by
+hand.
+"""
 
 import cmath
 from dataclasses import replace
@@ -32,28 +34,35 @@ TRIANGLE = Network(
 
 
 def outflow(buses, branches, shunts, voltage):
-    """Power that leaves each bus [p.u.]; a branch is an ideal transformer at its first end, then a π."""
+    """Power that leaves each bus [p.u.]; a branch is an ideal transformer at its first end, then a
+    π.
+    """
     power = [abs(voltage[bus]) ** 2 * shunts[bus].conjugate() for bus in range(buses)]
     for i, j, impedance, charging, tap in branches:
         behind_tap = voltage[i] / tap
         through = (behind_tap - voltage[j]) / impedance
-        power[i] += behind_tap * (through + 0.5j * charging * behind_tap).conjugate()  # an ideal transformer keeps power
+        power[i] += (
+            behind_tap * (through + 0.5j * charging * behind_tap).conjugate()
+        )  # an ideal transformer keeps power
         power[j] += voltage[j] * (-through + 0.5j * charging * voltage[j]).conjugate()
     return np.array(power)
 
 
 def branches_of(network):
     return [
-        (*ends, z, b, t) for ends, z, b, t in zip(network.ends, network.series, network.charging, network.ratio, strict=True)
+        (*ends, z, b, t)
+        for ends, z, b, t in zip(
+            network.ends, network.series, network.charging, network.ratio, strict=True
+        )
     ]
 
 
 def test_ieee30_reduces_to_the_papers_weights():
     model = true_model(open_grid("ieee30"))
     pairs = [f"{model.machines[i]}-{model.machines[j]}" for i, j in model.edges]
-    assert ", ".join(f"{pair} {weight:.3f}" for pair, weight in zip(pairs, model.k_r, strict=True)) == REDUCED.replace(
-        "\n", " "
-    )
+    assert ", ".join(
+        f"{pair} {weight:.3f}" for pair, weight in zip(pairs, model.k_r, strict=True)
+    ) == REDUCED.replace("\n", " ")
 
 
 def test_ieee30_has_41_weights_between_1_68_and_45_24():
@@ -63,7 +72,11 @@ def test_ieee30_has_41_weights_between_1_68_and_45_24():
 
 def test_the_voltages_of_ieee30_balance_power_at_every_bus(monkeypatch):
     solved = []
-    monkeypatch.setattr(assemble, "newton", lambda *start, **options: solved.append(newton(*start, **options)) or solved[0])
+    monkeypatch.setattr(
+        assemble,
+        "newton",
+        lambda *start, **options: solved.append(newton(*start, **options)) or solved[0],
+    )
     open_grid("ieee30")
     magnitude, angle = solved[0]
     case = CaseFrames(str(HERE / "ieee30.m"), update_index=False)
@@ -80,7 +93,9 @@ def test_the_voltages_of_ieee30_balance_power_at_every_bus(monkeypatch):
         for row in case.branch.itertuples()
     ]
     shunts = [complex(row.GS, row.BS) / 100 for row in bus.itertuples()]
-    left = outflow(30, branches, shunts, [cmath.rect(m, a) for m, a in zip(magnitude, angle, strict=True)])
+    left = outflow(
+        30, branches, shunts, [cmath.rect(m, a) for m, a in zip(magnitude, angle, strict=True)]
+    )
     left += (bus["PD"] + 1j * bus["QD"]).to_numpy() / 100
     for row in gen.itertuples():
         left[place[row.GEN_BUS]] -= row.PG / 100
@@ -94,7 +109,9 @@ def test_a_transformer_enters_the_admittance_as_its_formula_says():
     y, half, t = 1 / 0.15j, 0.03j, 1.05 * cmath.exp(1j * np.deg2rad(10))
     alone = {name: getattr(TRIANGLE, name)[2:] for name in ("ends", "series", "charging", "ratio")}
     Y = admittance(replace(TRIANGLE, **alone)).toarray()
-    assert np.allclose(Y[np.ix_([0, 2], [0, 2])], [[(y + half) / 1.05**2, -y / t.conjugate()], [-y / t, y + half]])
+    assert np.allclose(
+        Y[np.ix_([0, 2], [0, 2])], [[(y + half) / 1.05**2, -y / t.conjugate()], [-y / t, y + half]]
+    )
 
 
 def test_a_power_flow_with_a_phase_shifter_balances():
@@ -106,7 +123,9 @@ def test_a_power_flow_with_a_phase_shifter_balances():
 
 
 def test_a_phase_shifter_turns_the_angle_behind_it():
-    """Two buses, no load: the second one lags by the shift and sees the voltage divided by the tap."""
+    """Two buses, no load: the second one lags by the shift and sees the voltage divided by the
+    tap.
+    """
     tap = 1.05 * cmath.exp(1j * np.deg2rad(10))
     unloaded = Network(
         ends=np.array([[0, 1]]),
@@ -123,8 +142,12 @@ def test_a_phase_shifter_turns_the_angle_behind_it():
     assert np.rad2deg(angle[1]) == pytest.approx(-10, rel=1e-9)
 
 
-def test_taps_and_shifts_of_a_file_move_its_weights_through_the_voltages_and_where_included_by_their_ratio(tmp_path):
-    """k = v_i v_j cos(δ_i − δ_j − φ) / (t x): at a flat operating point a tap divides one weight, or changes nothing."""
+def test_taps_and_shifts_of_a_file_move_its_weights_through_the_voltages_and_where_included_by_their_ratio(
+    tmp_path,
+):
+    """k = v_i v_j cos(δ_i − δ_j − φ) / (t x): at a flat operating point a tap divides one weight,
+    or changes nothing.
+    """
     weights = {}
     for point in ("flat", "newton"):
         for name, tap in (("with", "0.97 3"), ("without", "0 0")):
@@ -135,7 +158,10 @@ def test_taps_and_shifts_of_a_file_move_its_weights_through_the_voltages_and_whe
     assert np.array_equal(weights["flat", "with", "ignore"], weights["flat", "without", "ignore"])
     ratio = weights["flat", "with", "include"] / weights["flat", "without", "include"]
     assert np.allclose(np.sort(ratio), [1, 1, 1, 1, 1, 1 / 0.97], rtol=1e-12)
-    assert np.abs(weights["newton", "with", "ignore"] - weights["newton", "without", "ignore"]).max() > 1e-3
+    assert (
+        np.abs(weights["newton", "with", "ignore"] - weights["newton", "without", "ignore"]).max()
+        > 1e-3
+    )
 
 
 def test_the_start_is_not_written_to():

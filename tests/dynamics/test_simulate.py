@@ -9,7 +9,13 @@ from gridveil.dynamics.events import Event, Step
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import Clock, modes, simulate
 from gridveil.dynamics.trajectory import Trajectory
-from gridveil.foundation.errors import EventError, GridveilError, InputError, OptionError, UnstableStep
+from gridveil.foundation.errors import (
+    EventError,
+    GridveilError,
+    InputError,
+    OptionError,
+    UnstableStep,
+)
 from helpers import (
     PAPER,
     PHYSICAL,
@@ -74,7 +80,9 @@ def test_reduced_model_gives_the_full_models_frequencies_at_every_bus(scheme, om
 @pytest.mark.parametrize("load_damping", [0.0, 0.5], ids=["undamped", "damped"])
 @pytest.mark.parametrize("omega_b", [PAPER, PHYSICAL])
 @pytest.mark.parametrize("scheme", ["trapezoidal", "euler"])
-def test_full_model_matches_a_plain_time_loop_over_the_constrained_equations(scheme, omega_b, load_damping):
+def test_full_model_matches_a_plain_time_loop_over_the_constrained_equations(
+    scheme, omega_b, load_damping
+):
     grid = random_grid(buses=9, machines=4, extra_edges=4, seed=7, omega_b=omega_b)
     grid = grid.with_facts(load_damping=load_damping * (np.arange(9) % 3 > 0))
     dt = 0.01 if scheme == "trapezoidal" else euler_step(grid.full)
@@ -82,7 +90,8 @@ def test_full_model_matches_a_plain_time_loop_over_the_constrained_equations(sch
     omega, delta = integrate_dae(grid, loads, dt, scheme)
     clock = {"horizon_s": 300 * dt, "dt_s": dt, "scheme": scheme}
     same(simulate(grid.full, EVERYWHERE, **clock).omega, omega)
-    # δ̇ = ω_b ω at every bus, in the scheme's own quadrature: the frequency of interior buses is the rate of their angle.
+    # δ̇ = ω_b ω at every bus, in the scheme's own quadrature: the frequency of interior buses is
+    # the rate of their angle.
     everywhere = simulate(grid.full, EVERYWHERE, **clock, buses=grid.facts.buses).omega
     over_step = everywhere[:-1] if scheme == "euler" else (everywhere[:-1] + everywhere[1:]) / 2
     same(over_step, np.diff(delta, axis=0) / (dt * omega_b))
@@ -100,11 +109,16 @@ def test_steps_at_several_times_match_the_plain_time_loop(scheme):
 
 @pytest.mark.parametrize("load_damping", [0.0, 5.0], ids=["undamped", "damped"])
 @pytest.mark.parametrize("omega_b", [PAPER, PHYSICAL])
-def test_exact_scheme_matches_a_runge_kutta_solution_of_the_differential_equation(omega_b, load_damping):
+def test_exact_scheme_matches_a_runge_kutta_solution_of_the_differential_equation(
+    omega_b, load_damping
+):
     grid = random_grid(buses=9, machines=4, extra_edges=4, seed=9, omega_b=omega_b)
     grid = grid.with_facts(load_damping=load_damping * (np.arange(9) % 3 > 0))
     trajectory = simulate(grid.full, EVERYWHERE, horizon_s=1, dt_s=0.1)
-    same(trajectory.omega, integrate_ode(grid, EVERYWHERE.steps[0].loads(grid.full), trajectory.time_s))
+    same(
+        trajectory.omega,
+        integrate_ode(grid, EVERYWHERE.steps[0].loads(grid.full), trajectory.time_s),
+    )
 
 
 def test_exact_scheme_has_no_step_error_and_trapezoidal_converges_to_it_at_second_order():
@@ -112,7 +126,12 @@ def test_exact_scheme_has_no_step_error_and_trapezoidal_converges_to_it_at_secon
     exact = simulate(model, EVERYWHERE, horizon_s=10, dt_s=0.1).omega
     same(simulate(model, EVERYWHERE, horizon_s=10, dt_s=0.0125).omega[::8], exact, 1e-12)
     coarse, fine = (
-        np.abs(simulate(model, EVERYWHERE, horizon_s=10, dt_s=dt, scheme="trapezoidal").omega[:: round(0.1 / dt)] - exact).max()
+        np.abs(
+            simulate(model, EVERYWHERE, horizon_s=10, dt_s=dt, scheme="trapezoidal").omega[
+                :: round(0.1 / dt)
+            ]
+            - exact
+        ).max()
         for dt in (0.05, 0.025)
     )
     assert coarse / fine == pytest.approx(4, rel=0.05)
@@ -121,7 +140,9 @@ def test_exact_scheme_has_no_step_error_and_trapezoidal_converges_to_it_at_secon
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_several_steps_in_a_row_are_the_sum_of_each_alone(scheme):
     model = star().reduced
-    alone = [simulate(model, Event((step,)), horizon_s=2, scheme=scheme).omega for step in MIXED.steps]
+    alone = [
+        simulate(model, Event((step,)), horizon_s=2, scheme=scheme).omega for step in MIXED.steps
+    ]
     same(simulate(model, MIXED, horizon_s=2, scheme=scheme).omega, sum(alone), 1e-13)
 
 
@@ -148,7 +169,11 @@ def test_uniform_and_lost_refer_to_nominal_loads(event, size):
     for model in (grid.full, grid.reduced):
         np.testing.assert_allclose(event.steps[0].loads(model), size * model.loads, rtol=1e-15)
         bus_by_bus = Event.load(dict(zip(model.ports, size * model.loads, strict=True)))
-        same(simulate(model, event, horizon_s=2).omega, simulate(model, bus_by_bus, horizon_s=2).omega, 1e-13)
+        same(
+            simulate(model, event, horizon_s=2).omega,
+            simulate(model, bus_by_bus, horizon_s=2).omega,
+            1e-13,
+        )
 
 
 @pytest.mark.parametrize("event", [EVERYWHERE, Event.lost(["5"])], ids=["uniform", "lost"])
@@ -169,7 +194,9 @@ def test_frequency_moves_only_from_the_event_on():
 @pytest.mark.parametrize("load_damping", [0.0, 0.3], ids=["undamped", "damped"])
 @pytest.mark.parametrize("kind", ["full", "reduced"])
 def test_every_bus_settles_at_the_settling_value(kind, load_damping):
-    grid = random_grid(buses=6, machines=3, extra_edges=3, seed=4).with_facts(load_damping=np.full(6, load_damping))
+    grid = random_grid(buses=6, machines=3, extra_edges=3, seed=4).with_facts(
+        load_damping=np.full(6, load_damping)
+    )
     model = getattr(grid, kind)
     trajectory = simulate(model, EVERYWHERE, horizon_s=3000, dt_s=1, buses=model.ports)
     np.testing.assert_allclose(trajectory.omega[-1], trajectory.settling, rtol=1e-9)
@@ -180,7 +207,17 @@ def test_every_bus_settles_at_the_settling_value(kind, load_damping):
 @pytest.mark.parametrize("kind", ["full", "reduced"])
 def test_modes_of_two_machines_are_those_of_the_closed_form(kind):
     # With d/m alike, the machines' difference obeys λ² + (d/m) λ + ω_b k (1/m₁ + 1/m₂) = 0.
-    grid = make_grid([(0, 1)], [3.0], [0, 1], m=[4.0, 12.0], d=[2.0, 6.0], rate=5, gain=0, loads=[0, 0], omega_b=PHYSICAL)
+    grid = make_grid(
+        [(0, 1)],
+        [3.0],
+        [0, 1],
+        m=[4.0, 12.0],
+        d=[2.0, 6.0],
+        rate=5,
+        gain=0,
+        loads=[0, 0],
+        omega_b=PHYSICAL,
+    )
     stiffness = PHYSICAL * 3.0 * (1 / 4 + 1 / 12)
     (mode,) = modes(getattr(grid, kind))
     assert mode.frequency_hz == pytest.approx(sqrt(stiffness - 0.25**2) / (2 * pi), rel=1e-12)
@@ -204,7 +241,9 @@ def test_physical_ieee30_runs_for_a_minute_where_euler_is_refused_with_a_step_th
         simulate(model, EVERYWHERE, horizon_s=60, scheme="euler")
     assert refused.value.dt_s == 0.01
     assert refused.value.stable_dt_s == pytest.approx(2 * euler_step(model), rel=1e-9)
-    stable = simulate(model, EVERYWHERE, horizon_s=60, dt_s=refused.value.stable_dt_s, scheme="euler")
+    stable = simulate(
+        model, EVERYWHERE, horizon_s=60, dt_s=refused.value.stable_dt_s, scheme="euler"
+    )
     assert np.abs(stable.omega).max() < 0.1
     with pytest.raises(UnstableStep):
         simulate(model, EVERYWHERE, dt_s=1.001 * refused.value.stable_dt_s, scheme="euler")
@@ -223,7 +262,10 @@ def test_damping_of_interior_loads_is_better_folded_into_the_machines_than_left_
     grid = ieee30_like(PHYSICAL)
     damped = grid.with_facts(load_damping=np.full(30, 0.2))
     truth = simulate(damped.full, EVERYWHERE).omega
-    folded, ignored = (np.abs(simulate(model, EVERYWHERE).omega - truth).max() for model in (damped.reduced, grid.reduced))
+    folded, ignored = (
+        np.abs(simulate(model, EVERYWHERE).omega - truth).max()
+        for model in (damped.reduced, grid.reduced)
+    )
     assert folded < 0.02 * ignored
 
 
@@ -254,7 +296,10 @@ def test_an_unknown_bus_to_observe_is_refused():
 
 
 @pytest.mark.parametrize("wrong", [nan, inf, -inf])
-@pytest.mark.parametrize("make", [Event.uniform, lambda size: Event.load({"5": size}), lambda at: Event.lost(["5"], at_s=at)])
+@pytest.mark.parametrize(
+    "make",
+    [Event.uniform, lambda size: Event.load({"5": size}), lambda at: Event.lost(["5"], at_s=at)],
+)
 def test_sizes_and_times_that_are_not_finite_are_refused(make, wrong):
     with pytest.raises(EventError, match="must be finite"):
         make(wrong)

@@ -1,4 +1,6 @@
-"""The trapezoidal rule on the swing equations as they stand is the engine's own scheme, without its (3g)² matrix."""
+"""The trapezoidal rule on the swing equations as they stand is the engine's own scheme, without its
+(3g)² matrix.
+"""
 
 from dataclasses import replace
 
@@ -30,7 +32,9 @@ def patterns(model, count=3, seed=1):
 
 
 def by_engine(model, drive, sense, samples, dt_s, scheme):
-    return step_responses(model.lti(drive, sense), range(drive.shape[1]), samples, dt_s=dt_s, scheme=scheme)
+    return step_responses(
+        model.lti(drive, sense), range(drive.shape[1]), samples, dt_s=dt_s, scheme=scheme
+    )
 
 
 def agrees_with_the_engine(model, samples=SAMPLES, dt_s=DT, tolerance=1e-10):
@@ -41,7 +45,7 @@ def agrees_with_the_engine(model, samples=SAMPLES, dt_s=DT, tolerance=1e-10):
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * np.abs(theirs).max())
 
 
-# --- against the engine -----------------------------------------------------------------------------------------------
+# --- against the engine ---------------------------------------------------------------------------
 
 
 @few_examples
@@ -73,7 +77,11 @@ def test_it_is_the_engines_trapezoidal_rule_with_omega_b_of_physics(grid):
 )
 def test_it_is_the_engines_rule_at_the_edges_too(changes, omega_b):
     model = ieee30_like(omega_b).reduced
-    agrees_with_the_engine(replace(model, **{name: np.full_like(getattr(model, name), to) for name, to in changes.items()}))
+    agrees_with_the_engine(
+        replace(
+            model, **{name: np.full_like(getattr(model, name), to) for name, to in changes.items()}
+        )
+    )
 
 
 @pytest.mark.parametrize("dt_s", [1e-4, 0.01, 0.5, 10.0])
@@ -97,7 +105,10 @@ def test_it_tends_to_the_exact_answer_with_the_square_of_the_step(omega_b):
     for dt_s in (4e-3, 2e-3, 1e-3):
         samples = round(0.4 / dt_s) + 1
         exact = by_engine(model, drive, sense, samples, dt_s, "exact")
-        errors.append(np.abs(swing_responses(model, drive, sense, samples, dt_s) - exact).max() / np.abs(exact).max())
+        errors.append(
+            np.abs(swing_responses(model, drive, sense, samples, dt_s) - exact).max()
+            / np.abs(exact).max()
+        )
     assert errors[-1] < 5e-3
     assert np.divide(errors[:-1], errors[1:]) == pytest.approx([4, 4], rel=0.1)
 
@@ -108,7 +119,9 @@ def test_patterns_are_answered_independently_and_in_proportion():
     together = swing_responses(model, drive, sense, 100, DT)
     for column in range(3):
         alone = swing_responses(model, -2 * drive[:, [column]], sense, 100, DT)
-        np.testing.assert_allclose(alone[0], -2 * together[column], rtol=1e-9, atol=1e-12 * np.abs(together).max())
+        np.testing.assert_allclose(
+            alone[0], -2 * together[column], rtol=1e-9, atol=1e-12 * np.abs(together).max()
+        )
 
 
 def test_it_starts_from_rest_and_settles_where_the_model_says():
@@ -121,7 +134,9 @@ def test_it_starts_from_rest_and_settles_where_the_model_says():
 
 
 def test_a_model_of_five_hundred_machines_follows_its_equations():
-    """Against steps of the whole descriptor (ω, δ, p) by a sparse LU: nothing eliminated, nothing in common."""
+    """Against steps of the whole descriptor (ω, δ, p) by a sparse LU: nothing eliminated, nothing
+    in common.
+    """
     g, samples, h = 500, 60, 0.01
     rng = np.random.default_rng(5)
     k = rng.uniform(0, 0.5, g * (g - 1) // 2)
@@ -138,7 +153,11 @@ def test_a_model_of_five_hundred_machines_follows_its_equations():
         frequency_hz=60.0,
         base_mva=100.0,
     )
-    L, eye, diag = sparse.csr_array(laplacian(model.edges, k, g)), sparse.eye_array(g), sparse.diags_array
+    L, eye, diag = (
+        sparse.csr_array(laplacian(model.edges, k, g)),
+        sparse.eye_array(g),
+        sparse.diags_array,
+    )
     A = sparse.block_array(
         [
             [-diag(model.d / model.m), -diag(1 / model.m) @ L, diag(1 / model.m)],
@@ -147,7 +166,10 @@ def test_a_model_of_five_hundred_machines_follows_its_equations():
         ],
         format="csc",
     )
-    left, right = splu(sparse.eye_array(3 * g, format="csc") - h / 2 * A), sparse.eye_array(3 * g) + h / 2 * A
+    left, right = (
+        splu(sparse.eye_array(3 * g, format="csc") - h / 2 * A),
+        sparse.eye_array(3 * g) + h / 2 * A,
+    )
     load = np.zeros(g)
     load[7] = 0.5
     push = np.concatenate([-load / model.m, np.zeros(2 * g)])
@@ -155,18 +177,22 @@ def test_a_model_of_five_hundred_machines_follows_its_equations():
     for n in range(1, samples):
         state = left.solve(right @ state + h * push)
         expected[n] = state[:g]
-    found = simulate(model, Event.parse("load:G7=+0.5", base_mva=100), horizon_s=h * (samples - 1), dt_s=h)
+    found = simulate(
+        model, Event.parse("load:G7=+0.5", base_mva=100), horizon_s=h * (samples - 1), dt_s=h
+    )
     np.testing.assert_allclose(found.omega, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
 def test_weights_that_make_no_grid_are_refused_without_their_values():
     model = star().reduced
     with pytest.raises(OptionError, match="not positive definite") as refusal:
-        swing_responses(replace(model, k_r=np.full(6, -1234567.0)), patterns(model), np.arange(4), 10, DT)
+        swing_responses(
+            replace(model, k_r=np.full(6, -1234567.0)), patterns(model), np.arange(4), 10, DT
+        )
     assert "1234567" not in str(refusal.value)
 
 
-# --- when simulate takes it -------------------------------------------------------------------------------------------
+# --- when simulate takes it -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -185,7 +211,9 @@ def test_simulate_answers_a_large_model_as_the_trapezoidal_scheme_does_a_small_o
     monkeypatch.setattr(dynamics, "step_responses", None)  # the engine is not asked
     for scheme in (None, "trapezoidal"):
         large = simulate(model, EVENT, scheme=scheme, **options)
-        np.testing.assert_allclose(large.omega, small.omega, rtol=0, atol=1e-11 * np.abs(small.omega).max())
+        np.testing.assert_allclose(
+            large.omega, small.omega, rtol=0, atol=1e-11 * np.abs(small.omega).max()
+        )
         assert not large.omega[:50].any()
         for name in ("buses", "frequency_hz", "settling"):
             assert getattr(large, name) == getattr(small, name), name
@@ -193,7 +221,9 @@ def test_simulate_answers_a_large_model_as_the_trapezoidal_scheme_does_a_small_o
 
 @pytest.mark.parametrize("scheme", ["exact", "euler"])
 def test_other_schemes_are_refused_for_a_large_model(six_is_many, scheme):
-    with pytest.raises(OptionError, match=rf"'{scheme}' is not for 6 machines; expected trapezoidal"):
+    with pytest.raises(
+        OptionError, match=rf"'{scheme}' is not for 6 machines; expected trapezoidal"
+    ):
         simulate(ieee30_like(PHYSICAL).reduced, EVENT, scheme=scheme)
 
 

@@ -1,4 +1,6 @@
-"""Hostile and unlucky files: each is refused in a line, within seconds of processor time and little memory; none hangs."""
+"""Hostile and unlucky files: each is refused in a line, within seconds of processor time and little
+memory; none hangs.
+"""
 
 import bz2
 import io
@@ -28,12 +30,15 @@ from gridveil.readers.tables import read_tables
 from limited import in_child
 from measured_helpers import write_measured
 
-# Seconds of processor time, and bytes beyond what this process has: three times what the worst took, 0.8 s and 160 MB.
+# Seconds of processor time, and bytes beyond what this process has: three times what the worst
+# took, 0.8 s and 160 MB.
 SECONDS, MEMORY = 3, 500 * 10**6
-# The same for what is read up to a limit before it is refused: 4.9 s, and 620 MB of the 1 GB that is promised.
+# The same for what is read up to a limit before it is refused: 4.9 s, and 620 MB of the 1 GB that
+# is promised.
 LONGER = {"seconds": 15, "memory": 10**9}
 READ_ON = (
-    "9 million numbers in lines of a .m", "15 million texts in a .m", "9 million fields in rows of a RAW",
+    "9 million numbers in "
+    "lines of a .m", "15 million texts in a .m", "9 million fields in rows of a RAW",
     "40 000 keys of 20 parts in TOML", "5 million objects in CGMES", "a .mat that swells to 400 MB",
     "a .mat of 100 variables that swell", "a .mat of 30 million numbers",
 )  # fmt: skip
@@ -68,7 +73,9 @@ def zipped(members, method=zipfile.ZIP_DEFLATED):
 
 
 def csv_folder(folder, **changes):
-    for name, content in (CSV | {name.replace("_", "."): content for name, content in changes.items()}).items():
+    for name, content in (
+        CSV | {name.replace("_", "."): content for name, content in changes.items()}
+    ).items():
         write(folder, f"grid/{name}", content)
     return folder / "grid"
 
@@ -80,15 +87,15 @@ def workbook(sheet, **more):
     office = "application/vnd.openxmlformats-officedocument.spreadsheetml"
     return zipped(
         {
-            "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
-            f'<Override PartName="/xl/workbook.xml" ContentType="{office}.sheet.main+xml"/>'
-            f'<Override PartName="/xl/worksheets/sheet1.xml" ContentType="{office}.worksheet+xml"/></Types>',
-            "_rels/.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
-            f'<Relationship Id="rId1" Type="{kinds}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+            "[Content_Types].xml": f'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override PartName="/xl/workbook.xml" ContentType="{office}.sheet.main+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="{office}.worksheet+xml"/></Types>',
+            "_rels/.rels": "<Relationships "
+            'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship '
+            f'Id="rId1" Type="{kinds}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
             "xl/workbook.xml": f'<workbook {space} xmlns:r="{kinds}"><sheets>'
             '<sheet name="Bus" sheetId="1" r:id="rId1"/></sheets></workbook>',
-            "xl/_rels/workbook.xml.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
-            f'<Relationship Id="rId1" Type="{kinds}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
+            "xl/_rels/workbook.xml.rels": "<Relationships "
+            'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship '
+            f'Id="rId1" Type="{kinds}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
             "xl/worksheets/sheet1.xml": f"<worksheet {space}><sheetData>{sheet}</sheetData></worksheet>",
         }
         | more
@@ -100,7 +107,11 @@ def mat(*elements):
 
 
 def element(kind, data, size=None):
-    return struct.pack("<II", kind, len(data) if size is None else size) + data + b"\0" * (-len(data) % 8)
+    return (
+        struct.pack("<II", kind, len(data) if size is None else size)
+        + data
+        + b"\0" * (-len(data) % 8)
+    )
 
 
 def matrix(name, shape, numbers, size=None):
@@ -120,7 +131,10 @@ def compressed(data):
 
 
 def cgmes(*objects):
-    spaces = 'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:cim="http://iec.ch/TC57/2013/CIM-schema-cim16#"'
+    spaces = (
+        'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '
+        'xmlns:cim="http://iec.ch/TC57/2013/CIM-schema-cim16#"'
+    )
     return f"<rdf:RDF {spaces}>{''.join(objects)}</rdf:RDF>"
 
 
@@ -130,11 +144,16 @@ def voltage(text):
 
 
 def andes(value):
-    return json.dumps({"Bus": [{"idx": value, "Vn": 110}], "Line": [{"bus1": 1, "bus2": 1, "x": 0.1}]})
+    return json.dumps(
+        {"Bus": [{"idx": value, "Vn": 110}], "Line": [{"bus1": 1, "bus2": 1, "x": 0.1}]}
+    )
 
 
 def pandapower(**values):
-    net = {"_class": "pandapowerNet", "_object": {"format_version": "3.0", "sn_mva": 100.0, "f_hz": 50.0} | values}
+    net = {
+        "_class": "pandapowerNet",
+        "_object": {"format_version": "3.0", "sn_mva": 100.0, "f_hz": 50.0} | values,
+    }
     return json.dumps(net)
 
 
@@ -147,41 +166,84 @@ GRIDS = {
     "digits in a .m": lambda to: write(to, "grid.m", f"mpc.baseMVA = {LONG};\n"),
     "digits in a table of a .m": lambda to: write(to, "grid.m", f"mpc.bus = [\n1 {LONG};\n];\n"),
     "digits in a RAW": lambda to: write(to, "grid.raw", f"0, {LONG}, 33\n\n\n"),
-    "digits in a CSV table": lambda to: csv_folder(to, branches_csv=f"from_bus,to_bus,x_pu\n1,2,{LONG}\n"),
+    "digits in a CSV table": lambda to: csv_folder(
+        to, branches_csv=f"from_bus,to_bus,x_pu\n1,2,{LONG}\n"
+    ),
     "digits in an ANDES JSON": lambda to: write(to, "grid.json", andes(LONG)),
     "digits in an ANDES workbook": lambda to: write(
-        to, "grid.xlsx", workbook(f'<row r="1"><c t="str"><v>idx</v></c></row><row r="2"><c t="str"><v>{LONG}</v></c></row>')
+        to,
+        "grid.xlsx",
+        workbook(
+            '<row r="1"><c t="str"><v>idx</v></c></row><row r="2"><c '
+            f't="str"><v>{LONG}</v></c></row>'
+        ),
     ),
     "digits in CGMES": lambda to: write(to, "grid.xml", cgmes(voltage(LONG[:900]))),
-    "a number of a million digits in a .m": lambda to: write(to, "grid.m", f"mpc.baseMVA = {'1' * 10**6};\n"),
-    "a whole number of a million digits in JSON": lambda to: write(to, "grid.json", '{"Bus": ' + "1" * 10**6 + "}"),
-    "a whole number of a million digits in TOML": lambda to: csv_folder(to, system_toml=f"base_mva = {'1' * 10**6}\n"),
-    "a hexadecimal number of a million digits in TOML": lambda to: csv_folder(to, system_toml=f"base_mva = 0x{'f' * 10**6}\n"),
-    "a line of 30 million numbers in a .m": lambda to: write(to, "grid.m", "mpc.bus = [" + "1 " * 30_000_000 + "];\n"),
-    "a line of 50 million numbers in a .m": lambda to: write(to, "grid.m", "mpc.bus = [" + "1 " * 50_000_000 + "];\n"),
+    "a number of a million digits in a .m": lambda to: write(
+        to, "grid.m", f"mpc.baseMVA = {'1' * 10**6};\n"
+    ),
+    "a whole number of a million digits in JSON": lambda to: write(
+        to, "grid.json", '{"Bus": ' + "1" * 10**6 + "}"
+    ),
+    "a whole number of a million digits in TOML": lambda to: csv_folder(
+        to, system_toml=f"base_mva = {'1' * 10**6}\n"
+    ),
+    "a hexadecimal number of a million digits in TOML": lambda to: csv_folder(
+        to, system_toml=f"base_mva = 0x{'f' * 10**6}\n"
+    ),
+    "a line of 30 million numbers in a .m": lambda to: write(
+        to, "grid.m", "mpc.bus = [" + "1 " * 30_000_000 + "];\n"
+    ),
+    "a line of 50 million numbers in a .m": lambda to: write(
+        to, "grid.m", "mpc.bus = [" + "1 " * 50_000_000 + "];\n"
+    ),
     "9 million numbers in lines of a .m": lambda to: write(
         to, "grid.m", "mpc.bus = [\n" + ("1 " * 999 + "1\n") * 9000 + "];\n"
     ),
-    "30 million lines in a .m": lambda to: write(to, "grid.m", "mpc.bus = [\n" + "1\n" * 30_000_000 + "];\n"),
+    "30 million lines in a .m": lambda to: write(
+        to, "grid.m", "mpc.bus = [\n" + "1\n" * 30_000_000 + "];\n"
+    ),
     "a continued line of 30 million numbers": lambda to: write(
         to, "grid.m", "mpc.bus = [" + ("1 " * 300_000 + "...\n") * 100 + "];\n"
     ),
-    "a comment of 30 million signs in a .m": lambda to: write(to, "grid.m", "'" * 30_000_000 + "%\n"),
-    "15 million texts in a .m": lambda to: write(to, "grid.m", "mpc.genfuel = {\n" + ("'a' " * 100 + "\n") * 150_000 + "};\n"),
-    "a row of 50 million commas in a RAW": lambda to: write(to, "grid.raw", RAW + "," * 50_000_000 + "\n"),
-    "a header of 30 million commas in a RAW": lambda to: write(to, "grid.raw", "0" + "," * 30_000_000 + "\n"),
-    "9 million fields in rows of a RAW": lambda to: write(to, "grid.raw", RAW + ("12," * 300 + "1\n") * 30_000),
+    "a comment of 30 million signs in a .m": lambda to: write(
+        to, "grid.m", "'" * 30_000_000 + "%\n"
+    ),
+    "15 million texts in a .m": lambda to: write(
+        to, "grid.m", "mpc.genfuel = {\n" + ("'a' " * 100 + "\n") * 150_000 + "};\n"
+    ),
+    "a row of 50 million commas in a RAW": lambda to: write(
+        to, "grid.raw", RAW + "," * 50_000_000 + "\n"
+    ),
+    "a header of 30 million commas in a RAW": lambda to: write(
+        to, "grid.raw", "0" + "," * 30_000_000 + "\n"
+    ),
+    "9 million fields in rows of a RAW": lambda to: write(
+        to, "grid.raw", RAW + ("12," * 300 + "1\n") * 30_000
+    ),
     "30 million lines in a RAW": lambda to: write(to, "grid.raw", RAW + "1\n" * 30_000_000),
     "30 million lines in a DYR": lambda to: (
         write(to, "grid.dyr", "1\n" * 30_000_000),
         write(to, "grid.raw", WHOLE_RAW),
     )[1],
-    "a row of 15 million columns in a CSV table": lambda to: csv_folder(to, buses_csv="bus\n" + "," * 15_000_000 + "\n"),
-    "a header of 15 million columns in a CSV table": lambda to: csv_folder(to, buses_csv="," * 15_000_000 + "\n1\n"),
-    "10 million rows in a CSV table": lambda to: csv_folder(to, buses_csv="bus\n" + "1\n" * 10_000_000),
-    "a key of 200 000 parts in TOML": lambda to: csv_folder(to, system_toml="a." * 200_000 + "b = 1\n"),
-    "a key of 200 000 parts in an inline table": lambda to: csv_folder(to, system_toml="x = {" + "a." * 200_000 + "b = 1}\n"),
-    "a table of 200 000 parts in TOML": lambda to: csv_folder(to, system_toml="[" + "a." * 200_000 + "b]\n"),
+    "a row of 15 million columns in a CSV table": lambda to: csv_folder(
+        to, buses_csv="bus\n" + "," * 15_000_000 + "\n"
+    ),
+    "a header of 15 million columns in a CSV table": lambda to: csv_folder(
+        to, buses_csv="," * 15_000_000 + "\n1\n"
+    ),
+    "10 million rows in a CSV table": lambda to: csv_folder(
+        to, buses_csv="bus\n" + "1\n" * 10_000_000
+    ),
+    "a key of 200 000 parts in TOML": lambda to: csv_folder(
+        to, system_toml="a." * 200_000 + "b = 1\n"
+    ),
+    "a key of 200 000 parts in an inline table": lambda to: csv_folder(
+        to, system_toml="x = {" + "a." * 200_000 + "b = 1}\n"
+    ),
+    "a table of 200 000 parts in TOML": lambda to: csv_folder(
+        to, system_toml="[" + "a." * 200_000 + "b]\n"
+    ),
     "40 000 keys of 20 parts in TOML": lambda to: csv_folder(
         to, system_toml="".join(f"{'a.' * 20}b{n} = 1\n" for n in range(40_000))
     ),
@@ -189,27 +251,51 @@ GRIDS = {
         to, system_toml='x = {y = """\n""", ' + "a." * 200_000 + 'b = """ """}\n'
     ),
     "arrays in arrays in TOML": lambda to: csv_folder(to, system_toml="x = " + "[" * 100_000),
-    "5 million keys in TOML": lambda to: csv_folder(to, system_toml="".join(f"k{n}=1\n" for n in range(5_000_000))),
+    "5 million keys in TOML": lambda to: csv_folder(
+        to, system_toml="".join(f"k{n}=1\n" for n in range(5_000_000))
+    ),
     "deep JSON": lambda to: write(to, "grid.json", '{"Bus": ' + "[" * 10**6),
-    "a deep table in a pandapower JSON": lambda to: write(to, "grid.json", pandapower(bus=frame("[" * 10**6))),
-    "10 million objects in JSON": lambda to: write(to, "grid.json", '{"Bus": [' + "{}," * 10_000_000 + "{}]}"),
-    "30 million numbers in JSON": lambda to: write(to, "grid.json", '{"Bus": [' + "1," * 30_000_000 + "1]}"),
+    "a deep table in a pandapower JSON": lambda to: write(
+        to, "grid.json", pandapower(bus=frame("[" * 10**6))
+    ),
+    "10 million objects in JSON": lambda to: write(
+        to, "grid.json", '{"Bus": [' + "{}," * 10_000_000 + "{}]}"
+    ),
+    "30 million numbers in JSON": lambda to: write(
+        to, "grid.json", '{"Bus": [' + "1," * 30_000_000 + "1]}"
+    ),
     "30 million numbers in a pandapower table": lambda to: write(
-        to, "grid.json", pandapower(bus=frame('{"columns": [], "index": [' + "1," * 30_000_000 + '1], "data": []}'))
+        to,
+        "grid.json",
+        pandapower(bus=frame('{"columns": [], "index": [' + "1," * 30_000_000 + '1], "data": []}')),
     ),
-    "8 million rows in a workbook": lambda to: write(to, "grid.xlsx", workbook("<row/>" * 8_000_000)),
-    "8 million cells in a workbook": lambda to: write(to, "grid.xlsx", workbook("<row>" + "<c/>" * 8_000_000 + "</row>")),
-    "a row of number 10^9 in a workbook": lambda to: write(to, "grid.xlsx", workbook('<row r="1000000000"/>')),
-    "a row of a billion digits' number in a workbook": lambda to: write(to, "grid.xlsx", workbook(f'<row r="{"9" * 10**6}"/>')),
+    "8 million rows in a workbook": lambda to: write(
+        to, "grid.xlsx", workbook("<row/>" * 8_000_000)
+    ),
+    "8 million cells in a workbook": lambda to: write(
+        to, "grid.xlsx", workbook("<row>" + "<c/>" * 8_000_000 + "</row>")
+    ),
+    "a row of number 10^9 in a workbook": lambda to: write(
+        to, "grid.xlsx", workbook('<row r="1000000000"/>')
+    ),
+    "a row of a billion digits' number in a workbook": lambda to: write(
+        to, "grid.xlsx", workbook(f'<row r="{"9" * 10**6}"/>')
+    ),
     "a cell far to the right in a workbook": lambda to: write(
-        to, "grid.xlsx", workbook("".join(f'<row r="{n}"><c r="XFD{n}"><v>1</v></c></row>' for n in range(1, 2000)))
+        to,
+        "grid.xlsx",
+        workbook("".join(f'<row r="{n}"><c r="XFD{n}"><v>1</v></c></row>' for n in range(1, 2000))),
     ),
-    "a workbook that swells to 400 MB": lambda to: write(to, "grid.xlsx", workbook("", **{"xl/a.xml": bytes(4 * 10**8)})),
+    "a workbook that swells to 400 MB": lambda to: write(
+        to, "grid.xlsx", workbook("", **{"xl/a.xml": bytes(4 * 10**8)})
+    ),
     "a workbook packed by bzip2": lambda to: write(to, "grid.xlsx", lying_bzip2("xl/workbook.xml")),
     "a workbook with entities": lambda to: write(
         to, "grid.xlsx", workbook("<row/>", **{"xl/sharedStrings.xml": entities("sst")})
     ),
-    "a CGMES zip that swells to 400 MB": lambda to: write(to, "grid.zip", zipped({"a.xml": bytes(4 * 10**8)})),
+    "a CGMES zip that swells to 400 MB": lambda to: write(
+        to, "grid.zip", zipped({"a.xml": bytes(4 * 10**8)})
+    ),
     "a CGMES zip of 100 zips that swell": lambda to: write(
         to, "grid.zip", zipped({f"{n}.zip": swelling() for n in range(100)} | {"a.xml": cgmes()})
     ),
@@ -219,21 +305,38 @@ GRIDS = {
     "5 million objects in CGMES": lambda to: write(
         to, "grid.xml", cgmes("".join(f'<cim:Terminal rdf:ID="{n:x}"/>' for n in range(5_000_000)))
     ),
-    "deep CGMES": lambda to: write(to, "grid.xml", cgmes('<cim:Terminal rdf:ID="a">' + "<a>" * 5_000_000)),
+    "deep CGMES": lambda to: write(
+        to, "grid.xml", cgmes('<cim:Terminal rdf:ID="a">' + "<a>" * 5_000_000)
+    ),
     "a folder of 20 000 files": lambda to: many_files(to / "grid", 20_000),
     "a .mat of huge sizes": lambda to: write(
-        to, "grid.mat", mat(matrix("bus", (2**31 - 1,) * 30, b""), matrix("branch", (1, 1), b"1" * 8))
+        to,
+        "grid.mat",
+        mat(matrix("bus", (2**31 - 1,) * 30, b""), matrix("branch", (1, 1), b"1" * 8)),
     ),
-    "a .mat of a huge element": lambda to: write(to, "grid.mat", mat(matrix("bus", (10**5, 13), b"", size=2**32 - 8))),
-    "a .mat that swells to 400 MB": lambda to: write(to, "grid.mat", mat(compressed(element(14, bytes(4 * 10**8))))),
+    "a .mat of a huge element": lambda to: write(
+        to, "grid.mat", mat(matrix("bus", (10**5, 13), b"", size=2**32 - 8))
+    ),
+    "a .mat that swells to 400 MB": lambda to: write(
+        to, "grid.mat", mat(compressed(element(14, bytes(4 * 10**8))))
+    ),
     "a .mat of 100 variables that swell": lambda to: write(
-        to, "grid.mat", mat(*(compressed(matrix(f"v{n}", (1, 10**6), bytes(8 * 10**6))) for n in range(100)))
+        to,
+        "grid.mat",
+        mat(*(compressed(matrix(f"v{n}", (1, 10**6), bytes(8 * 10**6))) for n in range(100))),
     ),
     "a .mat of 30 million numbers": lambda to: write(
-        to, "grid.mat", mat(*(compressed(matrix(name, (10**6, 10), bytes(8 * 10**7))) for name in ("bus", "gen", "branch")))
+        to,
+        "grid.mat",
+        mat(
+            *(
+                compressed(matrix(name, (10**6, 10), bytes(8 * 10**7)))
+                for name in ("bus", "gen", "branch")
+            )
+        ),
     ),
     "a sparse file of 100 GB": lambda to: sparse(to / "grid.m", 100 * 10**9),
-}  # fmt: skip
+}
 
 
 def entities(root):
@@ -261,7 +364,9 @@ def lying_bzip2(name):
     struct.pack_into("<I", archive, 18, len(packed))
     end = directory.index(b"PK\x05\x06")
     struct.pack_into("<I", directory, end + 16, start + len(packed))
-    return bytes(archive[:start]) + packed + bytes(archive[start + size : central]) + bytes(directory)
+    return (
+        bytes(archive[:start]) + packed + bytes(archive[start + size : central]) + bytes(directory)
+    )
 
 
 def overlapping(count):
@@ -304,11 +409,17 @@ def refused(call, *, seconds=SECONDS, memory=MEMORY):
 
 # Those that take seconds to make, or to read up to a limit.
 SLOW = [
-    name for name in GRIDS if any(word in name for word in ("million", "swell", "bzip2", "20 000 files", "40 000", "100 GB"))
+    name
+    for name in GRIDS
+    if any(
+        word in name for word in ("million", "swell", "bzip2", "20 000 files", "40 000", "100 GB")
+    )
 ]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in GRIDS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in GRIDS]
+)
 def test_a_hostile_grid_file_is_refused_in_seconds(name, tmp_path):
     path = GRIDS[name](tmp_path)
     ended = refused(lambda: open_grid(path, options=OPTIONS), **(LONGER if name in READ_ON else {}))
@@ -316,7 +427,9 @@ def test_a_hostile_grid_file_is_refused_in_seconds(name, tmp_path):
 
 
 TEXTS = {
-    "5 000 events": lambda: Event.parse(";".join(f"load:1=+0.1@{n}s" for n in range(5000)), base_mva=100),
+    "5 000 events": lambda: Event.parse(
+        ";".join(f"load:1=+0.1@{n}s" for n in range(5000)), base_mva=100
+    ),
     "an event of 40 kB of digits": lambda: Event.parse(f"load:1=+{LONG}", base_mva=100),
     "an event of blanks": lambda: Event.parse("load:" + " " * 40_000 + "@", base_mva=100),
     "an event of many times": lambda: Event.parse("load:1=1" + "@ 1 s" * 20_000, base_mva=100),
@@ -341,7 +454,9 @@ RECORDS = {
     "a row of 30 million columns": {"csv": "time,north,south\n" + "," * 30_000_000 + "\n"},
     "a header of 30 million columns": {"csv": "time" + "," * 30_000_000 + "\n"},
     "20 million rows": {"csv": "time,north,south\n" + "," * 2 + "\n" + "0,,\n" * 15_000_000},
-    "30 million unused columns": {"csv": "time,north,south" + ",a" * 3000 + "\n" + ("0,60,60" + ",1" * 3000 + "\n") * 9000},
+    "30 million unused columns": {
+        "csv": "time,north,south" + ",a" * 3000 + "\n" + ("0,60,60" + ",1" * 3000 + "\n") * 9000
+    },
     "digits in an event": {"event": f"unknown:total={LONG}"},
     "blanks in an event": {"event": "unknown:total=1" + " " * 40_000 + "x"},
     "digits in an event's size": {"event": "unknown", "event_size": f"{LONG}:2"},
@@ -355,7 +470,11 @@ RECORDS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if "million" in name or "000" in name else name for name in RECORDS]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if "million" in name or "000" in name else name
+        for name in RECORDS
+    ],
 )
 def test_a_hostile_record_is_refused_in_seconds(name, tmp_path):
     changes = dict(RECORDS[name])
@@ -372,7 +491,11 @@ def test_a_hostile_record_is_refused_in_seconds(name, tmp_path):
 
 def test_an_event_on_many_buses_and_a_name_with_many_points_are_no_hostile_toml(tmp_path):
     event = ",".join(f"{n}=+0.{n}5" for n in range(1, 60))
-    path = write(tmp_path, "a.toml", f'event = "load:{event}"\n"a{".b" * 50}" = \'c{".d" * 50}\' # it\'s {"." * 9}\n')
+    path = write(
+        tmp_path,
+        "a.toml",
+        f'event = "load:{event}"\n"a{".b" * 50}" = \'c{".d" * 50}\' # it\'s {"." * 9}\n',
+    )
     assert len(Event.parse(read_toml(path)["event"], base_mva=100).steps[0].change) == 59
 
 
@@ -388,7 +511,7 @@ def test_the_largest_public_grid_takes_half_of_each_limit_at_most():
     assert 2 * count <= MOST_VALUES
 
 
-# --- what is no regular file --------------------------------------------------------------------------------------------
+# --- what is no regular file ----------------------------------------------------------------------
 
 
 def pipe(path):
@@ -426,11 +549,16 @@ def use_record(folder):
 
 # What is named, and what reads it.
 PLACES = {
-    **{f"grid.{end}": grid_beside(f"grid.{end}") for end in ("m", "mat", "raw", "xlsx", "json", "xml", "zip")},
+    **{
+        f"grid.{end}": grid_beside(f"grid.{end}")
+        for end in ("m", "mat", "raw", "xlsx", "json", "xml", "zip")
+    },
     "grid.dyr": grid_beside("grid.raw"),
     "grid.toml": grid_beside("grid.m"),
     "other.toml": lambda to: open_grid("ieee30", dynamics_file=to / "other.toml"),
-    "other.dyr": lambda to: open_grid(write(to, "grid.raw", WHOLE_RAW), dynamics_file=to / "other.dyr"),
+    "other.dyr": lambda to: open_grid(
+        write(to, "grid.raw", WHOLE_RAW), dynamics_file=to / "other.dyr"
+    ),
     **{f"grid/{name}": lambda to: open_grid(to / "grid") for name in (*CSV, "system.csv", "a.xml")},
     "release.toml": lambda to: release_settings(to / "release.toml", {}),
     "trajectory.toml": lambda to: read_trajectory(to / "trajectory.toml", open_grid("star5").facts),
@@ -463,13 +591,17 @@ def test_a_private_key_that_is_no_regular_file_is_not_read(make, tmp_path):
     assert ("not a regular file" if make is pipe else "open to other users") in ended.error
 
 
-# --- what is decoded ------------------------------------------------------------------------------------------------------
+# --- what is decoded ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "piece", [b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\xef\xbb\xbf"], ids=["NUL", "UTF-16", "surrogate", "BOM"]
+    "piece",
+    [b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\xef\xbb\xbf"],
+    ids=["NUL", "UTF-16", "surrogate", "BOM"],
 )
-@pytest.mark.parametrize("kind", ["m", "raw", "json", "csv", "toml", "xml", "config", "trajectory", "record"])
+@pytest.mark.parametrize(
+    "kind", ["m", "raw", "json", "csv", "toml", "xml", "config", "trajectory", "record"]
+)
 def test_strange_bytes_give_a_grid_or_a_plain_error(kind, piece, tmp_path):
     """In the middle of a name, and at the very beginning."""
     facts = open_grid("star5").facts

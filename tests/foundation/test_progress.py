@@ -24,7 +24,17 @@ def told():
 
 def release(folder, *options, grid=None):
     grid = grid or write_grid(folder)
-    return gridveil("release", grid, "--epsilon", "1/2", "--out", folder / "out", "--ledger", folder / "l.sqlite", *options)
+    return gridveil(
+        "release",
+        grid,
+        "--epsilon",
+        "1/2",
+        "--out",
+        folder / "out",
+        "--ledger",
+        folder / "l.sqlite",
+        *options,
+    )
 
 
 def test_a_stage_that_nobody_listens_to_is_told_to_nobody():
@@ -68,7 +78,9 @@ def test_inspect_tells_what_it_does(tmp_path, told):
 
 
 def test_work_that_is_refused_stops_at_its_stage(tmp_path, told):
-    done = release(tmp_path, "--json", grid=write_grid(tmp_path, replace=("4 1 40 9", "4 1 4000 900")))
+    done = release(
+        tmp_path, "--json", grid=write_grid(tmp_path, replace=("4 1 40 9", "4 1 4000 900"))
+    )
     assert done.code == 2
     assert tuple(told) == RELEASE[:2]
     assert not (tmp_path / "out").exists()
@@ -77,7 +89,9 @@ def test_work_that_is_refused_stops_at_its_stage(tmp_path, told):
 def leakage(folder, *options):
     """What a public record gives away of a grid, with a bundle of the grid beside it."""
     record = write_measured(folder / "in", locations={"north": "1", "south": "2"})
-    return gridveil("leakage", folder / "private.m", "--trajectory", record, "--sigma=1e-4", *options)
+    return gridveil(
+        "leakage", folder / "private.m", "--trajectory", record, "--sigma=1e-4", *options
+    )
 
 
 def among(told, stages):
@@ -96,7 +110,9 @@ def test_leakage_tells_its_stages_in_order(tmp_path, told):
 
 
 def test_each_start_that_a_bundle_needs_is_told(tmp_path, told, monkeypatch):
-    """An exact answer ends the search; where a fit moved the weights off the topology there is none."""
+    """An exact answer ends the search; where a fit moved the weights off the topology there is
+    none.
+    """
     assert release(tmp_path, "--mechanism=items", "--json").code == 0
     for exact, starts in ((1e-9, 1), (-1.0, 3)):
         monkeypatch.setattr("gridveil.adversary.attack.network.EXACT", exact)
@@ -105,10 +121,15 @@ def test_each_start_that_a_bundle_needs_is_told(tmp_path, told, monkeypatch):
         assert among(told, BASIS + LEAKAGE) == BASIS[: 2 + starts] + LEAKAGE
 
 
-def test_a_release_shows_a_bar_while_it_works_out_what_its_record_gives_away(tmp_path, shown, monkeypatch):
+def test_a_release_shows_a_bar_while_it_works_out_what_its_record_gives_away(
+    tmp_path, shown, monkeypatch
+):
     monkeypatch.setattr("gridveil.cli.leakage._at_a_terminal", lambda: False)
     record = write_measured(tmp_path / "in", locations={"north": "1", "south": "2"})
-    monkeypatch.setattr("gridveil.workflow.publish.publish", lambda *args, **more: pytest.fail("a stub ends it here"))
+    monkeypatch.setattr(
+        "gridveil.workflow.publish.publish",
+        lambda *args, **more: pytest.fail("a stub ends it here"),
+    )
     with pytest.raises(pytest.fail.Exception):
         release(tmp_path, "--trajectory", record, "--yes")
     assert [move for move in shown[2:] if move[0] is not None] == [*enumerate(LEAKAGE)]
@@ -125,7 +146,9 @@ class Terminal(io.StringIO):
 def shown(monkeypatch):
     """What a bar on a terminal was moved to."""
     moves = []
-    monkeypatch.setattr(Progress, "update", lambda _, task, **to: moves.append((to["completed"], to["description"])))
+    monkeypatch.setattr(
+        Progress, "update", lambda _, task, **to: moves.append((to["completed"], to["description"]))
+    )
     monkeypatch.setattr(io, "StringIO", Terminal)
     return moves
 
@@ -150,7 +173,12 @@ def test_where_nobody_looks_there_is_no_bar(tmp_path, options):
 
 
 @pytest.mark.parametrize(
-    "bar", [lambda: fit_progress(quiet=False), lambda: counted("work", 3, quiet=False), lambda: attack_bar(3, quiet=False)]
+    "bar",
+    [
+        lambda: fit_progress(quiet=False),
+        lambda: counted("work", 3, quiet=False),
+        lambda: attack_bar(3, quiet=False),
+    ],
 )
 def test_a_bar_leaves_no_blank_line_in_a_log(capsys, bar):
     with bar() as progress:

@@ -1,4 +1,6 @@
-"""A traceback that shows locals shows no private value: errors leave the vault and the readers without their frames."""
+"""A traceback that shows locals shows no private value: errors leave the vault and the readers
+without their frames.
+"""
 
 import importlib
 import inspect
@@ -44,13 +46,20 @@ def interrupt(*_, **__):
 
 
 def check_bare(error, values=VALUES):
-    """No frame that it carries holds a value, nor does any error behind it; but it says where it came from."""
+    """No frame that it carries holds a value, nor does any error behind it; but it says where it
+    came from.
+    """
     behind = error
     while behind is not None:
         assert found_in(locals_seen(behind).encode(), values) == []
         behind = behind.__cause__ or behind.__context__
     assert places_of(error)
-    assert found_in("".join(traceback.TracebackException.from_exception(error).format()).encode(), values) == []
+    assert (
+        found_in(
+            "".join(traceback.TracebackException.from_exception(error).format()).encode(), values
+        )
+        == []
+    )
 
 
 def test_the_search_finds_values_in_frames():
@@ -60,7 +69,7 @@ def test_the_search_finds_values_in_frames():
     assert set(TRUE["k"]) <= set(found_in(locals_seen(refusal.value).encode(), VALUES))
 
 
-# --- the vault --------------------------------------------------------------------------------------------------------
+# --- the vault ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bug", [fail, interrupt])
@@ -103,14 +112,18 @@ def test_a_sampler_that_refuses_carries_no_value(sampler):
 
 
 @pytest.mark.parametrize("group", "kmd")
-@pytest.mark.parametrize("wrong", [lambda v: [*v[:-1], -1.0], lambda v: [*v, 1.0], lambda v: [*v[:-1], "x"]])
+@pytest.mark.parametrize(
+    "wrong", [lambda v: [*v[:-1], -1.0], lambda v: [*v, 1.0], lambda v: [*v[:-1], "x"]]
+)
 def test_a_table_that_is_refused_carries_no_value(group, wrong):
     with pytest.raises(InputError) as refusal:
         private_grid(**{group: wrong(TRUE[group])})
     check_bare(refusal.value)
 
 
-@pytest.mark.parametrize("entry", [truth.true_model, truth.true_full_model, truth.public_table, declared_public])
+@pytest.mark.parametrize(
+    "entry", [truth.true_model, truth.true_full_model, truth.public_table, declared_public]
+)
 def test_the_truth_of_public_cases_leaves_by_its_door_alone(entry, monkeypatch):
     for name in ("reduced_model", "FullModel", "PublicTable"):
         monkeypatch.setattr(truth, name, fail)
@@ -123,7 +136,9 @@ def a_release():
     return publish(private_grid(), **CHOICES, ledger=None, sampler=DemoSampler(1))
 
 
-@pytest.mark.parametrize("step", ["invert", "best_guess", "_topology", "median_error", "epsilon_row", "averaging_rows"])
+@pytest.mark.parametrize(
+    "step", ["invert", "best_guess", "_topology", "median_error", "epsilon_row", "averaging_rows"]
+)
 def test_an_assessment_that_breaks_off_carries_no_value(step, monkeypatch):
     source, release = private_grid(), a_release()
     monkeypatch.setattr(assess, step, fail)
@@ -135,7 +150,12 @@ def test_an_assessment_that_breaks_off_carries_no_value(step, monkeypatch):
 def test_a_report_that_cannot_be_written_carries_no_value(monkeypatch):
     release = a_release()
     found = Private(type("Assessment", (), {"lines": TRUE, "__getattr__": fail})())
-    for write in (signoff.attack_tables, signoff.attack_notes, signoff.attack_json, signoff.attack_files):
+    for write in (
+        signoff.attack_tables,
+        signoff.attack_notes,
+        signoff.attack_json,
+        signoff.attack_files,
+    ):
         more = (release,) if write is not signoff.attack_tables else ()
         more += ({}, [], "") if write is signoff.attack_files else ()
         with pytest.raises((ZeroDivisionError, AttributeError, TypeError)) as caught:
@@ -144,7 +164,9 @@ def test_a_report_that_cannot_be_written_carries_no_value(monkeypatch):
 
 
 def test_whatever_opens_private_values_is_sealed():
-    """Each public function of the vault that takes a grid or a private result; whoever adds one is told here."""
+    """Each public function of the vault that takes a grid or a private result; whoever adds one is
+    told here.
+    """
     found, opened = [], []
     for info in pkgutil.iter_modules(vault.__path__, "gridveil.vault."):
         module = importlib.import_module(info.name)
@@ -162,7 +184,7 @@ def test_whatever_opens_private_values_is_sealed():
         assert hasattr(method, "__wrapped__"), method
 
 
-# --- readers ----------------------------------------------------------------------------------------------------------
+# --- readers --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -231,7 +253,7 @@ def test_neither_python_nor_rich_shows_a_value(planted):
     assert found_in(done.stdout + done.stderr, values) == []
 
 
-# --- what stays -------------------------------------------------------------------------------------------------------
+# --- what stays -----------------------------------------------------------------------------------
 
 
 def test_places_are_listed_from_the_outermost_to_the_innermost():
@@ -263,7 +285,11 @@ def test_debug_lists_places_behind_a_sealed_entry(tmp_path, monkeypatch, home):
     assert "matpower.py:" in done.err
     monkeypatch.setattr(algorithm, "posterior_mean", fail)
     done = gridveil("--debug", "release", "star5", "--epsilon=1/2", "--out", tmp_path / "out")
-    assert (done.code, "ZeroDivisionError in fail (" in done.err, "algorithm.py:" in done.err) == (70, True, True)
+    assert (done.code, "ZeroDivisionError in fail (" in done.err, "algorithm.py:" in done.err) == (
+        70,
+        True,
+        True,
+    )
 
 
 def test_what_is_sealed_keeps_its_name_and_signature():

@@ -1,4 +1,6 @@
-"""Step 3 takes the paper's steps to the letter, or converges; it wins the dynamics back from whatever was observed."""
+"""Step 3 takes the paper's steps to the letter, or converges; it wins the dynamics back from
+whatever was observed.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -44,17 +46,32 @@ def truth(source):
 
 
 def noisy(source, seed, rule="one-asset", bounds=None):
-    draw = {"epsilon": HALF, "adjacency": Adjacency(rule), "bounds": bounds or Bounds(), "ledger": None}
+    draw = {
+        "epsilon": HALF,
+        "adjacency": Adjacency(rule),
+        "bounds": bounds or Bounds(),
+        "ledger": None,
+    }
     return reduce(perturb(source, **draw, sampler=DemoSampler(seed)))
 
 
-RECORD = Provenance("measured", "Wide-area record", "2016-01-06", "https://example.org/record", "the operator's report")
+RECORD = Provenance(
+    "measured",
+    "Wide-area record",
+    "2016-01-06",
+    "https://example.org/record",
+    "the operator's report",
+)
 SIMULATED = Provenance("simulated", "the case itself")
 
 
 def observe(model, event=EVENT, *, origin="measured", horizon_s=30.0, settings=QUICK, buses=None):
     clock = {"horizon_s": horizon_s, "dt_s": settings.dt_s, "scheme": settings.scheme}
-    return Observation(event, simulate(model, event, **clock, buses=buses), RECORD if origin == "measured" else SIMULATED)
+    return Observation(
+        event,
+        simulate(model, event, **clock, buses=buses),
+        RECORD if origin == "measured" else SIMULATED,
+    )
 
 
 def error(model, truth, event):
@@ -62,15 +79,25 @@ def error(model, truth, event):
     return np.abs(simulate(model, event).omega - simulate(truth, event).omega).max()
 
 
-# --- the paper's steps ------------------------------------------------------------------------------------------------
+# --- the paper's steps ----------------------------------------------------------------------------
 
 
 def plain_descent(start, observed, bounds, steps):
-    """θ ← P[θ − 100 dJ/dθ] with Euler's method at 0.01 s and its adjoint, written out as a time loop."""
+    """θ ← P[θ − 100 dJ/dθ] with Euler's method at 0.01 s and its adjoint, written out as a time
+    loop.
+    """
     lower = np.repeat([bounds.k_r.lower, bounds.m.lower, bounds.d.lower], [15, 6, 6])
     upper = np.repeat([bounds.k_r.upper, bounds.m.upper, bounds.d.upper], [15, 6, 6])
     load = start.port_map @ (0.2 * start.loads)
-    model = (start.edges, start.governor_rate, start.droop_gain, start.omega_b, load, observed.trajectory.omega, 0.01)
+    model = (
+        start.edges,
+        start.governor_rate,
+        start.droop_gain,
+        start.omega_b,
+        load,
+        observed.trajectory.omega,
+        0.01,
+    )
     theta, history = np.concatenate([start.k_r, start.m, start.d]), []
     for _ in range(steps):
         J, gradient = objective_and_gradient(theta[None], *model)
@@ -79,7 +106,9 @@ def plain_descent(start, observed, bounds, steps):
     return theta, [*history, objective_and_gradient(theta[None], *model)[0][0]]
 
 
-@pytest.mark.parametrize(("steps", "horizon_s"), [(50, 3.0), pytest.param(500, 30.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("steps", "horizon_s"), [(50, 3.0), pytest.param(500, 30.0, marks=pytest.mark.slow)]
+)
 def test_profile_paper_takes_the_papers_steps(source, truth, steps, horizon_s):
     start = noisy(source, 1, PAPER.rule, PAPER.bounds)
     observed = observe(truth, origin="simulated", horizon_s=horizon_s, settings=PAPER.settings)
@@ -88,12 +117,16 @@ def test_profile_paper_takes_the_papers_steps(source, truth, steps, horizon_s):
     assert np.abs(found.model.theta / theta - 1).max() < 1e-10
     assert np.abs(found.history / history - 1).max() < 1e-10
     assert (found.mismatch_before, found.mismatch_after) == (found.history[0], found.history[-1])
-    assert found.mismatch_after < found.history[1]  # the first step also brings the start into the box
+    assert (
+        found.mismatch_after < found.history[1]
+    )  # the first step also brings the start into the box
     assert not found.converged  # it stops after its steps, wherever that is
 
 
 def test_profile_paper_has_the_papers_settings():
-    assert PAPER.settings == FitSettings("projected-gradient", "euler", dt_s=0.01, iterations=500, step=100.0, rho=0.0)
+    assert PAPER.settings == FitSettings(
+        "projected-gradient", "euler", dt_s=0.01, iterations=500, step=100.0, rho=0.0
+    )
 
 
 def test_a_step_that_leaves_the_box_is_brought_back(source, truth):
@@ -104,10 +137,12 @@ def test_a_step_that_leaves_the_box_is_brought_back(source, truth):
     assert np.isin(found.model.theta, np.concatenate([task.lower, task.upper])).all()
 
 
-# --- the default ------------------------------------------------------------------------------------------------------
+# --- the default ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_the_default_fit_converges(source, truth, seed):
     start, observed = noisy(source, seed), observe(truth)
     found = fit(start, [observed], QUICK, Bounds())
@@ -125,7 +160,11 @@ def test_the_default_fit_converges(source, truth, seed):
 def projected_gradient_size(task, theta):
     """Largest change of J that a small relative step inside the box promises."""
     _, gradient = task(theta)
-    inward = np.where(((theta <= task.lower) & (gradient > 0)) | ((theta >= task.upper) & (gradient < 0)), 0.0, gradient)
+    inward = np.where(
+        ((theta <= task.lower) & (gradient > 0)) | ((theta >= task.upper) & (gradient < 0)),
+        0.0,
+        gradient,
+    )
     return np.abs(inward * np.maximum(theta, 0.01 * (task.upper - task.lower))).max()
 
 
@@ -147,7 +186,10 @@ def test_rho_pulls_towards_the_start(source, truth):
     start, observed = noisy(source, 1), observe(truth)
     inside = np.clip(start.theta, 1e-9, None)
     moved = [
-        np.linalg.norm(fit(start, [observed], replace(QUICK, rho=rho, iterations=100), Bounds()).model.theta - inside)
+        np.linalg.norm(
+            fit(start, [observed], replace(QUICK, rho=rho, iterations=100), Bounds()).model.theta
+            - inside
+        )
         for rho in (0.0, 1e-6, 1.0)
     ]
     assert moved[0] > moved[1] > 100 * moved[2]
@@ -157,12 +199,14 @@ def test_rho_pulls_towards_the_start(source, truth):
 def test_progress_is_told_of_every_iteration(source, truth, method):
     told = []
     settings = replace(QUICK, method=method, step=1.0, iterations=5)
-    found = fit(noisy(source, 1), [observe(truth)], settings, Bounds(), lambda *news: told.append(news))
+    found = fit(
+        noisy(source, 1), [observe(truth)], settings, Bounds(), lambda *news: told.append(news)
+    )
     assert [news[:2] for news in told] == [(n, 5) for n in range(1, 6)]
     assert len(found.history) == 6
 
 
-# --- what was observed ------------------------------------------------------------------------------------------------
+# --- what was observed ----------------------------------------------------------------------------
 
 
 def with_trajectory(observed, **changes):
@@ -178,7 +222,11 @@ def gaps(observed):
 
 
 def sparse(observed, every):
-    return with_trajectory(observed, time_s=observed.trajectory.time_s[::every], omega=observed.trajectory.omega[::every])
+    return with_trajectory(
+        observed,
+        time_s=observed.trajectory.time_s[::every],
+        omega=observed.trajectory.omega[::every],
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,10 +236,22 @@ def sparse(observed, every):
         lambda truth, full: [observe(full, buses=["30"])],
         lambda truth, full: [gaps(observe(truth))],
         lambda truth, full: [sparse(observe(truth), every=4)],
-        lambda truth, full: [observe(truth), observe(truth, Event.load({"5": 0.5}, at_s=2.0), horizon_s=20.0)],
-        lambda truth, full: [observe(truth, Event.uniform(0.1).then(Event.lost(["8", "21"], at_s=10.0)))],
+        lambda truth, full: [
+            observe(truth),
+            observe(truth, Event.load({"5": 0.5}, at_s=2.0), horizon_s=20.0),
+        ],
+        lambda truth, full: [
+            observe(truth, Event.uniform(0.1).then(Event.lost(["8", "21"], at_s=10.0)))
+        ],
     ],
-    ids=["three of six machines", "an interior bus", "gaps", "every fourth sample", "two records", "two steps"],
+    ids=[
+        "three of six machines",
+        "an interior bus",
+        "gaps",
+        "every fourth sample",
+        "two records",
+        "two steps",
+    ],
 )
 def test_whatever_was_observed_is_fitted(source, truth, records):
     observed = records(truth, true_full_model(source))
@@ -204,15 +264,23 @@ def test_gaps_count_for_nothing(source, truth):
     """J over a record with gaps is the sum over the samples that it has."""
     start, observed = noisy(source, 1), gaps(observe(truth))
     residual = simulate(start, EVENT, dt_s=QUICK.dt_s).omega - observed.trajectory.omega
-    found, _ = problem(start, [observed], Bounds(), dt_s=QUICK.dt_s, scheme="exact", rho=0)(start.theta)
+    found, _ = problem(start, [observed], Bounds(), dt_s=QUICK.dt_s, scheme="exact", rho=0)(
+        start.theta
+    )
     assert found == pytest.approx(QUICK.dt_s * np.nansum(residual**2), rel=1e-9)
 
 
 def test_two_records_add_up(source, truth):
     start = noisy(source, 1)
-    records = [observe(truth), observe(truth, Event.load({"5": 0.5}, at_s=2.0), horizon_s=20.0, buses=["8", "30"])]
+    records = [
+        observe(truth),
+        observe(truth, Event.load({"5": 0.5}, at_s=2.0), horizon_s=20.0, buses=["8", "30"]),
+    ]
     together, alone = (
-        sum(problem(start, part, Bounds(), dt_s=QUICK.dt_s, scheme="exact", rho=0)(start.theta)[0] for part in parts)
+        sum(
+            problem(start, part, Bounds(), dt_s=QUICK.dt_s, scheme="exact", rho=0)(start.theta)[0]
+            for part in parts
+        )
         for parts in ([records], [[one] for one in records])
     )
     assert together == pytest.approx(alone, rel=1e-12)
@@ -221,16 +289,31 @@ def test_two_records_add_up(source, truth):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda one: with_trajectory(one, time_s=one.trajectory.time_s + 0.01), "multiple of the fit's time step"),
+        (
+            lambda one: with_trajectory(one, time_s=one.trajectory.time_s + 0.01),
+            "multiple of the fit's time step",
+        ),
         (lambda one: sparse(one, every=1000), "at least two samples"),
         (lambda one: with_trajectory(one, omega=one.trajectory.omega * np.nan), "no finite value"),
-        (lambda one: with_trajectory(one, buses=("1", "2", "5", "8", "11", "x")), "'x' is not a bus"),
+        (
+            lambda one: with_trajectory(one, buses=("1", "2", "5", "8", "11", "x")),
+            "'x' is not a bus",
+        ),
         (lambda one: replace(one, event=Event.load({"x": 1.0})), "'x' is not a bus"),
         (lambda one: replace(one, event=Event.uniform(0.2, at_s=99.0)), "behind the horizon"),
     ],
-    ids=["between samples", "one sample", "nothing but gaps", "unknown bus", "unknown bus in the event", "event too late"],
+    ids=[
+        "between samples",
+        "one sample",
+        "nothing but gaps",
+        "unknown bus",
+        "unknown bus in the event",
+        "event too late",
+    ],
 )
-def test_a_record_that_cannot_be_fitted_is_refused_before_anything_is_charged(source, truth, tmp_path, change, said):
+def test_a_record_that_cannot_be_fitted_is_refused_before_anything_is_charged(
+    source, truth, tmp_path, change, said
+):
     with pytest.raises(InputError, match=said):
         release(source, [change(observe(truth))], Ledger(tmp_path / "ledger"))
     assert charges(tmp_path / "ledger") == []
@@ -242,7 +325,7 @@ def test_an_unstable_step_is_refused(source, truth):
         fit(start, [observe(truth, settings=PAPER.settings)], PAPER.settings, PAPER.bounds)
 
 
-# --- the guarantee ----------------------------------------------------------------------------------------------------
+# --- the guarantee --------------------------------------------------------------------------------
 
 
 def release(source, observed, ledger):
@@ -250,7 +333,9 @@ def release(source, observed, ledger):
     return publish(source, observed, **draw, settings=replace(QUICK, iterations=3))
 
 
-def test_a_trajectory_simulated_from_the_source_is_refused_and_nothing_is_charged(source, truth, tmp_path):
+def test_a_trajectory_simulated_from_the_source_is_refused_and_nothing_is_charged(
+    source, truth, tmp_path
+):
     observed = [observe(truth), observe(truth, origin="simulated")]
     with pytest.raises(OptionError, match=r"not public.*nothing was spent.*measured") as refusal:
         release(source, observed, Ledger(tmp_path / "ledger"))

@@ -1,4 +1,6 @@
-"""The posterior under clipped Laplace noise, against scipy's adaptive quadrature, exponential integrals and brute force."""
+"""The posterior under clipped Laplace noise, against scipy's adaptive quadrature, exponential
+integrals and brute force.
+"""
 
 import itertools
 from fractions import Fraction
@@ -17,7 +19,8 @@ from gridveil.readers.cases import open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
 
-# y, b, lower, upper: inside, at both clip values, noise far wider and far narrower than the box, a box over six decades.
+# y, b, lower, upper: inside, at both clip values, noise far wider and far narrower than the box, a
+# box over six decades.
 CASES = [
     (12.0, 6.0, 1.0, 100.0),
     (1.0, 6.0, 1.0, 100.0),
@@ -35,13 +38,24 @@ def by_quad(function, y, b, lower, upper):
     """E[function(x)] by adaptive quadrature in x, cut at y and around it."""
     cuts = {lower, y, upper}
     for reach in (1, 5, 20, 60):
-        cuts |= {min(max(y + sign * reach * b, lower), upper) for sign in (-1, 1)} if np.isfinite(b) else set()
+        cuts |= (
+            {min(max(y + sign * reach * b, lower), upper) for sign in (-1, 1)}
+            if np.isfinite(b)
+            else set()
+        )
     cuts |= {float(cut) for cut in np.geomspace(lower, upper, 9)}
     ends = sorted(cuts)
 
     def integral(weight):
         pieces = [
-            quad(lambda x: weight(x) * np.exp(-abs(x - y) / b) / x, start, end, epsabs=0, epsrel=1e-12, limit=200)[0]
+            quad(
+                lambda x: weight(x) * np.exp(-abs(x - y) / b) / x,
+                start,
+                end,
+                epsabs=0,
+                epsrel=1e-12,
+                limit=200,
+            )[0]
             for start, end in itertools.pairwise(ends)
             if np.exp(-min(abs(start - y), abs(end - y)) / b) > 1e-30
         ]
@@ -66,13 +80,17 @@ def test_the_moments_are_those_of_adaptive_quadrature(case):
 
 def test_the_mean_is_that_of_exponential_integrals():
     y, b, lower, upper = np.array([1.0, 3.0, 20.0, 80.0, 100.0]), 6.0, 1.0, 100.0
-    weight = np.exp(-y / b) * (expi(y / b) - expi(lower / b)) + np.exp(y / b) * (exp1(y / b) - exp1(upper / b))
+    weight = np.exp(-y / b) * (expi(y / b) - expi(lower / b)) + np.exp(y / b) * (
+        exp1(y / b) - exp1(upper / b)
+    )
     first = b * (2 - np.exp(-(y - lower) / b) - np.exp(-(upper - y) / b))
     assert Posterior.of(y, b, lower, upper).mean == pytest.approx(first / weight, rel=1e-10)
 
 
 def test_the_posterior_is_the_share_of_true_values_that_gave_the_release():
-    """Draw x from the prior, add noise, clip; of those that came out at a bound, or near a value, take the mean."""
+    """Draw x from the prior, add noise, clip; of those that came out at a bound, or near a value,
+    take the mean.
+    """
     random = np.random.default_rng(5)
     x = np.exp(random.uniform(0, np.log(40), 2_000_000))
     y = np.clip(x + random.laplace(0, 6, len(x)), 1, 40)
@@ -93,12 +111,28 @@ def test_the_inverse_distribution_function_inverts(case):
 
 def by_quad_up_to(end, y, b, lower, upper):
     cuts = sorted(
-        {lower, end, *(cut for cut in (y, *(y + b * np.array([-60, -20, -5, 5, 20, 60]))) if lower < cut < upper), upper}
+        {
+            lower,
+            end,
+            *(
+                cut
+                for cut in (y, *(y + b * np.array([-60, -20, -5, 5, 20, 60])))
+                if lower < cut < upper
+            ),
+            upper,
+        }
     )
     parts = [
         (
             stop,
-            quad(lambda s: np.exp(-abs(np.exp(s) - y) / b), np.log(start), np.log(stop), epsabs=0, epsrel=1e-11, limit=400)[0],
+            quad(
+                lambda s: np.exp(-abs(np.exp(s) - y) / b),
+                np.log(start),
+                np.log(stop),
+                epsabs=0,
+                epsrel=1e-11,
+                limit=400,
+            )[0],
         )
         for start, stop in itertools.pairwise(cuts)
         if np.exp(-max(start - y, y - stop, 0) / b) > 1e-30
@@ -111,10 +145,17 @@ def test_samples_follow_the_posterior_and_stay_in_the_box():
     drawn = belief.sample(np.random.default_rng(3), 20_000)
     assert drawn.shape == (20_000, 3)
     assert (drawn >= 1).all() and (drawn <= 100).all()
-    assert drawn.mean(axis=0) == pytest.approx(belief.mean, abs=5 * np.sqrt(belief.variance.max() / 20_000))
+    assert drawn.mean(axis=0) == pytest.approx(
+        belief.mean, abs=5 * np.sqrt(belief.variance.max() / 20_000)
+    )
     grid = belief.quantile(np.linspace(0, 1, 2001)[:, None] * np.ones(3))
     for item in range(3):
-        assert kstest(drawn[:, item], lambda x, i=item: np.interp(x, grid[:, i], np.linspace(0, 1, 2001))).pvalue > 1e-3
+        assert (
+            kstest(
+                drawn[:, item], lambda x, i=item: np.interp(x, grid[:, i], np.linspace(0, 1, 2001))
+            ).pvalue
+            > 1e-3
+        )
 
 
 def test_without_a_release_the_prior_is_log_uniform():
@@ -134,7 +175,9 @@ def test_a_box_from_zero_starts_at_a_thousandth_of_its_end():
     assert Posterior.of(0.0, 1.0, 0.0, 40.0).lower == pytest.approx([0.04])
 
 
-@pytest.mark.parametrize("wrong", [(1.0, 0.0, 1.0, 2.0), (1.0, 1.0, 2.0, 1.0), (np.nan, 1.0, 1.0, 2.0)])
+@pytest.mark.parametrize(
+    "wrong", [(1.0, 0.0, 1.0, 2.0), (1.0, 1.0, 2.0, 1.0), (np.nan, 1.0, 1.0, 2.0)]
+)
 def test_a_posterior_of_nonsense_is_refused(wrong):
     with pytest.raises(OptionError, match="positive scales"):
         Posterior.of(*wrong)
@@ -143,7 +186,12 @@ def test_a_posterior_of_nonsense_is_refused(wrong):
 def test_a_noisy_grid_is_believed_by_its_own_scales_and_bounds():
     source, bounds = open_grid("ieee30"), Bounds(m=Range(2, 30))
     noisy = perturb(
-        source, epsilon=Fraction(1), adjacency=Adjacency("one-per-group"), bounds=bounds, ledger=None, sampler=DemoSampler(1)
+        source,
+        epsilon=Fraction(1),
+        adjacency=Adjacency("one-per-group"),
+        bounds=bounds,
+        ledger=None,
+        sampler=DemoSampler(1),
     )
     belief = beliefs(noisy)
     assert {name: len(one.y) for name, one in belief.items()} == {"k": 41, "m": 6, "d": 6}

@@ -1,4 +1,6 @@
-"""Measured records come onto the fit's clock as they are, or are refused by line; nothing about them is guessed."""
+"""Measured records come onto the fit's clock as they are, or are refused by line; nothing about
+them is guessed.
+"""
 
 import random
 from dataclasses import replace
@@ -37,7 +39,7 @@ def refused(folder, facts, *given, match, line=None, **changes):
     return said
 
 
-# --- units, offsets and times -----------------------------------------------------------------------------------------
+# --- units, offsets and times ---------------------------------------------------------------------
 
 UNITS = {"Hz": 60.0, "mHz": 60_000.0, "p.u.": 1.0, "rad/s": 2 * np.pi * 60}
 
@@ -65,7 +67,15 @@ def test_every_unit_gives_the_same_deviations_in_pu(tmp_path, facts, unit, kind)
 )
 def test_times_in_seconds_epoch_or_timestamps(tmp_path, facts, form, times, event_time):
     values = 60 * (1 + signal(TIME))
-    found = read(tmp_path, facts, times, values, time_format=form, event_time=event_time, event="load:5=+0.1; load:4=0.1@3s")
+    found = read(
+        tmp_path,
+        facts,
+        times,
+        values,
+        time_format=form,
+        event_time=event_time,
+        event="load:5=+0.1; load:4=0.1@3s",
+    )
     assert np.allclose(found.trajectory.time_s, TIME, rtol=0, atol=1e-9)
     assert np.allclose(found.trajectory.omega, signal(TIME), rtol=0, atol=1e-9)
     assert [step.at_s for step in found.event.steps] == pytest.approx([2.0, 5.0])
@@ -104,7 +114,13 @@ def test_what_was_read_is_told(tmp_path, facts):
     values[100:400, 1] = np.nan
     found = read(tmp_path, facts, TIME, values)
     north, south = found.locations
-    assert (north.column, north.bus, north.samples, north.used, north.gaps) == ("north", "1", 601, 601, 0)
+    assert (north.column, north.bus, north.samples, north.used, north.gaps) == (
+        "north",
+        "1",
+        601,
+        601,
+        0,
+    )
     assert (south.samples, south.gaps) == (301, pytest.approx(300 / 601))
     assert north.peak_hz == pytest.approx(60 * signal(TIME)[:, 0].min())
     assert north.peak_s == pytest.approx(10.0)
@@ -112,7 +128,7 @@ def test_what_was_read_is_told(tmp_path, facts):
     assert found.observation.event is found.event
 
 
-# --- gaps, repeats and rates ------------------------------------------------------------------------------------------
+# --- gaps, repeats and rates ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("share", [0.4, 0.85])
@@ -122,13 +138,17 @@ def test_gaps_stay_gaps_whether_cells_are_empty_or_rows_missing(tmp_path, facts,
     empty = np.where(rng.random(values.shape) < share, np.nan, values)
     found = read(tmp_path, facts, TIME, empty)
     assert np.array_equal(np.isnan(found.trajectory.omega), np.isnan(empty))
-    assert [one.gaps for one in found.locations] == pytest.approx(np.isnan(empty).mean(axis=0).tolist())
+    assert [one.gaps for one in found.locations] == pytest.approx(
+        np.isnan(empty).mean(axis=0).tolist()
+    )
     there = rng.random(len(TIME)) >= share
     there[[0, -1]] = True
     found = read(tmp_path, facts, TIME[there], values[there])
     assert found.interval_s == pytest.approx(0.02)
     assert [one.gaps for one in found.locations] == pytest.approx([1 - there.mean()] * 2)
-    assert len(found.trajectory.time_s) == len(TIME)  # what is missing is there as NaN, so that weights are right
+    assert len(found.trajectory.time_s) == len(
+        TIME
+    )  # what is missing is there as NaN, so that weights are right
     assert np.array_equal(np.isfinite(found.trajectory.omega[:, 0]), there)
     assert (found.on_step, found.interpolated, found.left_out) == (2 * there.sum(), 0, 0)
 
@@ -154,11 +174,14 @@ def test_a_rate_of_30_hz_is_moved_by_less_than_half_a_step(tmp_path, facts):
     record = found.trajectory
     assert found.interval_s == pytest.approx(1 / 30)
     (weighed,) = as_records([found.observation], 0.01)[1]
-    assert weighed.weights == pytest.approx(1 / 30, rel=1e-3)  # not 0.03 s, the first interval on the clock
+    assert weighed.weights == pytest.approx(
+        1 / 30, rel=1e-3
+    )  # not 0.03 s, the first interval on the clock
     assert len(record.time_s) == len(times)
     assert np.abs(record.time_s - times).max() <= 0.005 + 1e-12
     assert (found.on_step, found.interpolated) == (2 * 121, 2 * 240)
-    # What is interpolated is right to the second derivative's error; a sample moved without it would be off by 3e-6.
+    # What is interpolated is right to the second derivative's error; a sample moved without it
+    # would be off by 3e-6.
     assert np.abs(record.omega - signal(record.time_s)).max() < 3e-7
 
 
@@ -179,24 +202,34 @@ def test_interpolation_stops_at_gaps(tmp_path, facts):
     assert np.nanmax(np.abs(record.omega - signal(record.time_s)[:, :])) < 3e-7
 
 
-@pytest.mark.parametrize(("interval", "count"), [(2.0, 60), (0.1, 300), (0.01, 1200), (0.001, 12000)])
+@pytest.mark.parametrize(
+    ("interval", "count"), [(2.0, 60), (0.1, 300), (0.01, 1200), (0.001, 12000)]
+)
 def test_slow_and_fast_rates(tmp_path, facts, interval, count):
     times = np.arange(count + 1) * interval
     event_s = 10.0 if interval == 2.0 else 2.0
-    found = read(tmp_path, facts, times, 60 * (1 + signal(times, event_s)), event=f"load:5=+0.1@{event_s}s")
+    found = read(
+        tmp_path, facts, times, 60 * (1 + signal(times, event_s)), event=f"load:5=+0.1@{event_s}s"
+    )
     assert found.interval_s == pytest.approx(interval)
-    assert np.allclose(found.trajectory.time_s, times if interval >= 0.01 else times[::10], atol=1e-9)
+    assert np.allclose(
+        found.trajectory.time_s, times if interval >= 0.01 else times[::10], atol=1e-9
+    )
     assert np.allclose(found.trajectory.omega, signal(found.trajectory.time_s, event_s), atol=1e-9)
     assert found.interpolated == 0
 
 
 def test_the_clock_is_laid_through_the_event(tmp_path, facts):
     """An event between two samples of the fit's clock moves the clock, not the event."""
-    found = read(tmp_path, facts, TIME, 60 * (1 + signal(TIME, 2.0037)), event="load:5=+0.1@2.0037s")
+    found = read(
+        tmp_path, facts, TIME, 60 * (1 + signal(TIME, 2.0037)), event="load:5=+0.1@2.0037s"
+    )
     assert found.event_s / 0.01 == pytest.approx(round(found.event_s / 0.01))
     since = found.trajectory.time_s - found.event_s
     assert np.nanmax(np.abs(found.trajectory.omega - signal(since, 0.0))) < 1e-7
-    assert np.isnan(found.trajectory.omega[np.abs(since) < 0.01]).all()  # no line is drawn across the event
+    assert np.isnan(
+        found.trajectory.omega[np.abs(since) < 0.01]
+    ).all()  # no line is drawn across the event
     assert found.interpolated > 1000
 
 
@@ -213,7 +246,7 @@ def test_a_record_may_begin_after_its_event(tmp_path, facts):
     assert found.trajectory.time_s[0] == pytest.approx(1.0)
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 GOOD = 60 * (1 + signal(TIME))
 
@@ -262,7 +295,9 @@ SAME[300] = SAME[299]
         ((TIME[:0], GOOD[:0]), "the record is empty", None),
         ((TIME[99:], GOOD[99:]), "1 samples before the event, too few", None),
         ((TIME * 1000, GOOD), "hours long|ends|before the event", None),
-        ((np.arange(9) * 2.0, 60 * (1 + signal(np.arange(9) * 2.0))), "samples before the event|samples after the event", None),
+        ((np.arange(9) * 2.0, 60 * (1 + signal(np.arange(9) * 2.0))), "samples before the "
+                                                                      "event|samples after the "
+                                                                      "event", None),
     ],
 )  # fmt: skip
 def test_a_record_that_cannot_be_used_is_refused_by_line(tmp_path, facts, given, said, line):
@@ -353,16 +388,43 @@ def test_a_toml_that_is_none_is_refused(tmp_path, facts):
 def test_timestamps_with_and_without_zone_do_not_mix(tmp_path, facts):
     mixed = [*stamps(TIME[:300]), *stamps(TIME[300:], "")]
     iso = {"time_format": "iso", "event": "load:5=+0.1"}
-    refused(tmp_path, facts, mixed, GOOD, match="some timestamps say their zone", event_time="2016-01-05T12:33:18Z", **iso)
-    refused(tmp_path, facts, stamps(TIME), GOOD, match="do not both say", event_time="2016-01-05T12:33:18", **iso)
+    refused(
+        tmp_path,
+        facts,
+        mixed,
+        GOOD,
+        match="some timestamps say their zone",
+        event_time="2016-01-05T12:33:18Z",
+        **iso,
+    )
+    refused(
+        tmp_path,
+        facts,
+        stamps(TIME),
+        GOOD,
+        match="do not both say",
+        event_time="2016-01-05T12:33:18",
+        **iso,
+    )
     days = ["2016-01-05"] * len(TIME)
-    refused(tmp_path, facts, days, GOOD, match="is no time", line=2, event_time="2016-01-05T12:33:18", **iso)
+    refused(
+        tmp_path,
+        facts,
+        days,
+        GOOD,
+        match="is no time",
+        line=2,
+        event_time="2016-01-05T12:33:18",
+        **iso,
+    )
 
 
 def test_milliseconds_are_no_epoch_seconds(tmp_path, facts):
     milliseconds = 1000 * (TIME + BEGIN.timestamp())
     given = {"time_format": "epoch", "event_time": BEGIN.timestamp()}
-    refused(tmp_path, facts, milliseconds, GOOD, match="divide milliseconds by 1000", line=2, **given)
+    refused(
+        tmp_path, facts, milliseconds, GOOD, match="divide milliseconds by 1000", line=2, **given
+    )
 
 
 def test_a_mutated_file_is_used_whole_or_refused(tmp_path, facts):
@@ -389,7 +451,7 @@ def test_a_mutated_file_is_used_whole_or_refused(tmp_path, facts):
     assert min(outcomes.values()) > 5
 
 
-# --- sizes ------------------------------------------------------------------------------------------------------------
+# --- sizes ----------------------------------------------------------------------------------------
 
 
 def test_a_record_of_the_events_size_passes(tmp_path, facts):
@@ -397,7 +459,15 @@ def test_a_record_of_the_events_size_passes(tmp_path, facts):
 
 
 @pytest.mark.parametrize(
-    ("unit", "wrong"), [("Hz", "mHz"), ("Hz", "rad/s"), ("p.u.", "Hz"), ("p.u.", "rad/s"), ("p.u.", "mHz"), ("rad/s", "mHz")]
+    ("unit", "wrong"),
+    [
+        ("Hz", "mHz"),
+        ("Hz", "rad/s"),
+        ("p.u.", "Hz"),
+        ("p.u.", "rad/s"),
+        ("p.u.", "mHz"),
+        ("rad/s", "mHz"),
+    ],
 )
 def test_deviations_in_a_wrong_unit_are_refused_by_their_size(tmp_path, facts, unit, wrong):
     values = UNITS[unit] * signal(TIME)
@@ -416,12 +486,14 @@ def test_an_event_of_the_wrong_sign_is_refused(tmp_path, facts):
         check_size(found, facts, Bounds())
 
 
-@pytest.mark.parametrize("event", ["load:5=+0.1,4=-0.1@2s", "load:5=+0.1@2s; load:5=-0.1@4s", "uniform:+5%@2s"])
+@pytest.mark.parametrize(
+    "event", ["load:5=+0.1,4=-0.1@2s", "load:5=+0.1@2s; load:5=-0.1@4s", "uniform:+5%@2s"]
+)
 def test_where_sizes_cannot_be_told_nothing_is_refused(tmp_path, facts, event):
     check_size(read(tmp_path, facts, event=event), replace(facts, loads_are_public=False), Bounds())
 
 
-# --- events that are not wholly known, and the records' own sigma -----------------------------------------------------
+# --- events that are not wholly known, and the records' own sigma ---------------------------------
 
 
 def test_an_event_of_known_total_and_unknown_place_is_a_guess_on_all_machines(tmp_path, facts):
@@ -430,7 +502,11 @@ def test_an_event_of_known_total_and_unknown_place_is_a_guess_on_all_machines(tm
         (step,) = found.event.steps
         assert step.change == pytest.approx(dict.fromkeys("1234", 0.075))
         assert (found.event_s, found.declared_s) == (pytest.approx(2.0), pytest.approx(2.0))
-        assert (found.unknown.split, found.unknown.size, found.unknown.window_s) == (True, None, 0.0)
+        assert (found.unknown.split, found.unknown.size, found.unknown.window_s) == (
+            True,
+            None,
+            0.0,
+        )
         assert found.observation.unknown is found.unknown
         assert "the place of the event was estimated from it" in found.observation.in_words()
     check_size(found, facts, Bounds())
@@ -438,13 +514,20 @@ def test_an_event_of_known_total_and_unknown_place_is_a_guess_on_all_machines(tm
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("size", ["0.05:2", "5:200MW", "5MW:200 MW", "0.05 pu:2 p.u."])
-def test_an_event_of_unknown_size_has_public_bounds_and_the_sign_of_the_record(tmp_path, facts, sign, size):
+def test_an_event_of_unknown_size_has_public_bounds_and_the_sign_of_the_record(
+    tmp_path, facts, sign, size
+):
     values = 60 * (1 + sign * signal(TIME))
     unsourced = {"event_source": None}  # nobody published anything
-    found = read(tmp_path, facts, TIME, values, event="unknown@2s", event_size=size, provenance=unsourced)
+    found = read(
+        tmp_path, facts, TIME, values, event="unknown@2s", event_size=size, provenance=unsourced
+    )
     assert found.unknown.size == pytest.approx((0.05, 2.0))
     assert sum(found.event.steps[0].change.values()) == pytest.approx(sign * np.sqrt(0.1))
-    assert "event data: none published; the size and the place of the event were estimated" in found.observation.in_words()
+    assert (
+        "event data: none published; the size and the place of the event were estimated"
+        in found.observation.in_words()
+    )
     check_size(found, facts, Bounds())
 
 
@@ -466,7 +549,9 @@ def test_nothing_is_interpolated_where_the_event_may_have_fallen(tmp_path, facts
     assert known.interpolated - open_time.interpolated == pytest.approx(2 * 2 / 3 * 60, abs=4)
 
 
-@pytest.mark.parametrize(("unit", "sigma"), [("Hz", 0.006), ("mHz", 6.0), ("p.u.", 1e-4), ("rad/s", 2 * np.pi * 0.006)])
+@pytest.mark.parametrize(
+    ("unit", "sigma"), [("Hz", 0.006), ("mHz", 6.0), ("p.u.", 1e-4), ("rad/s", 2 * np.pi * 0.006)]
+)
 def test_sigma_is_in_the_records_unit(tmp_path, facts, unit, sigma):
     found = read(tmp_path, facts, TIME, UNITS[unit] * (1 + signal(TIME)), unit=unit, sigma=sigma)
     assert found.sigma == found.observation.sigma == pytest.approx(1e-4)
@@ -477,7 +562,10 @@ def test_sigma_is_in_the_records_unit(tmp_path, facts, unit, sigma):
     ("changes", "said"),
     [
         ({"event": "unknown@2s"}, "event_size is not declared; expected public bounds"),
-        ({"event": "unknown:total=+0.3@2s", "event_size": "0.05:2"}, "event_size stands beside an event of known size"),
+        (
+            {"event": "unknown:total=+0.3@2s", "event_size": "0.05:2"},
+            "event_size stands beside an event of known size",
+        ),
         ({"event_size": "0.05:2"}, "event_size stands beside an event of known size"),
         ({"event": "unknown:size=0.3@2s"}, "the event 'unknown:size=0.3@2s' cannot be read"),
         ({"event": "unknown:total=much@2s"}, "cannot be read"),
@@ -486,12 +574,21 @@ def test_sigma_is_in_the_records_unit(tmp_path, facts, unit, sigma):
         ({"event": "unknown@-2s", "event_size": "0.05:2"}, "time is negative"),
         ({"event": "unknown@2s", "event_size": "2:0.05"}, "event_size '2:0.05' cannot be used"),
         ({"event": "unknown@2s", "event_size": "0:2"}, "cannot be used"),
-        ({"event": "unknown@2s", "event_size": "large"}, "cannot be used; expected two sizes above 0"),
+        (
+            {"event": "unknown@2s", "event_size": "large"},
+            "cannot be used; expected two sizes above 0",
+        ),
         ({"event": "unknown@2s", "event_size": 0.3}, "event_size is not usable"),
-        ({"event": "unknown:total=+0.3@2s", "provenance": {"event_source": None}}, "source of its event's loads is not named"),
+        (
+            {"event": "unknown:total=+0.3@2s", "provenance": {"event_source": None}},
+            "source of its event's loads is not named",
+        ),
         ({"event_time_window": -1}, "event_time_window is not usable"),
         ({"event_time_window": "2 s"}, "event_time_window is not usable"),
-        ({"event_time_window": 3.0}, "the event may have come before the record begins, 2 s before event_time"),
+        (
+            {"event_time_window": 3.0},
+            "the event may have come before the record begins, 2 s before event_time",
+        ),
         ({"event": "load:5=+0.1@7s", "event_time_window": 4.5}, "ends 0.5 s after the event"),
         ({"event_time_window": 1.99}, "too few for its offset"),
         ({"sigma": 0}, "sigma is not usable"),
@@ -507,7 +604,9 @@ def test_a_wrong_declaration_of_what_is_unknown_is_refused(tmp_path, facts, chan
     assert "nothing was spent" in str(refusal.value)
 
 
-@pytest.mark.parametrize(("size", "fits"), [("0.05:2", True), ("30:90", False), ("1e-6:1e-5", False)])
+@pytest.mark.parametrize(
+    ("size", "fits"), [("0.05:2", True), ("30:90", False), ("1e-6:1e-5", False)]
+)
 def test_bounds_of_a_size_that_the_record_cannot_have_are_refused(tmp_path, facts, size, fits):
     found = read(tmp_path, facts, event="unknown@2s", event_size=size)
     if fits:

@@ -1,4 +1,6 @@
-"""The reproduction: equal to a plain reference, resumable, marked as a demo, and within the paper's bands."""
+"""The reproduction: equal to a plain reference, resumable, marked as a demo, and within the paper's
+bands.
+"""
 
 import json
 import signal
@@ -43,7 +45,15 @@ def test_the_projected_steps_equal_a_plain_reference(iterations):
     runs = experiment.run(HALF, seed=3, first=5, count=2)
     start = runs.before[1]
     found = plain_paper.descend(
-        start[:15], start[15:21], start[21:], T, G, load_on_machines(runs.K_ac[1]), observed, 0.01, iterations
+        start[:15],
+        start[15:21],
+        start[21:],
+        T,
+        G,
+        load_on_machines(runs.K_ac[1]),
+        observed,
+        0.01,
+        iterations,
     )
     assert g == 6
     np.testing.assert_allclose(runs.after[1], np.concatenate(found[:3]), rtol=1e-10)
@@ -86,11 +96,19 @@ def test_an_interrupted_collection_goes_on_to_the_same_result(tmp_path, monkeypa
     assert len(calls) == 4 + 4
     for epsilon in EPSILONS:
         for name in ("before", "after", "history", "L_lap", "L_pp"):
-            np.testing.assert_array_equal(getattr(again[epsilon], name), getattr(whole[epsilon], name))
+            np.testing.assert_array_equal(
+                getattr(again[epsilon], name), getattr(whole[epsilon], name)
+            )
 
 
 def paper(*arguments, **options):
-    return subprocess.run([GRIDVEIL, "paper", "--json", *arguments], capture_output=True, text=True, check=True, **options)
+    return subprocess.run(
+        [GRIDVEIL, "paper", "--json", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        **options,
+    )
 
 
 @pytest.mark.slow
@@ -101,7 +119,9 @@ def test_a_killed_command_goes_on_where_it_stopped(tmp_path, with_signal):
     process = subprocess.Popen(
         [GRIDVEIL, "paper", *arguments, tmp_path / "cut"],
         stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a shell's background jobs ignore it
     )
     while not list((tmp_path / "cut").rglob("*.npz")):
         time.sleep(0.05)
@@ -137,7 +157,9 @@ def test_every_figure_comes_as_png_pdf_and_csv(small):
 def test_everything_is_marked_as_a_demo_and_nothing_is_charged(small):
     out, _ = small
     assert "**demo**" in (out / "reproduction.md").read_text(encoding="utf-8")
-    assert all((out / f"fig{n}.csv").read_text(encoding="utf-8").startswith("# demo") for n in range(1, 10))
+    assert all(
+        (out / f"fig{n}.csv").read_text(encoding="utf-8").startswith("# demo") for n in range(1, 10)
+    )
     assert not (out / "ledger.sqlite").exists()
 
 
@@ -167,7 +189,10 @@ def test_the_star_is_recovered_and_the_row_is_not():
 def test_the_example_runs_on_another_grid():
     script = DOCS.parent / "examples" / "another_grid.py"
     done = subprocess.run(
-        [sys.executable, script, "--runs", "1", "--iterations", "1"], capture_output=True, text=True, check=True
+        [sys.executable, script, "--runs", "1", "--iterations", "1"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "118 buses" in done.stdout
     assert done.stdout.count("L_pp mean") == 3

@@ -37,7 +37,9 @@ def home(tmp_path, monkeypatch):
 
 
 class Injected:
-    """Adds noise that was drawn before: group by group, in the order in which perturb asks for them."""
+    """Adds noise that was drawn before: group by group, in the order in which perturb asks for
+    them.
+    """
 
     mechanism = "injected"
 
@@ -50,10 +52,18 @@ class Injected:
 
 def released(source, adjacency, allocation, epsilon, sampler):
     noisy = perturb(
-        source, epsilon=epsilon, adjacency=adjacency, bounds=Bounds(), ledger=None, sampler=sampler, allocation=allocation
+        source,
+        epsilon=epsilon,
+        adjacency=adjacency,
+        bounds=Bounds(),
+        ledger=None,
+        sampler=sampler,
+        allocation=allocation,
     )
     table = posterior_mean(noisy)
-    return networkless_model(table, middle(Bounds().k)) if allocation.hides_network else reduce(table)
+    return (
+        networkless_model(table, middle(Bounds().k)) if allocation.hides_network else reduce(table)
+    )
 
 
 @pytest.mark.parametrize("rule", ["one-asset", "one-per-group", "one-asset-relative"])
@@ -63,7 +73,10 @@ def test_trials_are_what_the_library_releases_with_the_same_noise(rule, mechanis
     for allocation in (candidates(adjacency, mechanism)[0], candidates(adjacency, mechanism)[-1]):
         trials = Trials(declared_public(source), EVENT, Bounds(), draws=4, seed=3)
         found = trials.errors(adjacency, allocation, Fraction(1), whole=True)
-        names = [f"sum of {name}" if allocation.draws[name] == "sum" else name for name in allocation.drawn]
+        names = [
+            f"sum of {name}" if allocation.draws[name] == "sum" else name
+            for name in allocation.drawn
+        ]
         noise = [Injected([trials._noise[name][draw] for name in names]) for draw in range(4)]
         models = [released(source, adjacency, allocation, Fraction(1), one) for one in noise]
         expected = compare(models, true_model(source), [EVENT], dt_s=0.05)
@@ -74,7 +87,9 @@ def test_trials_are_what_the_library_releases_with_the_same_noise(rule, mechanis
 
 
 def test_trials_know_load_damping_and_events_of_several_steps_on_any_bus(tmp_path):
-    source = open_grid(str(write_grid(tmp_path)), options={"load_damping": 1.5, "publish_loads": True})
+    source = open_grid(
+        str(write_grid(tmp_path)), options={"load_damping": 1.5, "publish_loads": True}
+    )
     event = Event.parse("load:4=+0.2;gen:2=-0.3@2s", base_mva=100)
     for mechanism in ("aggregates", "items"):
         split = candidates(Adjacency(), mechanism)[0]
@@ -84,8 +99,16 @@ def test_trials_know_load_damping_and_events_of_several_steps_on_any_bus(tmp_pat
         models = [released(source, Adjacency(), split, Fraction(2), one) for one in noise]
         expected = compare(models, true_model(source), [event], dt_s=0.05)
         found = trials.errors(Adjacency(), split, Fraction(2))
-        for name in ("nadir_mhz", "rocof_mhz_s", "initial_rocof_mhz_s", "settling_mhz", "machine_nadir_mhz"):
-            np.testing.assert_allclose(found[name], getattr(expected, name)[:, 0], rtol=1e-6, atol=1e-9, err_msg=name)
+        for name in (
+            "nadir_mhz",
+            "rocof_mhz_s",
+            "initial_rocof_mhz_s",
+            "settling_mhz",
+            "machine_nadir_mhz",
+        ):
+            np.testing.assert_allclose(
+                found[name], getattr(expected, name)[:, 0], rtol=1e-6, atol=1e-9, err_msg=name
+            )
 
 
 def test_a_box_of_damping_from_zero_is_no_obstacle():
@@ -98,9 +121,13 @@ def test_a_box_of_damping_from_zero_is_no_obstacle():
 
 def test_all_machines_as_one_have_nearly_the_systems_figures():
     table = declared_public(open_grid("ieee30"))
-    whole, lumped = (Trials(table, EVENT, Bounds(), draws=50, seed=0, lumped=one) for one in (False, True))
+    whole, lumped = (
+        Trials(table, EVENT, Bounds(), draws=50, seed=0, lumped=one) for one in (False, True)
+    )
     for name in ("nadir_hz", "rocof_hz_s", "settling_hz", "initial_rocof_hz_s"):
-        np.testing.assert_allclose(getattr(lumped.reference, name), getattr(whole.reference, name), rtol=1e-6)
+        np.testing.assert_allclose(
+            getattr(lumped.reference, name), getattr(whole.reference, name), rtol=1e-6
+        )
     adjacency = Adjacency()
     for mechanism in ("aggregates", "items", "topology"):
         split = candidates(adjacency, mechanism)[-1]
@@ -128,7 +155,11 @@ def test_the_noise_of_trials_is_laplace_and_covers_it_evenly():
 def test_posterior_means_between_knots_are_near_the_exact_ones():
     random = np.random.default_rng(1)
     for scale in (0.5, 5.0, 50.0):
-        y = np.clip(np.exp(random.uniform(0.5, 4, (100, 40))) + scale * unit_laplace(random, 100, 40), 1, 100)
+        y = np.clip(
+            np.exp(random.uniform(0.5, 4, (100, 40))) + scale * unit_laplace(random, 100, 40),
+            1,
+            100,
+        )
 
         def exact(values, scale=scale):
             return Posterior.of(values, scale, 1, 100).mean
@@ -138,16 +169,27 @@ def test_posterior_means_between_knots_are_near_the_exact_ones():
 
 @pytest.mark.parametrize("figure", ["nadir", "rocof"])
 def test_a_proposal_holds_for_releases_that_the_library_draws(figure):
-    """At the proposed ε the promised share of releases meets the target; at two thirds of it, it does not."""
+    """At the proposed ε the promised share of releases meets the target; at two thirds of it, it
+    does not.
+    """
     source = open_grid("star5")
     target = Target.parse(figure, "10%")
-    found = plan(declared_public(source), [target], event=EVENT, adjacencies=[Adjacency()], bounds=Bounds(), draws=100)
+    found = plan(
+        declared_public(source),
+        [target],
+        event=EVENT,
+        adjacencies=[Adjacency()],
+        bounds=Bounds(),
+        draws=100,
+    )
     chosen = found.chosen
     shares = []
     for factor in (Fraction(1), Fraction(2, 3)):
         epsilon = factor * chosen.epsilon
         samplers = [DemoSampler([9, seed]) for seed in range(300)]
-        models = [released(source, chosen.adjacency, chosen.allocation, epsilon, one) for one in samplers]
+        models = [
+            released(source, chosen.adjacency, chosen.allocation, epsilon, one) for one in samplers
+        ]
         error = getattr(compare(models, true_model(source), [EVENT], dt_s=0.05), target.error)[:, 0]
         shares.append(float((np.abs(error) <= target.limit).mean()))
     assert shares[0] > 0.9 - 3 * np.sqrt(0.9 * 0.1 / 300)
@@ -186,7 +228,10 @@ def test_tighter_targets_wider_bounds_of_alpha_and_stricter_rules_cost_more():
     [
         (lambda e: 3 / e, 3.0),
         (lambda e: 0.2 / e, 0.2),
-        (lambda e: min(3 / e, 0.9 if e < 0.5 else 2.0), 3.0),  # met at a small ε by chance: not taken
+        (
+            lambda e: min(3 / e, 0.9 if e < 0.5 else 2.0),
+            3.0,
+        ),  # met at a small ε by chance: not taken
         (lambda e: 0.9, float(LEAST)),
         (lambda e: 99.9 / e, 99.9),
         (lambda e: 200 / e, None),
@@ -206,7 +251,12 @@ def test_the_least_epsilon_is_found_from_above(miss, least, start):
 def test_the_bounds_alone_may_meet_a_target_and_the_plan_says_so():
     table = declared_public(open_grid("star5"))
     near = Bounds(m=Range(9.9, 10.1), d=Range(4.95, 5.05))
-    settings = {"event": EVENT, "adjacencies": [Adjacency()], "draws": 50, "mechanisms": ["aggregates"]}
+    settings = {
+        "event": EVENT,
+        "adjacencies": [Adjacency()],
+        "draws": 50,
+        "mechanisms": ["aggregates"],
+    }
     found = plan(table, NADIR, bounds=near, **settings)
     assert found.met_without
     assert found.control["nadir_percent"] < 1
@@ -262,50 +312,89 @@ def test_targets_are_read_with_their_units(figure, text, error, limit):
     assert (found.error, found.limit) == (error, pytest.approx(limit))
 
 
-@pytest.mark.parametrize("text", ["5", "mHz", "5 mHz/s", "-5mHz", "0mHz", "nan mHz", "infmHz", "5 p.u.", "", "5mHz!"])
+@pytest.mark.parametrize(
+    "text", ["5", "mHz", "5 mHz/s", "-5mHz", "0mHz", "nan mHz", "infmHz", "5 p.u.", "", "5mHz!"]
+)
 def test_a_target_without_a_usable_size_and_unit_is_refused(text):
     with pytest.raises(OptionError, match="--nadir-error"):
         Target.parse("nadir", text)
 
 
 def test_epsilon_is_rounded_up_to_two_digits():
-    assert [str(neat(value)) for value in (0.0123, 0.5, 1.01, 9.91, 99.1)] == ["13/1000", "1/2", "11/10", "10", "100"]
+    assert [str(neat(value)) for value in (0.0123, 0.5, 1.01, 9.91, 99.1)] == [
+        "13/1000",
+        "1/2",
+        "11/10",
+        "10",
+        "100",
+    ]
     assert "e^0.5 = 1.65" in odds_in_words(Fraction(1, 2))
 
 
 def test_a_small_epsilon_is_not_said_to_change_nothing():
-    assert odds_in_words(Fraction(1, 1000)).endswith("e^0.001 = 1 + 0.001: from 50 % sure to 50 + 0.025 % sure at most")
-    assert odds_in_words(Fraction(1, 200)).endswith("e^0.005 = 1.01: from 50 % sure to 50.1 % sure at most")
+    assert odds_in_words(Fraction(1, 1000)).endswith(
+        "e^0.001 = 1 + 0.001: from 50 % sure to 50 + 0.025 % sure at most"
+    )
+    assert odds_in_words(Fraction(1, 200)).endswith(
+        "e^0.005 = 1.01: from 50 % sure to 50.1 % sure at most"
+    )
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def test_the_command_proposes_a_release_that_works(tmp_path, home):
     done = gridveil(
-        "plan", "star5", "--nadir-error=10%", "--adjacency=one-per-group", "--draws=60", "--plot", tmp_path / "a.png"
+        "plan",
+        "star5",
+        "--nadir-error=10%",
+        "--adjacency=one-per-group",
+        "--draws=60",
+        "--plot",
+        tmp_path / "a.png",
     )
     assert done.code == 0, done.err
-    for words in ("Targets    nadir within 10 %, in 90 % of releases", "bind nothing for the private grid", "odds between two"):
+    for words in (
+        "Targets    nadir within 10 %, in 90 % of releases",
+        "bind nothing for the private grid",
+        "odds between two",
+    ):
         assert words in done.out
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert not home.exists()  # no ledger was opened
     (line,) = [line.split()[2:] for line in done.out.splitlines() if line.startswith("Release")]
-    again = gridveil(*["star5" if part == "GRID" else part for part in line[0:]], "--out", tmp_path / "out", "--json")
+    again = gridveil(
+        *["star5" if part == "GRID" else part for part in line[0:]],
+        "--out",
+        tmp_path / "out",
+        "--json",
+    )
     assert again.code == 0, again.err
     assert json.loads(again.out)["guarantee"]["adjacency"] == "one-per-group"
 
 
 def test_the_document_holds_the_table_the_proposal_and_the_curves():
     done = gridveil(
-        "plan", "star5", "--rocof-error=20%", "--settling-error=50mHz", "--draws=60", "--mechanism=aggregates", "--json"
+        "plan",
+        "star5",
+        "--rocof-error=20%",
+        "--settling-error=50mHz",
+        "--draws=60",
+        "--mechanism=aggregates",
+        "--json",
     )
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    assert [one["adjacency"] for one in found["choices"]] == ["one-asset", "one-item", "one-per-group"]
+    assert [one["adjacency"] for one in found["choices"]] == [
+        "one-asset",
+        "one-item",
+        "one-per-group",
+    ]
     assert found["proposal"]["adjacency"] == "one-asset"
     assert found["proposal"]["command"].startswith("gridveil release GRID --epsilon")
-    assert Fraction(found["proposal"]["counted_by"]["one-asset"]) == Fraction(found["proposal"]["epsilon"])
+    assert Fraction(found["proposal"]["counted_by"]["one-asset"]) == Fraction(
+        found["proposal"]["epsilon"]
+    )
     assert found["targets"][1] == {"figure": "settling", "limit": 50.0, "unit": "mHz"}
     (curve,) = found["curves"]
     assert len(curve["epsilon"]) == len(curve["rocof_percent"]) == len(curve["settling_mhz"])
@@ -343,7 +432,10 @@ def test_a_grid_that_the_ledger_knows_is_no_public_surrogate(tmp_path, monkeypat
     assert "it is a private grid" in done.err
     monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "none.sqlite"))
     public = write_grid(tmp_path / "theirs")
-    assert gridveil("plan", public, "--nadir-error=20%", "--adjacency=one-asset", "--draws=50").code == 0
+    assert (
+        gridveil("plan", public, "--nadir-error=20%", "--adjacency=one-asset", "--draws=50").code
+        == 0
+    )
     assert not (tmp_path / "none.sqlite").exists()
 
 

@@ -1,4 +1,6 @@
-"""A public surrogate chooses how ε is shared: by simulated releases of itself, never of the private grid."""
+"""A public surrogate chooses how ε is shared: by simulated releases of itself, never of the private
+grid.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -31,7 +33,10 @@ def ieee30():
 def test_a_choice_is_the_same_whatever_the_private_values_are(ieee30):
     chosen = [
         choose(at_middle(source.facts, BOUNDS), Adjacency(), ONE, BOUNDS)
-        for source in (ieee30, SourceGrid.of(ieee30.facts, k=np.full(41, 3.0), m=np.full(6, 2.0), d=np.full(6, 30.0)))
+        for source in (
+            ieee30,
+            SourceGrid.of(ieee30.facts, k=np.full(41, 3.0), m=np.full(6, 2.0), d=np.full(6, 30.0)),
+        )
     ]
     assert chosen[0] == chosen[1]
     assert chosen[0].draws == {"k": "items", "m": "sum", "d": "sum"}
@@ -45,20 +50,32 @@ def test_lines_get_nothing_where_that_serves_the_surrogate_better(ieee30):
     assert chosen.shares["d"] > chosen.shares["m"]
 
 
-def test_a_surrogate_of_machines_that_differ_falls_back_to_items_and_with_ratings_it_does_not(ieee30):
+def test_a_surrogate_of_machines_that_differ_falls_back_to_items_and_with_ratings_it_does_not(
+    ieee30,
+):
     table = declared_public(ieee30)
     m = np.array([2.0, 32.0, 3.0, 25.0, 2.0, 4.0])
     facts = replace(table.facts, rated_mva=100 * m)
     unlike = PublicTable(facts, table.k, m, m / 2)
     assert choose(unlike, Adjacency(), Fraction(2), BOUNDS).mechanism == "items"
-    assert choose(unlike, Adjacency(), Fraction(2), BOUNDS, sharing="rating").mechanism == "aggregates"
+    assert (
+        choose(unlike, Adjacency(), Fraction(2), BOUNDS, sharing="rating").mechanism == "aggregates"
+    )
 
 
 def test_many_machines_are_judged_as_one():
     g = MOST_MACHINES + 10
     table = at_middle(chain(g + 5, g), BOUNDS)
-    assert choose(table, Adjacency("one-per-group"), ONE, BOUNDS).draws == {"k": "nothing", "m": "sum", "d": "sum"}
-    assert choose(table, Adjacency("one-asset"), ONE, BOUNDS).draws == {"k": "items", "m": "sum", "d": "sum"}
+    assert choose(table, Adjacency("one-per-group"), ONE, BOUNDS).draws == {
+        "k": "nothing",
+        "m": "sum",
+        "d": "sum",
+    }
+    assert choose(table, Adjacency("one-asset"), ONE, BOUNDS).draws == {
+        "k": "items",
+        "m": "sum",
+        "d": "sum",
+    }
     assert choose(table, Adjacency("one-asset"), ONE, BOUNDS, mechanism="topology").hides_network
 
 
@@ -75,6 +92,8 @@ def test_candidates_are_judged_by_the_distance_of_simulated_models(ieee30):
     drawn = trials.reduced(Adjacency(), allocation, ONE)
     reference = simulate(reduce(table), event, dt_s=0.2).omega
     for number, found in enumerate(trials.distances(Adjacency(), allocation, ONE)):
-        model = reduce(PublicTable(table.facts, np.full(41, 10.0), drawn.m[number], drawn.d[number]))
+        model = reduce(
+            PublicTable(table.facts, np.full(41, 10.0), drawn.m[number], drawn.d[number])
+        )
         off = simulate(model, event, dt_s=0.2).omega - reference
         assert found == pytest.approx(0.2 * np.sum(off**2), rel=1e-9)

@@ -16,7 +16,11 @@ def thirds(k, m, d):
 
 @pytest.mark.parametrize(
     ("rule", "shares"),
-    [("one-asset", thirds(3, "3/2", "3/2")), ("one-item", thirds(3, 3, 3)), ("one-per-group", thirds(1, 1, 1))],
+    [
+        ("one-asset", thirds(3, "3/2", "3/2")),
+        ("one-item", thirds(3, 3, 3)),
+        ("one-per-group", thirds(1, 1, 1)),
+    ],
 )
 def test_the_default_split_spends_the_whole_epsilon(rule, shares):
     adjacency = Adjacency(rule)
@@ -27,7 +31,11 @@ def test_the_default_split_spends_the_whole_epsilon(rule, shares):
 
 @pytest.mark.parametrize(
     ("rule", "loss"),
-    [("one-asset", Fraction(5, 12)), ("one-item", Fraction(1, 3)), ("one-per-group", Fraction(3, 4))],
+    [
+        ("one-asset", Fraction(5, 12)),
+        ("one-item", Fraction(1, 3)),
+        ("one-per-group", Fraction(3, 4)),
+    ],
 )
 def test_the_loss_follows_the_rule(rule, loss):
     spent = {"k": Fraction(1, 3), "m": Fraction(1, 4), "d": Fraction(1, 6)}
@@ -41,7 +49,11 @@ def test_one_asset_counts_a_line_that_outweighs_the_machines():
 
 @pytest.mark.parametrize(
     ("rule", "shares"),
-    [("one-asset", thirds(3, 2, 1)), ("one-item", thirds(1, 2, 3)), ("one-per-group", thirds(1, "3/2", "1/2"))],
+    [
+        ("one-asset", thirds(3, 2, 1)),
+        ("one-item", thirds(1, 2, 3)),
+        ("one-per-group", thirds(1, "3/2", "1/2")),
+    ],
 )
 def test_a_custom_split_is_taken_as_it_is(rule, shares):
     split = Adjacency(rule, shares=shares).split(EPSILON, ASSETS)
@@ -63,7 +75,9 @@ def test_a_split_that_exceeds_epsilon_is_refused(rule, shares):
 
 
 def test_shares_and_distances_given_as_decimals_become_exact():
-    adjacency = Adjacency("one-per-group", alpha={"k": 0.1, "m": "1/3", "d": 2}, shares={"k": 0.1, "m": 0.2, "d": 0.7})
+    adjacency = Adjacency(
+        "one-per-group", alpha={"k": 0.1, "m": "1/3", "d": 2}, shares={"k": 0.1, "m": 0.2, "d": 0.7}
+    )
     assert adjacency.alpha == {"k": Fraction(1, 10), "m": Fraction(1, 3), "d": Fraction(2)}
     assert adjacency.loss(adjacency.split(EPSILON, ASSETS), ASSETS) == EPSILON
 
@@ -93,7 +107,9 @@ def test_an_unknown_adjacency_is_refused_with_the_known_ones(rule):
         Adjacency(rule)
 
 
-@pytest.mark.parametrize("value", [Fraction(0), Fraction(-1), 0.0, float("nan"), float("inf"), "abc"])
+@pytest.mark.parametrize(
+    "value", [Fraction(0), Fraction(-1), 0.0, float("nan"), float("inf"), "abc"]
+)
 @pytest.mark.parametrize("field", ["alpha", "shares"])
 def test_distances_and_shares_must_be_above_zero(field, value):
     with pytest.raises(OptionError, match="of m"):

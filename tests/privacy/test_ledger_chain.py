@@ -1,4 +1,6 @@
-"""Whoever changes a ledger without its key is found out, and a ledger that lost something takes no further charge."""
+"""Whoever changes a ledger without its key is found out, and a ledger that lost something takes no
+further charge.
+"""
 
 import json
 from contextlib import contextmanager
@@ -19,7 +21,9 @@ ROWS = 8
 
 @pytest.fixture
 def ledger(location):
-    """A ledger of eight rows: opened, registered, budget, reserved, drawn, published, reserved, drawn."""
+    """A ledger of eight rows: opened, registered, budget, reserved, drawn, published, reserved,
+    drawn.
+    """
     ledger = Ledger(location)
     ledger.set_budget("chain", an_adjacency(), Fraction(1))
     number = ledger.charge(a_charge())
@@ -31,7 +35,9 @@ def ledger(location):
 
 
 def renumber(by, above):
-    """SQL that moves all rows above a number; in two steps, because no number may occur twice in between."""
+    """SQL that moves all rows above a number; in two steps, because no number may occur twice in
+    between.
+    """
     return (
         f"UPDATE gridveil_entry SET number = -(number + ({by})) WHERE number > {above}",
         "UPDATE gridveil_entry SET number = -number WHERE number < 0",
@@ -39,15 +45,24 @@ def renumber(by, above):
 
 
 def copy(row, to):
-    return f"INSERT INTO gridveil_entry SELECT {to}, kind, body, mac FROM gridveil_entry WHERE number = {row}"
+    return (
+        f"INSERT INTO gridveil_entry SELECT {to}, kind, body, mac FROM gridveil_entry WHERE "
+        f"number = {row}"
+    )
 
 
 DAMAGES = {
-    "changed body": (4, "UPDATE gridveil_entry SET body = replace(body, '1/10', '1/99') WHERE number = 4"),
+    "changed body": (
+        4,
+        "UPDATE gridveil_entry SET body = replace(body, '1/10', '1/99') WHERE number = 4",
+    ),
     "changed kind": (4, "UPDATE gridveil_entry SET kind = 'drawn' WHERE number = 4"),
     "changed mac": (4, "UPDATE gridveil_entry SET mac = 'ä' || mac WHERE number = 4"),
     "no JSON": (4, "UPDATE gridveil_entry SET body = '[' WHERE number = 4"),
-    "changed last row": (8, "UPDATE gridveil_entry SET body = replace(body, 'of', 'fo') WHERE number = 8"),
+    "changed last row": (
+        8,
+        "UPDATE gridveil_entry SET body = replace(body, 'of', 'fo') WHERE number = 8",
+    ),
     "dropped": (4, "DELETE FROM gridveil_entry WHERE number = 4"),
     "dropped and closed": (4, "DELETE FROM gridveil_entry WHERE number = 4", *renumber(-1, 4)),
     "dropped first": (1, "DELETE FROM gridveil_entry WHERE number = 1"),
@@ -80,11 +95,14 @@ def test_a_changed_dropped_swapped_or_inserted_row_is_named(ledger, damaged_row)
     assert f"row {damaged_row} " in problem
 
 
-# Of rows before the head a charge reads nothing but their number: the checkpoint has what they add up to.
+# Of rows before the head a charge reads nothing but their number: the checkpoint has what they add
+# up to.
 UNNOTICED_BY_A_CHARGE = ("changed body", "changed kind", "changed mac", "no JSON")
 
 
-@pytest.mark.parametrize("damaged_row", [name for name in DAMAGES if name not in UNNOTICED_BY_A_CHARGE], indirect=True)
+@pytest.mark.parametrize(
+    "damaged_row", [name for name in DAMAGES if name not in UNNOTICED_BY_A_CHARGE], indirect=True
+)
 def test_a_ledger_of_another_length_or_end_takes_no_charge(ledger, location, damaged_row):
     before = ledger.export()
     for opened in (ledger, Ledger(location)):
@@ -95,7 +113,9 @@ def test_a_ledger_of_another_length_or_end_takes_no_charge(ledger, location, dam
 
 
 @pytest.mark.parametrize("damaged_row", UNNOTICED_BY_A_CHARGE, indirect=True)
-def test_a_row_that_was_changed_afterwards_frees_nothing_of_the_budget(ledger, location, damaged_row):
+def test_a_row_that_was_changed_afterwards_frees_nothing_of_the_budget(
+    ledger, location, damaged_row
+):
     """Two tenths of one are spent, whatever the rows say now: eight fit, and a ninth does not."""
     for _ in range(8):
         Ledger(location).charge(a_charge())
@@ -106,9 +126,11 @@ def test_a_row_that_was_changed_afterwards_frees_nothing_of_the_budget(ledger, l
 
 
 SEALED = {
-    "checkpoint": "UPDATE gridveil_state SET body = replace(body, '[8,', '[7,') WHERE name = 'checkpoint'",
+    "checkpoint": "UPDATE gridveil_state SET body = replace(body, '[8,', '[7,') WHERE name = "
+    "'checkpoint'",
     "no checkpoint": "DELETE FROM gridveil_state WHERE name = 'checkpoint'",
-    "shelf": "UPDATE gridveil_state SET body = replace(body, 'epsilon', 'epsilom') WHERE name <> 'checkpoint'",
+    "shelf": "UPDATE gridveil_state SET body = replace(body, 'epsilon', 'epsilom') WHERE name <> "
+    "'checkpoint'",
     "no shelf": "DELETE FROM gridveil_state WHERE name <> 'checkpoint'",
 }
 
@@ -149,11 +171,13 @@ def test_a_grid_whose_marks_were_touched_gets_no_new_budget(ledger, location, da
     assert ledger.verify() == ["what its rows add up to, or the marks of its grids, was changed"]
     for also in ("SELECT 1", "DELETE FROM gridveil_state"):  # to adopt it forgives nothing of that
         sql(location, also)
-        with pytest.raises(LedgerError, match=r"marks of its grids are missing|add up to was changed"):
+        with pytest.raises(
+            LedgerError, match=r"marks of its grids are missing|add up to was changed"
+        ):
             ledger.adopt()
 
 
-# --- lost tails and old backups ---------------------------------------------------------------------------------------
+# --- lost tails and old backups -------------------------------------------------------------------
 
 
 def test_a_restored_backup_is_found_and_takes_no_charge(ledger, location):
@@ -175,7 +199,9 @@ def test_an_older_head_still_fits(ledger):
 
 
 def test_a_check_beside_a_charge_raises_no_false_alarm(ledger, location, monkeypatch):
-    """A row that is written between the look at the rows and the look at the head is no lost one."""
+    """A row that is written between the look at the rows and the look at the head is no lost
+    one.
+    """
     reading = Store.reading
 
     @contextmanager
@@ -191,7 +217,9 @@ def test_a_check_beside_a_charge_raises_no_false_alarm(ledger, location, monkeyp
 
 
 def test_a_ledger_that_vanished_is_not_begun_anew(ledger, location):
-    """All its rows lost is a lost tail too: what was spent would be forgotten, and the head outside knows better."""
+    """All its rows lost is a lost tail too: what was spent would be forgotten, and the head outside
+    knows better.
+    """
     if "://" in location:
         sql(location, f"DROP TABLE {', '.join(TABLES)}")
     else:
@@ -205,7 +233,7 @@ def test_a_new_ledger_does_not_pass_for_the_old_one(ledger, location, folder):
     assert problem == "the given head is not a head of this ledger"
 
 
-# --- heads and keys ---------------------------------------------------------------------------------------------------
+# --- heads and keys -------------------------------------------------------------------------------
 
 FORGERIES = {
     "a smaller count": lambda head: replace(head, count=head.count - 1),
@@ -234,7 +262,16 @@ def test_a_head_is_read_from_its_own_file_and_from_a_certificate(ledger, folder)
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", "null", '{"ledger_head": null}', '{"ledger_head": {"count": 1}}', "\xff", "[" * 100_000],
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"ledger_head": null}',
+        '{"ledger_head": {"count": 1}}',
+        "\xff",
+        "[" * 100_000,
+    ],
     ids=["empty", "list", "object", "null", "no head", "half a head", "no UTF-8", "deep"],
 )
 def test_what_is_no_head_is_called_so(folder, text):
@@ -278,7 +315,9 @@ def test_a_ledger_without_its_name_is_not_begun_anew(ledger, location, rows):
 
 
 def test_the_database_cannot_point_to_a_key_outside_the_safe(ledger, location, folder):
-    """Who may write to the database, and to any folder, would bring his own key, and rows that fit it."""
+    """Who may write to the database, and to any folder, would bring his own key, and rows that fit
+    it.
+    """
     safe = folder / "world-writable"
     Ledger(folder / "forged.sqlite", safe=safe)
     (key,) = safe.glob("*.key")
@@ -296,5 +335,7 @@ def test_two_ledgers_name_the_same_data_differently(folder, home):
 
 def test_a_secret_does_not_show_itself(ledger, home):
     (key,) = home.glob("ledgers/*.key")
-    shown = repr(ledger._secret) + str(vars(ledger)) + json.dumps(ledger.export()) + str(ledger.head())
+    shown = (
+        repr(ledger._secret) + str(vars(ledger)) + json.dumps(ledger.export()) + str(ledger.head())
+    )
     assert key.read_text().strip() not in shown

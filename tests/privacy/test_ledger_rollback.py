@@ -1,4 +1,6 @@
-"""A ledger that is set back, in whole or in part, is found out: at the next charge, or by comparing two certificates."""
+"""A ledger that is set back, in whole or in part, is found out: at the next charge, or by comparing
+two certificates.
+"""
 
 import json
 import shutil
@@ -45,7 +47,8 @@ def subsets(items):
     return list(chain.from_iterable(combinations(items, size) for size in range(1, len(items) + 1)))
 
 
-# What finds a rollback of these parts. The key never changes, and a head or a witness that lags behind is no rollback.
+# What finds a rollback of these parts. The key never changes, and a head or a witness that lags
+# behind is no rollback.
 def found_by(rolled_back):
     if "database" not in rolled_back:
         return "nothing: nothing that counts was set back"
@@ -55,7 +58,9 @@ def found_by(rolled_back):
 
 
 @pytest.mark.parametrize("rolled_back", subsets(PARTS), ids=" ".join)
-def test_a_rollback_of_any_part_is_noticed_by_the_next_charge_or_by_two_certificates(parts, location, folder, rolled_back):
+def test_a_rollback_of_any_part_is_noticed_by_the_next_charge_or_by_two_certificates(
+    parts, location, folder, rolled_back
+):
     Ledger(location).set_budget("star5", Adjacency(), Fraction(1))
     restore = [parts[name]() for name in rolled_back]
     first, one = release(location, folder / "first")
@@ -74,23 +79,42 @@ def test_a_rollback_of_any_part_is_noticed_by_the_next_charge_or_by_two_certific
         assert one["ledger_nonce"] != two["ledger_nonce"]
         assert one["draw_commitment"] != two["draw_commitment"]
         assert one["ledger_head"]["mac"] != two["ledger_head"]["mac"]
-        heads = [argument for name in ("first", "second") for argument in ("--head", folder / name / "certificate.json")]
+        heads = [
+            argument
+            for name in ("first", "second")
+            for argument in ("--head", folder / name / "certificate.json")
+        ]
         told = gridveil("ledger", "verify", "--ledger", location, *heads)
-        assert (told.code, "is not the one that the given head 1 saw: an old backup was restored" in told.out) == (1, True)
+        assert (
+            told.code,
+            "is not the one that the given head 1 saw: an old backup was restored" in told.out,
+        ) == (1, True)
     else:
         assert two["ledger_entry"] > one["ledger_entry"]
-        assert Ledger(location).verify(*(read_head(folder / name / "certificate.json") for name in ("first", "second"))) == []
+        assert (
+            Ledger(location).verify(
+                *(read_head(folder / name / "certificate.json") for name in ("first", "second"))
+            )
+            == []
+        )
 
 
 @pytest.mark.parametrize("name", ["head", "witness"])
-def test_a_ledger_with_rows_is_not_written_to_without_its_head_or_its_witness(location, home, folder, name):
+def test_a_ledger_with_rows_is_not_written_to_without_its_head_or_its_witness(
+    location, home, folder, name
+):
     ledger = Ledger(location)
     ledger.set_budget("chain", an_adjacency(), Fraction(1))
     ledger.charge(a_charge())
-    files = {"head": next(home.glob("ledgers/*.head.json")), "witness": folder / "witness" / "witness.sqlite"}
+    files = {
+        "head": next(home.glob("ledgers/*.head.json")),
+        "witness": folder / "witness" / "witness.sqlite",
+    }
     files[name].unlink()
     for opened in (ledger, Ledger(location)):
-        with pytest.raises(LedgerError, match=f"has 4 rows, and no {name} that knows them") as refusal:
+        with pytest.raises(
+            LedgerError, match=f"has 4 rows, and no {name} that knows them"
+        ) as refusal:
             opened.charge(a_charge())
         assert "nothing was spent" in str(refusal.value)
     assert ledger.missing == (name,)
@@ -112,7 +136,9 @@ def test_a_ledger_that_lost_rows_cannot_be_adopted(parts, location, folder):
         with pytest.raises(LedgerError, match="are missing at the end"):
             ledger.adopt(*heads)
     (folder / "witness" / "witness.sqlite").unlink()  # now only the certificate knows better
-    refused = gridveil("ledger", "adopt", "--ledger", location, "--head", folder / "first" / "certificate.json")
+    refused = gridveil(
+        "ledger", "adopt", "--ledger", location, "--head", folder / "first" / "certificate.json"
+    )
     assert (refused.code, "are missing at the end" in refused.err) == (2, True)
     adopted = gridveil("ledger", "adopt", "--ledger", location, "--json")
     assert json.loads(adopted.out)["missing"] == ["witness"]
@@ -159,7 +185,11 @@ def test_a_forged_witness_is_none(location, folder):
     ledger = Ledger(location)
     ledger.charge(a_charge())
     for head in ("{}", json.dumps(vars(ledger.head()) | {"count": 1})):
-        sql(str(folder / "witness" / "witness.sqlite"), "UPDATE gridveil_witness SET head = :head", head=head)
+        sql(
+            str(folder / "witness" / "witness.sqlite"),
+            "UPDATE gridveil_witness SET head = :head",
+            head=head,
+        )
         with pytest.raises(LedgerError, match="nothing was spent"):
             ledger.charge(a_charge())
 
@@ -176,7 +206,8 @@ def test_no_two_rows_have_the_same_nonce(location):
 
 
 def test_rows_hold_no_function_of_the_grid(parts, location, monkeypatch):
-    """With the key, and every value but one known, nothing that is published confirms a guess of that one, or of a line.
+    """With the key, and every value but one known, nothing that is published confirms a guess of
+    that one, or of a line.
 
     Nor do they tell whether the network is the one of the charge before.
     """
@@ -193,10 +224,12 @@ def test_rows_hold_no_function_of_the_grid(parts, location, monkeypatch):
     assert rows[0] == rows[1] == rows[2]
 
 
-# --- what a second pair of eyes found ---------------------------------------------------------------------------------
+# --- what a second pair of eyes found -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("put", [shutil.copy, lambda other, here: here.symlink_to(other)], ids=["copied", "linked"])
+@pytest.mark.parametrize(
+    "put", [shutil.copy, lambda other, here: here.symlink_to(other)], ids=["copied", "linked"]
+)
 def test_another_ledger_does_not_stand_in_for_one_that_was_spent(folder, home, put):
     one, other = folder / "one.sqlite", folder / "other.sqlite"
     for place in (one, other):
@@ -235,7 +268,10 @@ def test_a_witness_that_does_not_keep_what_it_is_told_stops_the_ledger(location,
     ledger = Ledger(location)
     ledger.set_budget("chain", an_adjacency(), Fraction(1))
     witness = str(folder / "witness" / "witness.sqlite")
-    sql(witness, "CREATE TRIGGER deaf BEFORE DELETE ON gridveil_witness BEGIN SELECT RAISE(IGNORE); END")
+    sql(
+        witness,
+        "CREATE TRIGGER deaf BEFORE DELETE ON gridveil_witness BEGIN SELECT RAISE(IGNORE); END",
+    )
     with pytest.raises(LedgerError, match=r"witness .*Nothing was drawn"):
         ledger.charge(a_charge())
     assert len(ledger.entries()) == 1  # counted, though not drawn
@@ -258,7 +294,11 @@ def test_no_head_is_signed_of_rows_that_were_changed(location):
     Ledger(location).charge(a_charge())
     sql(location, "DELETE FROM gridveil_entry WHERE number > 2")
     done = gridveil("ledger", "export", "--ledger", location)
-    assert (done.code, "Nothing was exported" in done.err, "signature" in done.out) == (2, True, False)
+    assert (done.code, "Nothing was exported" in done.err, "signature" in done.out) == (
+        2,
+        True,
+        False,
+    )
 
 
 def test_a_rollback_before_a_shift_is_seen_by_comparing_two_certificates(parts, location, folder):
@@ -302,7 +342,10 @@ def test_nothing_of_an_owner_is_begun_inside_a_bundle(folder, home, monkeypatch)
         done = gridveil("release", "star5", "--epsilon", "1/10", "--out", folder / "next", *more)
         assert (done.code, "inside a bundle" in done.err) == (2, True)
     monkeypatch.setenv("GRIDVEIL_HOME", str(inside))
-    for command in (("keys", "new", "--no-passphrase"), ("ledger", "register", "mine", "--ledger", folder / "mine.sqlite")):
+    for command in (
+        ("keys", "new", "--no-passphrase"),
+        ("ledger", "register", "mine", "--ledger", folder / "mine.sqlite"),
+    ):
         done = gridveil(*command)
         assert (done.code, "inside a bundle" in done.err) == (2, True)
     assert gridveil("verify", folder / "bundle").code == 0

@@ -16,7 +16,9 @@ WHOLE = {
 
 def test_a_measured_trajectory_says_where_when_and_for_whom_it_can_be_read():
     words = Provenance(**WHOLE).in_words()
-    assert all(part in words for part in ("TSO", "2025-04-28", "https://example.org/x", "TSO's report"))
+    assert all(
+        part in words for part in ("TSO", "2025-04-28", "https://example.org/x", "TSO's report")
+    )
 
 
 @pytest.mark.parametrize(

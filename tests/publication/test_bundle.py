@@ -51,13 +51,17 @@ def bundle(real, tmp_path):
     return tmp_path / "bundle"
 
 
-# --- round trip -------------------------------------------------------------------------------------------------------
+# --- round trip -----------------------------------------------------------------------------------
 
 
 def assert_same(found, release):
     for name in MODEL_ARRAYS:
         ours, theirs = getattr(release.model, name), getattr(found.model, name)
-        assert (theirs.dtype, theirs.shape, theirs.tobytes()) == (ours.dtype, ours.shape, ours.tobytes()), name
+        assert (theirs.dtype, theirs.shape, theirs.tobytes()) == (
+            ours.dtype,
+            ours.shape,
+            ours.tobytes(),
+        ), name
     for name in ("ports", "omega_b", "frequency_hz", "base_mva"):
         assert getattr(found.model, name) == getattr(release.model, name), name
     for name in ("guarantee", "bounds", "clipped", "fitted", "demo"):
@@ -87,7 +91,13 @@ def test_a_model_with_empty_arrays_is_loaded_too(tmp_path, change):
     grid = write_grid(tmp_path)
     grid.write_text(change(grid.read_text()))
     grid.with_suffix(".toml").write_text("[dynamics]\ninertia = 10\ndamping = 5\n")
-    settings = {"epsilon": 1, "adjacency": Adjacency(), "bounds": Bounds(), "ledger": None, "sampler": DemoSampler(1)}
+    settings = {
+        "epsilon": 1,
+        "adjacency": Adjacency(),
+        "bounds": Bounds(),
+        "ledger": None,
+        "sampler": DemoSampler(1),
+    }
     release = publish(open_grid(str(grid)), **settings)
     assert 0 in {values.size for values in (release.model.k_r, release.model.K_ac)}
     release.save(tmp_path / "bundle")
@@ -108,13 +118,19 @@ def test_the_same_release_gives_the_same_bytes(real, tmp_path):
 def test_other_programs_read_the_arrays_and_the_checksums(bundle, real):
     arrays = loadmat(bundle / "model.mat")
     for name in MODEL_ARRAYS:
-        assert np.array_equal(arrays[name].ravel(), getattr(real.model, name).ravel(), equal_nan=True), name
+        assert np.array_equal(
+            arrays[name].ravel(), getattr(real.model, name).ravel(), equal_nan=True
+        ), name
     assert np.array_equal(arrays["edges"], real.model.edges + 1)
-    subprocess.run(["sha256sum", "--strict", "--check", "--quiet", "SHA256SUMS"], cwd=bundle, check=True)
+    subprocess.run(
+        ["sha256sum", "--strict", "--check", "--quiet", "SHA256SUMS"], cwd=bundle, check=True
+    )
 
 
 def test_the_arrays_name_neither_platform_nor_time(bundle):
-    assert (bundle / "model.mat").read_bytes()[:116].rstrip() == b"MATLAB 5.0 MAT-file, gridveil release"
+    assert (bundle / "model.mat").read_bytes()[
+        :116
+    ].rstrip() == b"MATLAB 5.0 MAT-file, gridveil release"
 
 
 def test_the_document_follows_its_json_schema(bundle):
@@ -132,7 +148,13 @@ def test_the_lines_of_the_readme_run_inside_the_bundle(demo, tmp_path):
     lines = readme.split("```")[1].strip().splitlines()
     assert [line.split()[0] for line in lines] == ["gridveil", "gridveil", "python"]
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    subprocess.run("\n".join(["set -e", *lines]), shell=True, cwd=tmp_path / "bundle", env=environment, check=True)
+    subprocess.run(
+        "\n".join(["set -e", *lines]),
+        shell=True,
+        cwd=tmp_path / "bundle",
+        env=environment,
+        check=True,
+    )
     verify(tmp_path / "bundle")
 
 
@@ -146,10 +168,12 @@ def test_a_demo_says_so_everywhere_and_a_real_release_nowhere(real, demo, tmp_pa
             (tmp_path / name / "release.json").read_text(),
         ]
         assert done.code == 0
-        assert [("demo" in text.replace('"demo": false', "").lower()) for text in texts] == [release.demo] * 3
+        assert [("demo" in text.replace('"demo": false', "").lower()) for text in texts] == [
+            release.demo
+        ] * 3
 
 
-# --- any change is found ----------------------------------------------------------------------------------------------
+# --- any change is found --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)])
@@ -161,7 +185,9 @@ def test_any_flipped_bit_of_a_file_is_found(bundle, name, every):
     flips = {(position, position % 8) for position in range(0, len(good), stride)}
     flips |= {(position, bit) for position in range(0, len(good), 97 * stride) for bit in range(8)}
     for position, bit in flips:
-        path.write_bytes(good[:position] + bytes([good[position] ^ 1 << bit]) + good[position + 1 :])
+        path.write_bytes(
+            good[:position] + bytes([good[position] ^ 1 << bit]) + good[position + 1 :]
+        )
         with pytest.raises(BundleError):
             verify(bundle)
     path.write_bytes(good)
@@ -175,7 +201,9 @@ def test_any_flipped_bit_of_a_zip_is_found_or_leaves_its_contents_whole(real, tm
     directory = good.index(b"PK\x01\x02")
     positions = [*range(0, directory, 97), *range(directory, len(good))]
     for position in positions:
-        path.write_bytes(good[:position] + bytes([good[position] ^ 1 << position % 8]) + good[position + 1 :])
+        path.write_bytes(
+            good[:position] + bytes([good[position] ^ 1 << position % 8]) + good[position + 1 :]
+        )
         try:
             found = verify(path)
         except BundleError:
@@ -187,7 +215,8 @@ def test_any_flipped_bit_of_a_zip_is_found_or_leaves_its_contents_whole(real, tm
 
 
 @pytest.mark.parametrize(
-    "changed", [lambda data: data[:-1], lambda data: data + b"\n", lambda data: b"\0" + data, lambda _: b""]
+    "changed",
+    [lambda data: data[:-1], lambda data: data + b"\n", lambda data: b"\0" + data, lambda _: b""],
 )
 @pytest.mark.parametrize("name", [*NAMES, "bundle.zip"])
 def test_a_byte_more_or_less_is_found(real, bundle, name, changed):
@@ -258,7 +287,9 @@ def test_any_other_zip_is_refused(real, tmp_path, make):
 
 
 def damaged_directory(real, path):
-    """A zip with a good end record whose directory is damaged: it sets out to be a zip, and cannot be opened."""
+    """A zip with a good end record whose directory is damaged: it sets out to be a zip, and cannot
+    be opened.
+    """
     real.save(path)
     data = bytearray(path.read_bytes())
     data[data.index(b"PK\x01\x02")] ^= 1
@@ -306,14 +337,16 @@ def test_a_place_without_a_bundle_is_refused(tmp_path):
         assert str(place) in json.loads(done.out)["error"]
 
 
-# --- altered, with checksums to match ---------------------------------------------------------------------------------
+# --- altered, with checksums to match -------------------------------------------------------------
 
 
 def test_a_bundle_that_does_not_say_its_load_damping_is_loaded(bundle):
     """As those of an earlier gridveil."""
     document = json.loads((bundle / "release.json").read_text(encoding="utf-8"))
     assert document["model"].pop("load_damping") == 0
-    (bundle / "release.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (bundle / "release.json").write_text(
+        json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     seal(bundle)
     verify(bundle)
     assert load(bundle).load_damping is None
@@ -321,7 +354,10 @@ def test_a_bundle_that_does_not_say_its_load_damping_is_loaded(bundle):
 
 def test_a_schema_from_the_future_says_so(bundle):
     edit_document(bundle, "schema_version", value=2)
-    with pytest.raises(BundleError, match=r"its schema is version 2, and this gridveil knows up to 1\..*Upgrade gridveil"):
+    with pytest.raises(
+        BundleError,
+        match=r"its schema is version 2, and this gridveil knows up to 1\..*Upgrade gridveil",
+    ):
         verify(bundle)
 
 
@@ -364,7 +400,9 @@ def test_a_demo_does_not_become_real_by_its_flag(demo, tmp_path):
         verify(tmp_path / "bundle")
 
 
-@pytest.mark.parametrize("text", ["", "junk", "[1, 2]", "{}", '{"schema_version": 1}', '{"schema_version": NaN}'])
+@pytest.mark.parametrize(
+    "text", ["", "junk", "[1, 2]", "{}", '{"schema_version": 1}', '{"schema_version": NaN}']
+)
 def test_another_document_is_refused(bundle, text):
     (bundle / "release.json").write_text(text)
     seal(bundle)
@@ -381,7 +419,12 @@ def test_a_file_that_was_never_listed_is_missed(bundle, name):
 
 
 @pytest.mark.parametrize(
-    "change", [lambda text: text.replace("-", "", 1), lambda text: re.sub(r"-\d[^,\n]*", "nan", text), lambda _: "é"]
+    "change",
+    [
+        lambda text: text.replace("-", "", 1),
+        lambda text: re.sub(r"-\d[^,\n]*", "nan", text),
+        lambda _: "é",
+    ],
 )
 def test_a_reference_that_the_model_does_not_give_is_refused(bundle, change):
     path = bundle / "reference.csv"
@@ -415,14 +458,22 @@ print(refused, len(range(116, len(good), 3)))
 
 def test_altered_arrays_are_refused_without_a_crash(bundle):
     """In a process of its own: a reader of MAT-files may die of such bytes."""
-    command = [sys.executable, "-W", "error", "-c", ALTER_THE_ARRAYS, bundle, bundle.parent / "altered.zip"]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        ALTER_THE_ARRAYS,
+        bundle,
+        bundle.parent / "altered.zip",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     refused, tried = map(int, done.stdout.split())
     assert refused > tried / 2  # what is left are last digits that no trajectory shows
 
 
-# --- whole or not at all ----------------------------------------------------------------------------------------------
+# --- whole or not at all --------------------------------------------------------------------------
 
 
 def full_disk(*_, **__):
@@ -432,7 +483,9 @@ def full_disk(*_, **__):
 def fails_at(call, number):
     """A function that works until its n-th call, when the disk is full."""
     calls = iter(range(1, number))
-    return lambda *args, **options: full_disk() if next(calls, None) is None else call(*args, **options)
+    return lambda *args, **options: (
+        full_disk() if next(calls, None) is None else call(*args, **options)
+    )
 
 
 @pytest.mark.parametrize(
@@ -448,7 +501,9 @@ def fails_at(call, number):
 )
 def test_a_full_disk_leaves_nothing_behind(real, tmp_path, monkeypatch, name, function, number):
     monkeypatch.setattr(os, function, fails_at(getattr(os, function), number))
-    with pytest.raises(GridveilError, match=r"No space left on device.*No bundle was left.*stays spent.*--out") as refusal:
+    with pytest.raises(
+        GridveilError, match=r"No space left on device.*No bundle was left.*stays spent.*--out"
+    ) as refusal:
         real.save(tmp_path / name)
     assert refusal.value.exit_code == 2
     assert list(tmp_path.iterdir()) == []
@@ -469,7 +524,10 @@ def test_a_link_to_nowhere_on_the_way_is_found_before_anything_is_charged(tmp_pa
     (tmp_path / "gone").symlink_to("nowhere")
     for place in ("gone/out", "gone/deep/out.zip"):
         done = gridveil("release", "star5", "--epsilon=1/2", "--out", tmp_path / place)
-        assert (done.code, "gone is not a folder that this user may write to" in done.err) == (2, True), done.err
+        assert (done.code, "gone is not a folder that this user may write to" in done.err) == (
+            2,
+            True,
+        ), done.err
     assert charges(tmp_path / "ledger") == []
 
 
@@ -491,11 +549,16 @@ def test_a_bundle_can_be_read_by_others(real, tmp_path):
         real.save(tmp_path / name)
     umask = os.umask(0)
     os.umask(umask)
-    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "bundle", *tmp_path.glob("bundle/*"), tmp_path / "bundle.zip")}
+    modes = {
+        path.stat().st_mode & 0o777
+        for path in (tmp_path / "bundle", *tmp_path.glob("bundle/*"), tmp_path / "bundle.zip")
+    }
     assert modes == {0o777 & ~umask, 0o666 & ~umask}
 
 
 def test_the_reference_is_the_models_own_answer(bundle, real):
-    stored = np.loadtxt(io.StringIO((bundle / "reference.csv").read_text()), delimiter=",", skiprows=1)
+    stored = np.loadtxt(
+        io.StringIO((bundle / "reference.csv").read_text()), delimiter=",", skiprows=1
+    )
     again = real.simulate("load:G1=+0.1", horizon_s=30, dt_s=0.1)
     assert np.array_equal(stored, np.column_stack([again.time_s, again.omega]))

@@ -119,7 +119,12 @@ def test_the_ledgers_head_in_the_certificate_is_genuine_and_finds_a_lost_tail(tm
     assert certificate["ledger_entry"] == made.receipt.entry
     assert Ledger(tmp_path / "ledger.sqlite").verify(head) == []
     done = gridveil(
-        "ledger", "verify", "--ledger", tmp_path / "ledger.sqlite", "--head", tmp_path / "bundle" / "certificate.json"
+        "ledger",
+        "verify",
+        "--ledger",
+        tmp_path / "ledger.sqlite",
+        "--head",
+        tmp_path / "bundle" / "certificate.json",
     )
     assert done.code == 0
 
@@ -185,7 +190,9 @@ def test_a_forger_without_the_key_cannot_mend_the_signature(bundle, keys):
         verify(bundle)
     unsigned = json.dumps(certificate | {"signed_by": None}, indent=2, ensure_ascii=False) + "\n"
     rewrite(bundle, "certificate.json", unsigned.encode())
-    with pytest.raises(BundleError, match=r"certificate\.txt does not say what certificate\.json does"):
+    with pytest.raises(
+        BundleError, match=r"certificate\.txt does not say what certificate\.json does"
+    ):
         verify(bundle)
 
 
@@ -196,7 +203,11 @@ def test_a_stripped_signature_is_missed(bundle):
 
 
 def test_a_stripped_certificate_is_missed(bundle):
-    files = {name: data for name, data in files_of(bundle).items() if not name.startswith(("certificate", "SHA256"))}
+    files = {
+        name: data
+        for name, data in files_of(bundle).items()
+        if not name.startswith(("certificate", "SHA256"))
+    }
     path = bundle.with_name("stripped.zip")
     path.write_bytes(canonical_zip({**files, "SHA256SUMS": checksums(files)}))
     with pytest.raises(BundleError, match=r"certificate\.json is missing"):
@@ -207,7 +218,9 @@ def test_a_promise_that_differs_from_the_certificate_is_found(bundle):
     document = json.loads((bundle / "release.json").read_text(encoding="utf-8"))
     document["guarantee"]["epsilon"] = "1/100"
     (bundle / SIGNATURE).unlink()
-    rewrite(bundle, "release.json", (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
+    rewrite(
+        bundle, "release.json", (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+    )
     with pytest.raises(BundleError, match="does not make up its own, by the rule of one-asset"):
         verify(bundle)
 
@@ -215,7 +228,9 @@ def test_a_promise_that_differs_from_the_certificate_is_found(bundle):
 def test_nobody_certifies_or_signs_a_demo(keys, tmp_path):
     demo = make_release(tmp_path, demo=True)
     demo.save(tmp_path / "bundle", load_signer(keys))
-    assert not {"certificate.json", SIGNATURE} & {path.name for path in (tmp_path / "bundle").iterdir()}
+    assert not {"certificate.json", SIGNATURE} & {
+        path.name for path in (tmp_path / "bundle").iterdir()
+    }
     with pytest.raises(BundleError, match="nobody signs a demo"):
         verify(tmp_path / "bundle", keys / "public.pem")
 

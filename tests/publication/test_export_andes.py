@@ -1,4 +1,6 @@
-"""Proof in ANDES: a release runs there as it does here, on the paper's five transients and at both ω_b."""
+"""Proof in ANDES: a release runs there as it does here, on the paper's five transients and at both
+ω_b.
+"""
 
 import fcntl
 import json
@@ -21,7 +23,8 @@ from gridveil.publication.release import neutral_names
 pytestmark = pytest.mark.slow
 
 PAPER, PHYSICAL = 1.0, 2 * pi * 60
-# How long ANDES is let run [s]; a longer run has larger deviations to be measured against. And the most a difference may be.
+# How long ANDES is let run [s]; a longer run has larger deviations to be measured against. And the
+# most a difference may be.
 UNTIL_S, ALLOWED = {PAPER: 6.0, PHYSICAL: 1.5}, {PAPER: 0.005, PHYSICAL: 0.01}
 EVENT_S = 0.5
 
@@ -50,8 +53,14 @@ for case in json.loads(sys.argv[1]):
 
 @pytest.fixture(scope="session")
 def andes(tmp_path_factory, worker_id):
-    """Run commands with ANDES one at a time: it generates code into the home folder, and again when settings change."""
-    shared = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
+    """Run commands with ANDES one at a time: it generates code into the home folder, and again when
+    settings change.
+    """
+    shared = (
+        tmp_path_factory.getbasetemp()
+        if worker_id == "master"
+        else tmp_path_factory.getbasetemp().parent
+    )
     home = shared / "andes-home"
     home.mkdir(exist_ok=True)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -61,7 +70,12 @@ def andes(tmp_path_factory, worker_id):
             fcntl.flock(lock, fcntl.LOCK_EX)
             environment = os.environ | {"HOME": str(home), "PATH": path, "OMP_NUM_THREADS": "1"}
             done = subprocess.run(
-                command, shell=isinstance(command, str), cwd=folder, env=environment, capture_output=True, text=True
+                command,
+                shell=isinstance(command, str),
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
             )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
@@ -95,7 +109,9 @@ def largest_error(release, event, saved, until_s):
     """Largest |Δω| at any machine and time, over max |ω|."""
     found = np.load(saved)
     ours = release.simulate(event, horizon_s=until_s, dt_s=0.5e-3)
-    theirs = np.stack([np.interp(ours.time_s, found["time_s"], one) for one in found["omega"].T], axis=1)
+    theirs = np.stack(
+        [np.interp(ours.time_s, found["time_s"], one) for one in found["omega"].T], axis=1
+    )
     assert found["time_s"][-1] == pytest.approx(until_s)
     return np.abs(theirs - ours.omega).max() / np.abs(ours.omega).max()
 
@@ -105,7 +121,9 @@ def test_the_five_transients_in_andes(andes, fitted, events, omega_b, tmp_path):
     release, cases = with_omega_b(fitted, omega_b), []
     for number, event in enumerate(events, start=1):
         (tmp_path / f"{number}.json").write_bytes(export(release, "andes", event)["andes.json"])
-        cases.append({"file": f"{number}.json", "out": f"{number}.npz", "until_s": UNTIL_S[omega_b]})
+        cases.append(
+            {"file": f"{number}.json", "out": f"{number}.npz", "until_s": UNTIL_S[omega_b]}
+        )
     andes([sys.executable, "-c", RUN, json.dumps(cases)], tmp_path)
     errors = [
         largest_error(release, event, tmp_path / case["out"], case["until_s"])
@@ -138,7 +156,9 @@ def test_the_printed_line_runs_the_reference_event(andes, fitted, tmp_path):
     said = andes(FORMATS["andes"].runs, tmp_path)
     assert "out of typical" not in said
     data = np.load(tmp_path / "andes_out.npz")["data"]
-    names = [line.split(",")[1].strip() for line in (tmp_path / "andes_out.lst").read_text().splitlines()]
+    names = [
+        line.split(",")[1].strip() for line in (tmp_path / "andes_out.lst").read_text().splitlines()
+    ]
     omega = data[:, [names.index(f"omega GENCLS machine {n}") for n in range(1, 7)]] - 1
     np.savez(tmp_path / "line.npz", time_s=data[:, 0], omega=omega)
     assert largest_error(fitted, "uniform:+10%", tmp_path / "line.npz", 30.0) <= ALLOWED[PAPER]
@@ -153,7 +173,18 @@ def test_the_printed_line_runs_raw_and_dyr(andes, fitted, tmp_path):
 def test_a_single_machine_runs_too(andes, fitted, tmp_path):
     model = fitted.model
     one = {name: getattr(model, name)[:1] for name in ("m", "d", "governor_rate", "droop_gain")}
-    alone = replace(fitted, model=replace(model, ports=("G1",), k_r=[], K_ac=np.zeros((1, 0)), loads=[0.2], **one))
+    alone = replace(
+        fitted,
+        model=replace(model, ports=("G1",), k_r=[], K_ac=np.zeros((1, 0)), loads=[0.2], **one),
+    )
     (tmp_path / "one.json").write_bytes(export(alone, "andes", "load:G1=+0.1@0.5s")["andes.json"])
-    andes([sys.executable, "-c", RUN, json.dumps([{"file": "one.json", "out": "one.npz", "until_s": 4.0}])], tmp_path)
+    andes(
+        [
+            sys.executable,
+            "-c",
+            RUN,
+            json.dumps([{"file": "one.json", "out": "one.npz", "until_s": 4.0}]),
+        ],
+        tmp_path,
+    )
     assert largest_error(alone, "load:G1=+0.1@0.5s", tmp_path / "one.npz", 4.0) <= ALLOWED[PAPER]

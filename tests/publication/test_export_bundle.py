@@ -1,4 +1,6 @@
-"""Other tools' files inside a bundle: on request, covered by its checksums, and made again by whoever verifies it."""
+"""Other tools' files inside a bundle: on request, covered by its checksums, and made again by
+whoever verifies it.
+"""
 
 import hashlib
 import json
@@ -60,14 +62,19 @@ def test_the_readme_lists_files_and_lines(bundle, real):
         assert f"\n{one.runs}\n" in readme
 
 
-@pytest.mark.parametrize("name", ["andes.json", "psse.dyr", "gridveil_case.m", "release.mat", "weights.csv", "statespace.mat"])
+@pytest.mark.parametrize(
+    "name",
+    ["andes.json", "psse.dyr", "gridveil_case.m", "release.mat", "weights.csv", "statespace.mat"],
+)
 def test_an_export_of_another_model_is_refused(bundle, name):
     good = (bundle / name).read_bytes()
     (bundle / name).write_bytes(good + b" ")
     with pytest.raises(BundleError, match=re.escape(f"{name} was changed")):
         verify(bundle)
     seal(bundle)
-    with pytest.raises(BundleError, match=rf"{re.escape(name)}.* is not what the model gives in the format"):
+    with pytest.raises(
+        BundleError, match=rf"{re.escape(name)}.* is not what the model gives in the format"
+    ):
         verify(bundle)
 
 
@@ -87,34 +94,54 @@ def test_a_file_that_nothing_announces_is_named_though_it_is_listed(bundle):
 
 def test_a_file_of_the_bundle_is_no_export(bundle):
     exports = json.loads((bundle / "release.json").read_text())["exports"]
-    edit_document(bundle, "exports", value=[exports[0] | {"version": 9, "files": ["andes.json", "README.md"]}, *exports[1:]])
+    edit_document(
+        bundle,
+        "exports",
+        value=[exports[0] | {"version": 9, "files": ["andes.json", "README.md"]}, *exports[1:]],
+    )
     with pytest.raises(BundleError, match=r"README\.md is not a file of an export"):
         load(bundle)
 
 
 def test_what_an_earlier_version_wrote_is_said_not_to_be_recomputed(bundle, monkeypatch):
-    monkeypatch.setitem(FORMATS, "andes", replace(FORMATS["andes"], version=FORMATS["andes"].version + 1))
+    monkeypatch.setitem(
+        FORMATS, "andes", replace(FORMATS["andes"], version=FORMATS["andes"].version + 1)
+    )
     (bundle / "andes.json").write_text("{}")
     seal(bundle)
     assert verify(bundle).not_recomputed == ("andes",)
     done = gridveil("verify", bundle)
     assert done.code == 0
     assert "Also for psse, matpower, mat, csv, statespace: as this model gives them." in done.out
-    assert "Also for andes: by another version of gridveil, so that only the checksums vouch for it." in done.out
+    assert (
+        "Also for andes: by another version of gridveil, so that only the checksums vouch for it."
+        in done.out
+    )
 
 
 def test_what_a_later_version_wrote_and_files_of_another_name_are_refused(bundle, monkeypatch):
     """An export could otherwise carry anything at all."""
     exports = json.loads((bundle / "release.json").read_text())["exports"]
-    edit_document(bundle, "exports", value=[one | {"version": one["version"] + 1} for one in exports])
+    edit_document(
+        bundle, "exports", value=[one | {"version": one["version"] + 1} for one in exports]
+    )
     with pytest.raises(BundleError, match="Upgrade gridveil"):
         verify(bundle)
-    monkeypatch.setitem(FORMATS, "andes", replace(FORMATS["andes"], version=FORMATS["andes"].version + 1))
+    monkeypatch.setitem(
+        FORMATS, "andes", replace(FORMATS["andes"], version=FORMATS["andes"].version + 1)
+    )
     (bundle / "andes.json").rename(bundle / "Setup.exe")
     edit_document(
-        bundle, "exports", value=[one | {"files": ["Setup.exe"]} if one["format"] == "andes" else one for one in exports]
+        bundle,
+        "exports",
+        value=[
+            one | {"files": ["Setup.exe"]} if one["format"] == "andes" else one for one in exports
+        ],
     )
-    with pytest.raises(BundleError, match=r"README\.md is not what gridveil writes|Setup\.exe is not what the model gives"):
+    with pytest.raises(
+        BundleError,
+        match=r"README\.md is not what gridveil writes|Setup\.exe is not what the model gives",
+    ):
         verify(bundle)
 
 

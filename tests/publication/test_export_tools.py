@@ -1,4 +1,6 @@
-"""Proof in other tools: pypowsybl, matpowercaseframes, Octave, python-control and pandas read what a release is written as."""
+"""Proof in other tools: pypowsybl, matpowercaseframes, Octave, python-control and pandas read what
+a release is written as.
+"""
 
 import os
 import shutil
@@ -28,15 +30,25 @@ def written(release, to, folder):
 
 
 def run_line(line, folder):
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "200"}
-    return subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "COLUMNS": "200",
+    }
+    return subprocess.run(
+        line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
-@pytest.mark.parametrize("to", ["csv", "statespace", *(pytest.param(to, marks=needs_octave) for to in ("matpower", "mat"))])
+@pytest.mark.parametrize(
+    "to",
+    ["csv", "statespace", *(pytest.param(to, marks=needs_octave) for to in ("matpower", "mat"))],
+)
 def test_the_line_that_is_printed_runs(release, to, tmp_path):
     """Of andes and psse, in test_export_andes."""
     said = run_line(FORMATS[to].runs, written(release, to, tmp_path))
-    assert {"csv": "G3", "statespace": "-", "matpower": "360", "mat": "p.u. power / rad"}[to] in said
+    assert {"csv": "G3", "statespace": "-", "matpower": "360", "mat": "p.u. power / rad"}[
+        to
+    ] in said
 
 
 def test_pypowsybl_reads_the_raw_file(release, tmp_path):
@@ -47,13 +59,17 @@ def test_pypowsybl_reads_the_raw_file(release, tmp_path):
     base_ohm = 1.0 / model.base_mva  # 1 kV² / MVA
     assert np.allclose(1 / (lines["x"].sort_index() / base_ohm), model.k_r, rtol=1e-9)
     assert (lines["r"] == 0).all()
-    assert len(network.get_buses()) == len(network.get_generators()) == len(network.get_loads()) == 3
+    assert (
+        len(network.get_buses()) == len(network.get_generators()) == len(network.get_loads()) == 3
+    )
     flow = pypowsybl.loadflow.run_ac(network)[0]
     assert flow.status == pypowsybl.loadflow.ComponentStatus.CONVERGED
 
 
 def test_pypowsybl_answers_a_load_step_as_the_network_of_the_release(release, tmp_path):
-    """DC power flow of 1 MW from machine 1 to machine 3: differences of angles by the model's own Laplacian."""
+    """DC power flow of 1 MW from machine 1 to machine 3: differences of angles by the model's own
+    Laplacian.
+    """
     import pypowsybl
 
     network = pypowsybl.network.load(str(written(release, "psse", tmp_path) / "psse.raw"))
@@ -70,7 +86,10 @@ def test_pypowsybl_answers_a_load_step_as_the_network_of_the_release(release, tm
 def test_matpowercaseframes_reads_the_case(release, tmp_path):
     from matpowercaseframes import CaseFrames
 
-    case, model = CaseFrames(str(written(release, "matpower", tmp_path) / "gridveil_case.m")), release.model
+    case, model = (
+        CaseFrames(str(written(release, "matpower", tmp_path) / "gridveil_case.m")),
+        release.model,
+    )
     assert case.baseMVA == model.base_mva
     assert np.allclose(1 / case.branch["BR_X"], model.k_r, rtol=1e-12)
     assert case.bus["BUS_TYPE"].tolist() == [3, 2, 2]
@@ -85,17 +104,32 @@ def test_octave_reads_the_case_with_its_dynamics(release, tmp_path):
     printf("%.17g ", mpc.gridveil_omega_b, numel(mpc.gridveil_ports), mpc.gridveil_demo);
     """
     folder, model = written(release, "matpower", tmp_path), release.model
-    done = subprocess.run([OCTAVE, "--eval", script], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [OCTAVE, "--eval", script], cwd=folder, capture_output=True, text=True, check=True
+    )
     machines = np.column_stack([model.m, model.d, model.governor_rate, model.droop_gain])
-    expected = [model.k_r, machines.ravel(), model.K_ac.ravel(), model.loads, [100.0, model.omega_b, 5, 1]]
-    assert np.allclose(np.array(done.stdout.split(), dtype=float), np.concatenate(expected), rtol=1e-12)
+    expected = [
+        model.k_r,
+        machines.ravel(),
+        model.K_ac.ravel(),
+        model.loads,
+        [100.0, model.omega_b, 5, 1],
+    ]
+    assert np.allclose(
+        np.array(done.stdout.split(), dtype=float), np.concatenate(expected), rtol=1e-12
+    )
 
 
 @needs_octave
 def test_octave_reads_the_mat_file(release, tmp_path):
-    script = 'r = load("release.mat"); printf("%.17g ", r.k_r, r.K_ac, r.omega_b); printf("%s ", r.machines{:}, r.units.m);'
+    script = (
+        'r = load("release.mat"); printf("%.17g ", r.k_r, r.K_ac, r.omega_b); printf("%s ", '
+        "r.machines{:}, r.units.m);"
+    )
     folder, model = written(release, "mat", tmp_path), release.model
-    done = subprocess.run([OCTAVE, "--eval", script], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [OCTAVE, "--eval", script], cwd=folder, capture_output=True, text=True, check=True
+    )
     numbers = [*model.k_r, *model.K_ac.ravel(order="F"), model.omega_b]
     found = done.stdout.split()
     assert np.array_equal(np.array(found[: len(numbers)], dtype=float), numbers)
@@ -107,7 +141,9 @@ def test_python_control_answers_as_the_release_does(release, tmp_path):
     from scipy.io import loadmat
 
     s = loadmat(written(release, "statespace", tmp_path) / "statespace.mat")
-    names = {kind: [str(cell[0]) for cell in s[kind].ravel()] for kind in ("states", "inputs", "outputs")}
+    names = {
+        kind: [str(cell[0]) for cell in s[kind].ravel()] for kind in ("states", "inputs", "outputs")
+    }
     system = control.ss(s["A"], s["B"], s["C"], s["D"], **names)
     ours = release.simulate("load:L1=+0.1", horizon_s=5, dt_s=0.01, buses=release.model.ports)
     step = np.zeros((len(names["inputs"]), len(ours.time_s)))

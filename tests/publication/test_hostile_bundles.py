@@ -1,4 +1,6 @@
-"""Hostile bundles: none verifies wrongly, none costs more than a moment, and each is refused in one line."""
+"""Hostile bundles: none verifies wrongly, none costs more than a moment, and each is refused in one
+line.
+"""
 
 import json
 import os
@@ -67,7 +69,10 @@ def changed(base, change):
     documents = {name: base.document(name) for name in (RELEASE, CERTIFICATE) if name in base.files}
     for document in documents.values():
         change(document)
-    return sealed(base, reworded(base.files | {name: as_json(document) for name, document in documents.items()}))
+    return sealed(
+        base,
+        reworded(base.files | {name: as_json(document) for name, document in documents.items()}),
+    )
 
 
 def limited():
@@ -75,9 +80,13 @@ def limited():
 
 
 def in_a_child(*arguments, cwd):
-    """Run the command under the limits: exit code, what it printed, processor time [s] and memory [MB]."""
+    """Run the command under the limits: exit code, what it printed, processor time [s] and memory
+    [MB].
+    """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        child = subprocess.Popen([SCRIPT, *map(str, arguments)], cwd=cwd, stdout=out, stderr=err, preexec_fn=limited)
+        child = subprocess.Popen(
+            [SCRIPT, *map(str, arguments)], cwd=cwd, stdout=out, stderr=err, preexec_fn=limited
+        )
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         texts = []
@@ -89,8 +98,11 @@ def in_a_child(*arguments, cwd):
 
 def check_cost(spent_s, peak_mb, told):
     assert spent_s < SLACK * LIMIT_S, told
-    # RLIMIT_AS is what limits; what a child is said to have had at its peak is never less than what its parent has.
-    assert peak_mb < max(LIMIT_MB, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3 + 1), told
+    # RLIMIT_AS is what limits; what a child is said to have had at its peak is never less than what
+    # its parent has.
+    assert peak_mb < max(LIMIT_MB, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3 + 1), (
+        told
+    )
 
 
 def refused_at_once(tmp_path, bundle, *, command=("verify",)):
@@ -101,7 +113,7 @@ def refused_at_once(tmp_path, bundle, *, command=("verify",)):
     return err
 
 
-# --- 10 000 of them ---------------------------------------------------------------------------------------------------
+# --- 10 000 of them -------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -117,7 +129,12 @@ def test_forged_bundles_are_refused_for_what_was_forged(all_bases, tmp_path):
 
 @pytest.mark.slow
 def test_of_10000_forged_bundles_none_verifies_wrongly(tmp_path):
-    call = [sys.executable, str(Path(__file__).parents[1].joinpath("hostile_bundles.py")), "10000", "7"]
+    call = [
+        sys.executable,
+        str(Path(__file__).parents[1].joinpath("hostile_bundles.py")),
+        "10000",
+        "7",
+    ]
     done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -148,7 +165,9 @@ def test_200_of_them_go_through_the_command(all_bases, tmp_path):
         command, *options = COMMANDS[number % len(COMMANDS)]
         code, out, err, spent_s, peak_mb = in_a_child(command, path, *options, cwd=tmp_path)
         told = (number, base.name, kind, code, err)
-        assert code == (1 if outcome == "refused" else 0) or (command != "verify" and code == 0), told
+        assert code == (1 if outcome == "refused" else 0) or (command != "verify" and code == 0), (
+            told
+        )
         assert code == 0 or (err or out).count("\n") == 1, told
         check_cost(spent_s, peak_mb, told)
         codes.append(code)
@@ -157,11 +176,14 @@ def test_200_of_them_go_through_the_command(all_bases, tmp_path):
             written.unlink()
         if (tmp_path / "exported").exists():
             (tmp_path / "exported").rmdir()
-    print(f"{codes.count(1)} refused; at most {max(costs)[0]:.2f} s and {max(peak for _, peak in costs):.0f} MB")
+    print(
+        f"{codes.count(1)} refused; at most {max(costs)[0]:.2f} s and "
+        f"{max(peak for _, peak in costs):.0f} MB"
+    )
     assert codes.count(1) > 150
 
 
-# --- what a certificate says ------------------------------------------------------------------------------------------
+# --- what a certificate says ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["real", "signed"])
@@ -170,16 +192,33 @@ def test_200_of_them_go_through_the_command(all_bases, tmp_path):
     [
         (lambda part: part.update(claim=NOTHING_LEARNT), "claim is not what gridveil states"),
         (lambda part: part.update(not_protected=[]), "not_protected is not what gridveil states"),
-        (lambda part: [part["groups"][name].update(scale=1e-9) for name in "kmd"], "costs more than the ε stated"),
-        (lambda part: part["groups"]["k"].update(scale=part["groups"]["k"]["scale"] * 1.01), "another scale than"),
+        (
+            lambda part: [part["groups"][name].update(scale=1e-9) for name in "kmd"],
+            "costs more than the ε stated",
+        ),
+        (
+            lambda part: part["groups"]["k"].update(scale=part["groups"]["k"]["scale"] * 1.01),
+            "another scale than",
+        ),
         (lambda part: part["groups"]["m"].update(alpha="2"), "costs more than the ε stated"),
         (lambda part: part["groups"]["m"].update(epsilon="1/8"), "costs more than the ε stated"),
         (lambda part: part.update(mechanism="none at all"), "mechanism"),
         (lambda part: part.update(operating_point=NOTHING_LEARNT), "operating point"),
     ],
-    ids=["the claim", "what is not protected", "no noise", "more noise", "alpha", "epsilon", "mechanism", "operating point"],
+    ids=[
+        "the claim",
+        "what is not protected",
+        "no noise",
+        "more noise",
+        "alpha",
+        "epsilon",
+        "mechanism",
+        "operating point",
+    ],
 )
-def test_a_promise_that_the_facts_do_not_give_is_refused_whoever_signed_it(request, tmp_path, kind, change, told):
+def test_a_promise_that_the_facts_do_not_give_is_refused_whoever_signed_it(
+    request, tmp_path, kind, change, told
+):
     base = request.getfixturevalue(kind)
     files = changed(base, lambda document: change(document.get("guarantee", document)))
     with pytest.raises(BundleError, match=told):
@@ -191,15 +230,30 @@ def test_a_promise_that_the_facts_do_not_give_is_refused_whoever_signed_it(reque
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda c: c.update(selection="Choose as you like."), "selection is not what gridveil states"),
-        (lambda c: c.update(neighbours="nothing differs"), "neighbours is not what gridveil states"),
-        (lambda c: c["public_inputs"].update(loads="secret"), "public_inputs is not what gridveil states"),
+        (
+            lambda c: c.update(selection="Choose as you like."),
+            "selection is not what gridveil states",
+        ),
+        (
+            lambda c: c.update(neighbours="nothing differs"),
+            "neighbours is not what gridveil states",
+        ),
+        (
+            lambda c: c["public_inputs"].update(loads="secret"),
+            "public_inputs is not what gridveil states",
+        ),
         (lambda c: c.update(lineage_spent="1/100"), "contradict each other"),
         (lambda c: c.update(lineage_budget="1/100"), "contradict each other"),
         (lambda c: c["software"].update(opendp="0.0.1"), "two versions of OpenDP"),
-        (lambda c: c["ledger_head"].update(count=c["ledger_head"]["count"] + 1), "does not bear its signature"),
+        (
+            lambda c: c["ledger_head"].update(count=c["ledger_head"]["count"] + 1),
+            "does not bear its signature",
+        ),
         (lambda c: c.update(ledger_entry=10**6), "older than the entry"),
-        (lambda c: c["groups"]["k"].update(scale=1e-9), r"groups\.k\.scale is not what gridveil states"),
+        (
+            lambda c: c["groups"]["k"].update(scale=1e-9),
+            r"groups\.k\.scale is not what gridveil states",
+        ),
     ],
 )
 def test_a_certificate_that_says_anything_else_is_refused(real, tmp_path, change, told):
@@ -220,7 +274,11 @@ def test_a_certificate_that_says_anything_else_is_refused(real, tmp_path, change
         (["valid_for"], "everything", "valid_for"),
         (["licence"], "yours", "licence"),
         (["clipped", "m"], 4, "clipped counts more"),
-        (["public_inputs", "allocation"], "items (k: nothing), by chance", "does not say what was drawn"),
+        (
+            ["public_inputs", "allocation"],
+            "items (k: nothing), by chance",
+            "does not say what was drawn",
+        ),
     ],
 )
 def test_a_document_that_states_anything_else_is_refused(real, tmp_path, keys, value, told):
@@ -245,10 +303,12 @@ def test_a_second_entry_of_a_name_in_a_document_is_refused(real, tmp_path):
         verify(pack(tmp_path, sealed(real, real.files | {RELEASE: twice})))
 
 
-# --- repacked ---------------------------------------------------------------------------------------------------------
+# --- repacked -------------------------------------------------------------------------------------
 
 
-def rezip(path, files, *, method=zipfile.ZIP_DEFLATED, folder="", extras=(), attributes=0o644 << 16):
+def rezip(
+    path, files, *, method=zipfile.ZIP_DEFLATED, folder="", extras=(), attributes=0o644 << 16
+):
     with zipfile.ZipFile(path, "w") as archive:
         if folder:
             archive.writestr(zipfile.ZipInfo(folder), b"")
@@ -281,7 +341,10 @@ def test_a_repacked_bundle_verifies_and_is_said_to_be_repacked(signed, tmp_path,
     assert report.digest == verify(pack(tmp_path, signed.files)).digest
     assert not verify(tmp_path / "bundle.zip").repacked
     done = gridveil("verify", path)
-    assert "Repacked: another program made this zip; the files in it are the bundle's, bit by bit." in done.out
+    assert (
+        "Repacked: another program made this zip; the files in it are the bundle's, bit by bit."
+        in done.out
+    )
     assert ("2 file(s) of its own" in done.out) == bool(extras)
     assert json.loads(gridveil("verify", path, "--json").out)["repacked"] is True
     assert "Repacked" not in gridveil("verify", tmp_path / "bundle.zip").out
@@ -320,7 +383,7 @@ def test_a_zip_with_anything_else_in_it_is_refused(real, tmp_path, options):
         verify(rezip(tmp_path / "bundle.zip", real.files, **options))
 
 
-# --- costs no more than a moment --------------------------------------------------------------------------------------
+# --- costs no more than a moment ------------------------------------------------------------------
 
 
 def test_entries_that_overlap_are_refused_at_once(real, tmp_path):
@@ -334,7 +397,9 @@ def test_entries_that_overlap_are_refused_at_once(real, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("lies", [False, True])
 def test_a_file_that_unpacks_to_far_more_is_refused_at_once(real, tmp_path, lies):
-    path = rezip(tmp_path / "bundle.zip", real.files | {"model.mat": bytes(2**30 if not lies else 2**28)})
+    path = rezip(
+        tmp_path / "bundle.zip", real.files | {"model.mat": bytes(2**30 if not lies else 2**28)}
+    )
     if lies:  # the directory and the header in front announce a few bytes only
         data = path.read_bytes().replace(struct.pack("<I", 2**28), struct.pack("<I", 100))
         path.write_bytes(data)
@@ -343,7 +408,13 @@ def test_a_file_that_unpacks_to_far_more_is_refused_at_once(real, tmp_path, lies
 
 @pytest.mark.parametrize(
     "change",
-    [{"horizon_s": 1e6}, {"dt_s": 3e-4}, {"scheme": "trapezoidal"}, {"event": "load:G1=+1"}, {"buses": ["G1"]}],
+    [
+        {"horizon_s": 1e6},
+        {"dt_s": 3e-4},
+        {"scheme": "trapezoidal"},
+        {"event": "load:G1=+1"},
+        {"buses": ["G1"]},
+    ],
     ids=lambda change: next(iter(change)),
 )
 def test_a_reference_that_gridveil_does_not_choose_is_refused_at_once(real, tmp_path, change):
@@ -351,22 +422,34 @@ def test_a_reference_that_gridveil_does_not_choose_is_refused_at_once(real, tmp_
     document["reference"] |= change
     files = sealed(real, reworded(real.files | {RELEASE: as_json(document)}))
     start = time.process_time()
-    with pytest.raises(BundleError, match=rf"reference\.{next(iter(change))} is not what gridveil states"):
+    with pytest.raises(
+        BundleError, match=rf"reference\.{next(iter(change))} is not what gridveil states"
+    ):
         verify(pack(tmp_path, files))
     assert time.process_time() - start < SLACK * LIMIT_S
 
 
 SPOILT = {
     "deep JSON": lambda base: {RELEASE: b'{"schema_version": ' + b"[" * 10**6},
-    "a deep certificate": lambda base: {CERTIFICATE: b'{"signed_by": ' + b"[" * 10**5 + b"]" * 10**5 + b"}"},
-    "many machines": lambda base: _document(base, "model", machines=[f"G{i}" for i in range(1, 200_001)]),
-    "many loaded buses": lambda base: _document(base, "model", loaded_buses=[f"L{i}" for i in range(1, 200_001)]),
+    "a deep certificate": lambda base: {
+        CERTIFICATE: b'{"signed_by": ' + b"[" * 10**5 + b"]" * 10**5 + b"}"
+    },
+    "many machines": lambda base: _document(
+        base, "model", machines=[f"G{i}" for i in range(1, 200_001)]
+    ),
+    "many loaded buses": lambda base: _document(
+        base, "model", loaded_buses=[f"L{i}" for i in range(1, 200_001)]
+    ),
     "a long string": lambda base: _document(base, "model", sign_convention="x" * 4_000_000),
     "100 000 exports": lambda base: _document(
         base, exports=[{"format": "csv", "version": 1, "files": ["a"]} for _ in range(100_000)]
     ),
-    "empty lists": lambda base: {RELEASE: b'{"schema_version": 1, "exports": [' + b"[]," * 1_300_000 + b"[]]}"},
-    "names in the wrong place": lambda base: {RELEASE: b'{"schema_version": 1, "exports": [' + b'"G1",' * 800_000 + b'"G1"]}'},
+    "empty lists": lambda base: {
+        RELEASE: b'{"schema_version": 1, "exports": [' + b"[]," * 1_300_000 + b"[]]}"
+    },
+    "names in the wrong place": lambda base: {
+        RELEASE: b'{"schema_version": 1, "exports": [' + b'"G1",' * 800_000 + b'"G1"]}'
+    },
     "a large document": lambda base: {RELEASE: b" " * 60_000_000},
     "large checksums": lambda base: {"README.md": b"x" * 50_000_000},
     "a large reference": lambda base: {"reference.csv": b"0," * 4_000_000},
@@ -392,7 +475,9 @@ def test_a_list_of_checksums_without_end_is_refused_at_once(real, tmp_path):
     assert "SHA256SUMS is larger" in refused_at_once(tmp_path, pack(tmp_path, files))
 
 
-@pytest.mark.parametrize("signed_by", ["0", "00", "zz" * 32, "00" * 33, "0" * 65, "00" * 100_000, 5, ["00" * 32]])
+@pytest.mark.parametrize(
+    "signed_by", ["0", "00", "zz" * 32, "00" * 33, "0" * 65, "00" * 100_000, 5, ["00" * 32]]
+)
 def test_an_odd_key_is_refused(signed, tmp_path, signed_by):
     certificate = signed.document(CERTIFICATE) | {"signed_by": signed_by}
     files = {name: data for name, data in signed.files.items() if name not in (SUMS, SIGNATURE)}
@@ -402,7 +487,7 @@ def test_an_odd_key_is_refused(signed, tmp_path, signed_by):
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
 
 
-# --- models that nobody may run ---------------------------------------------------------------------------------------
+# --- models that nobody may run -------------------------------------------------------------------
 
 
 def with_number(base, name, value):
@@ -410,22 +495,43 @@ def with_number(base, name, value):
     from gridveil.publication.bundle import _from_mat
 
     document = base.document(RELEASE)["model"]
-    arrays = _from_mat(base.files["model.mat"], len(document["machines"]), len(document["loaded_buses"]))
+    arrays = _from_mat(
+        base.files["model.mat"], len(document["machines"]), len(document["loaded_buses"])
+    )
     old = np.ascontiguousarray(arrays[name].T).tobytes()
     data = base.files["model.mat"]
     start = data.index(old)
-    return sealed(base, base.files | {"model.mat": data[:start] + struct.pack("<d", value) + data[start + 8 :]})
+    return sealed(
+        base,
+        base.files | {"model.mat": data[:start] + struct.pack("<d", value) + data[start + 8 :]},
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("m", 5e-324), ("m", -1.0), ("m", 0.0), ("m", 1e308), ("m", np.nan), ("d", -1.0), ("d", np.inf), ("k_r", 1e308),
-        ("k_r", -0.1), ("governor_rate", -1.0), ("governor_rate", 1e300), ("droop_gain", -5.0), ("droop_gain", np.nan),
-        ("K_ac", -0.5), ("K_ac", 2.0), ("K_ac", 1e308), ("loads", 1.0),
+        ("m", 5e-324),
+        ("m", -1.0),
+        ("m", 0.0),
+        ("m", 1e308),
+        ("m", np.nan),
+        ("d", -1.0),
+        ("d", np.inf),
+        ("k_r", 1e308),
+        ("k_r", -0.1),
+        ("governor_rate", -1.0),
+        ("governor_rate", 1e300),
+        ("droop_gain", -5.0),
+        ("droop_gain", np.nan),
+        ("K_ac", -0.5),
+        ("K_ac", 2.0),
+        ("K_ac", 1e308),
+        ("loads", 1.0),
     ],
-)  # fmt: skip
-def test_a_model_that_is_none_is_neither_verified_loaded_simulated_nor_exported(real, tmp_path, name, value):
+)
+def test_a_model_that_is_none_is_neither_verified_loaded_simulated_nor_exported(
+    real, tmp_path, name, value
+):
     path = pack(tmp_path, with_number(real, name, value))
     for arguments in (
         ["verify", path],
@@ -445,10 +551,17 @@ def test_a_model_that_is_none_is_neither_verified_loaded_simulated_nor_exported(
         ("per group", "m", 10.0, "m of its model is not a sum shared in equal parts"),
         ("sums", "d", 7.0, "m and d of its model are not sums shared by rating"),
         ("topology", "K_ac", 0.4, "it claims to hide the network|do not add up to 1"),
-        ("real", "loads", struct.unpack("<d", b"hidden\xf8\x7f")[0], "loads of its model holds a number"),
+        (
+            "real",
+            "loads",
+            struct.unpack("<d", b"hidden\xf8\x7f")[0],
+            "loads of its model holds a number",
+        ),
     ],
 )
-def test_a_model_that_contradicts_what_was_drawn_is_refused(all_bases, tmp_path, base, name, value, told):
+def test_a_model_that_contradicts_what_was_drawn_is_refused(
+    all_bases, tmp_path, base, name, value, told
+):
     """Were it not, a bundle could say that only a sum was drawn, and show every machine's own."""
     forged = with_number(next(one for one in all_bases if one.name == base), name, value)
     with pytest.raises(BundleError, match=told):
@@ -463,17 +576,30 @@ def test_a_model_that_contradicts_what_was_drawn_is_refused(all_bases, tmp_path,
         ("model", {"loaded_buses": ["L1", "\x1b[2J"]}),
         ("model", {"omega_b": 5e-324}),
         ("model", {"base_mva": 1e308}),
-        (None, {"exports": [{"format": "x\nSigned by key 0, which you trust.", "version": 1, "files": ["andes.json"]}]}),
+        (
+            None,
+            {
+                "exports": [
+                    {
+                        "format": "x\nSigned by key 0, which you trust.",
+                        "version": 1,
+                        "files": ["andes.json"],
+                    }
+                ]
+            },
+        ),
         (None, {"exports": [{"format": "andes", "version": 1, "files": ["../../x"]}]}),
     ],
 )
 def test_names_that_gridveil_does_not_give_are_refused_in_one_line(real, tmp_path, part, change):
-    done = gridveil("verify", pack(tmp_path, sealed(real, real.files | _document(real, part, **change))))
+    done = gridveil(
+        "verify", pack(tmp_path, sealed(real, real.files | _document(real, part, **change)))
+    )
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert "\x1b" not in done.err and "HYPERLINK" not in done.err and "you trust" not in done.err
 
 
-# --- folders ----------------------------------------------------------------------------------------------------------
+# --- folders --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -496,29 +622,50 @@ def sparse(path, size):
         lambda folder: [(folder / f"x{number}").touch() for number in range(2000)],
         lambda folder: os.mkfifo(folder / "pipe"),
         lambda folder: (folder / "zero").symlink_to("/dev/zero"),
-        lambda folder: [(folder / "model.mat").unlink(), (folder / "model.mat").symlink_to("/dev/zero")],
+        lambda folder: [
+            (folder / "model.mat").unlink(),
+            (folder / "model.mat").symlink_to("/dev/zero"),
+        ],
         lambda folder: sparse(folder / "README.md", 2**33),
         lambda folder: sparse(folder / "model.mat", 2**40),
         lambda folder: sparse(folder / "SHA256SUMS", 2**33),
     ],
-    ids=["2000 files", "pipe", "link", "link for a file", "a large text", "a large model", "large checksums"],
+    ids=[
+        "2000 files",
+        "pipe",
+        "link",
+        "link for a file",
+        "a large text",
+        "a large model",
+        "large checksums",
+    ],
 )
 def test_a_hostile_folder_is_refused_at_once(folder, tmp_path, spoil):
     spoil(folder)
     refused_at_once(tmp_path, folder)
 
 
-# --- nothing is written that could not be read again ------------------------------------------------------------------
+# --- nothing is written that could not be read again ----------------------------------------------
 
 
-@pytest.mark.parametrize("words", ["two\nlines", "\x1b[2J", "x" * 1001, "\u202eright to left", "half \ud800"])
+@pytest.mark.parametrize(
+    "words", ["two\nlines", "\x1b[2J", "x" * 1001, "\u202eright to left", "half \ud800"]
+)
 def test_words_that_no_bundle_carries_are_refused_before_anything_is_drawn(tmp_path, words):
     with pytest.raises(OptionError, match=r"cannot be written into a bundle.*Nothing was drawn"):
         Bounds(origin=words)
     with pytest.raises(OptionError, match=r"cannot be written into a bundle.*Nothing was drawn"):
         Provenance("measured", words, "2016-01-06", "https://example.org", "the operator")
     if "\ud800" not in words:
-        done = gridveil("release", write_grid(tmp_path), "--epsilon=1/2", "--bounds-origin", words, "--ledger", tmp_path / "l")
+        done = gridveil(
+            "release",
+            write_grid(tmp_path),
+            "--epsilon=1/2",
+            "--bounds-origin",
+            words,
+            "--ledger",
+            tmp_path / "l",
+        )
         assert done.code == 2
         assert charges(tmp_path / "l") == []
 
@@ -532,6 +679,12 @@ def test_bounds_beyond_what_a_bundle_may_hold_are_refused_before_anything_is_dra
 
 
 def test_a_release_at_the_ends_of_what_may_be_declared_is_loaded_again(tmp_path):
-    made = make_release(tmp_path, epsilon=Fraction(1, 10**9), publish_loads=True, load_damping=1e6, governor_rate=1e9)
+    made = make_release(
+        tmp_path,
+        epsilon=Fraction(1, 10**9),
+        publish_loads=True,
+        load_damping=1e6,
+        governor_rate=1e9,
+    )
     made.save(tmp_path / "out")
     assert verify(tmp_path / "out").machines == 3

@@ -1,4 +1,6 @@
-"""MAT-files are SciPy's to the byte, read back as views, and nothing but what was written is read."""
+"""MAT-files are SciPy's to the byte, read back as views, and nothing but what was written is
+read.
+"""
 
 import io
 import tracemalloc
@@ -32,13 +34,16 @@ def model_arrays(machines, buses, seed=1):
 
 def machine_alone():
     """One machine and no other bus: weights (0,) and shares (1, 0)."""
-    return dict.fromkeys(MODEL_ARRAYS, np.array([2.0])) | {"k_r": np.zeros(0), "K_ac": np.zeros((1, 0))}
+    return dict.fromkeys(MODEL_ARRAYS, np.array([2.0])) | {
+        "k_r": np.zeros(0),
+        "K_ac": np.zeros((1, 0)),
+    }
 
 
 SHAPES = [(0,), (1,), (7,), (0, 0), (0, 3), (3, 0), (1, 1), (1, 5), (5, 1), (4, 6)]
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int64])
@@ -48,7 +53,9 @@ def test_a_matrix_is_written_as_scipy_writes_it(shape, dtype):
     assert to_mat({"x": values}) == by_scipy({"x": values})
 
 
-@pytest.mark.parametrize("name", ["d", "K_ac", "abcd", "loads", "eight888", "governor_rate", "n" * 31])
+@pytest.mark.parametrize(
+    "name", ["d", "K_ac", "abcd", "loads", "eight888", "governor_rate", "n" * 31]
+)
 def test_a_name_of_any_length_is_written_as_scipy_writes_it(name):
     values = np.linspace(0, 1, 6).reshape(2, 3)
     assert to_mat({name: values}) == by_scipy({name: values})
@@ -81,7 +88,13 @@ def test_a_model_is_written_as_scipy_writes_it(model):
 
 @pytest.mark.parametrize(
     "view",
-    [np.asfortranarray, lambda a: a[::2, ::-1], lambda a: a.T, lambda a: a[:, :0], lambda a: np.broadcast_to(a[0], (4, 6))],
+    [
+        np.asfortranarray,
+        lambda a: a[::2, ::-1],
+        lambda a: a.T,
+        lambda a: a[:, :0],
+        lambda a: np.broadcast_to(a[0], (4, 6)),
+    ],
     ids=["column order", "strided", "transposed", "empty", "broadcast"],
 )
 def test_the_layout_in_memory_does_not_matter(view):
@@ -108,16 +121,29 @@ def test_a_matrix_above_two_gigabytes_is_refused_before_a_byte_of_it_is_made():
     assert "1.5" not in str(refusal.value)
 
 
-def test_a_release_that_no_bundle_could_hold_is_refused_before_its_budget_is_spent(tmp_path, monkeypatch):
-    monkeypatch.setattr(matfile, "LARGEST", 40)  # bytes: less than 3 machines and 2 loaded buses take
-    done = gridveil("release", write_grid(tmp_path), "--epsilon", "1/2", "--out", tmp_path / "o", "--ledger", tmp_path / "l.db")
+def test_a_release_that_no_bundle_could_hold_is_refused_before_its_budget_is_spent(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        matfile, "LARGEST", 40
+    )  # bytes: less than 3 machines and 2 loaded buses take
+    done = gridveil(
+        "release",
+        write_grid(tmp_path),
+        "--epsilon",
+        "1/2",
+        "--out",
+        tmp_path / "o",
+        "--ledger",
+        tmp_path / "l.db",
+    )
     assert done.code == 2
     assert "2 GiB at most" in done.err
     assert "stays spent" not in done.err
     assert charges(tmp_path / "l.db") == []
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read(data, arrays, rest):
@@ -174,7 +200,8 @@ def test_matrices_of_other_shapes_or_in_another_order_are_refused():
     for shapes in (
         {name: values.shape for name, values in reversed(arrays.items())},
         {name: values.shape for name, values in arrays.items()} | {"K_ac": (2, 3)},
-        {name: values.shape for name, values in arrays.items()} | {"K_ac": arrays["K_ac"].shape[::-1], "m": (4,)},
+        {name: values.shape for name, values in arrays.items()}
+        | {"K_ac": arrays["K_ac"].shape[::-1], "m": (4,)},
     ):
         with pytest.raises(ValueError, match="not what gridveil writes"):
             from_mat(data, shapes, {})

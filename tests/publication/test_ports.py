@@ -12,7 +12,13 @@ from gridveil import Adjacency, Bounds, DemoSampler, load, open_grid, publish
 from gridveil.adversary.attack.topology import equal_columns, guess_edges
 from gridveil.assurance.owner_report.assess import true_pairs
 from gridveil.foundation.errors import InputError, OptionError
-from gridveil.publication.ports import equal_ports, merged_shares, named_ports, port_shares, zone_ports
+from gridveil.publication.ports import (
+    equal_ports,
+    merged_shares,
+    named_ports,
+    port_shares,
+    zone_ports,
+)
 from gridveil.publication.release import loaded_buses
 
 
@@ -22,7 +28,12 @@ def ieee30():
 
 
 def released(source, ports, seed=1):
-    settings = {"epsilon": Fraction(1), "adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
+    settings = {
+        "epsilon": Fraction(1),
+        "adjacency": Adjacency(),
+        "bounds": Bounds(),
+        "ledger": None,
+    }
     return publish(source, **settings, sampler=DemoSampler(seed), ports=ports)
 
 
@@ -74,7 +85,9 @@ def test_there_are_as_many_zones_as_asked_even_where_buses_tie(name):
         zones = zone_ports(facts, count)
         assert (len(zones), sorted(np.concatenate(zones).tolist())) == (count, list(range(size)))
     same = [one.tolist() for one in zone_ports(facts, len(equal))]
-    assert same == [one.tolist() for one in equal]  # nothing is nearer than what no weights can tell apart
+    assert same == [
+        one.tolist() for one in equal
+    ]  # nothing is nearer than what no weights can tell apart
 
 
 @pytest.mark.parametrize("published", [True, False])
@@ -88,7 +101,9 @@ def test_ports_of_a_release_are_weighed_by_the_loads_that_it_publishes(ieee30, p
         one = port_shares(replace(facts, loads_are_public=not published), made)
         assert one is not None
         np.testing.assert_array_equal(one, merged_shares(as_released.facts, ports))
-        np.testing.assert_allclose(released(as_released, None).model.K_ac @ one, made.model.K_ac, atol=1e-12)
+        np.testing.assert_allclose(
+            released(as_released, None).model.K_ac @ one, made.model.K_ac, atol=1e-12
+        )
 
 
 def test_a_release_of_another_grid_is_told_by_its_sizes(ieee30):
@@ -105,7 +120,14 @@ def test_the_owner_is_told_which_buses_a_port_is(ieee30):
 @pytest.mark.parametrize(("merge", "ports"), [("equal", 23), ("6", 12)])
 def test_release_merges_loads_and_the_bundle_verifies(tmp_path, monkeypatch, merge, ports):
     monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
-    options = ("--epsilon=1", "--mechanism=items", f"--merge-loads={merge}", "--out", tmp_path / "bundle", "--json")
+    options = (
+        "--epsilon=1",
+        "--mechanism=items",
+        f"--merge-loads={merge}",
+        "--out",
+        tmp_path / "bundle",
+        "--json",
+    )
     done = gridveil("release", "ieee30", *options)
     assert done.code == 0, done.err
     assert len(load(tmp_path / "bundle").model.ports) == ports
@@ -113,8 +135,12 @@ def test_release_merges_loads_and_the_bundle_verifies(tmp_path, monkeypatch, mer
     assert gridveil("verify", tmp_path / "bundle").code == 0
 
 
-@pytest.mark.parametrize("options", [("--merge-loads=some",), ("--merge-loads=equal", "--mechanism=topology")])
-def test_a_merge_that_cannot_be_made_is_refused_before_anything_is_spent(tmp_path, monkeypatch, options):
+@pytest.mark.parametrize(
+    "options", [("--merge-loads=some",), ("--merge-loads=equal", "--mechanism=topology")]
+)
+def test_a_merge_that_cannot_be_made_is_refused_before_anything_is_spent(
+    tmp_path, monkeypatch, options
+):
     monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
     done = gridveil("release", "ieee30", "--epsilon=1", *options, "--out", tmp_path / "bundle")
     assert done.code == 2

@@ -14,7 +14,12 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from cli_helpers import gridveil
 from gridveil.foundation.errors import GridveilError, PrivateValueError
@@ -47,11 +52,15 @@ OPENSSL = shutil.which("openssl")
 def openssl_is_3():
     if not OPENSSL:
         return False
-    name, version = subprocess.run([OPENSSL, "version"], capture_output=True, text=True, check=True).stdout.split()[:2]
+    name, version = subprocess.run(
+        [OPENSSL, "version"], capture_output=True, text=True, check=True
+    ).stdout.split()[:2]
     return name == "OpenSSL" and int(version.split(".")[0]) >= 3
 
 
-needs_openssl = pytest.mark.skipif(not openssl_is_3(), reason="needs the openssl command, 3.0 or newer")
+needs_openssl = pytest.mark.skipif(
+    not openssl_is_3(), reason="needs the openssl command, 3.0 or newer"
+)
 
 
 @pytest.fixture
@@ -91,7 +100,7 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-# --- signatures -------------------------------------------------------------------------------------------------------
+# --- signatures -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +121,10 @@ def test_rfc_8032_gives_the_same_signature():
     """Test 2 of section 7.1."""
     seed = bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")
     signer = Signer(Ed25519PrivateKey.from_private_bytes(seed))
-    assert signer.public_key.hex() == "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"
+    assert (
+        signer.public_key.hex()
+        == "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"
+    )
     assert signer.sign(b"\x72").hex() == (
         "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
         "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
@@ -133,7 +145,14 @@ def test_every_flipped_bit_of_the_key_or_of_the_data_is_refused(signed):
 
 
 @pytest.mark.parametrize(
-    "change", [lambda s: b"", lambda s: s[:-1], lambda s: s + b"\0", lambda s: s + s, lambda s: s.hex().encode()]
+    "change",
+    [
+        lambda s: b"",
+        lambda s: s[:-1],
+        lambda s: s + b"\0",
+        lambda s: s + s,
+        lambda s: s.hex().encode(),
+    ],
 )
 def test_a_signature_of_another_length_is_refused(signed, change):
     public, signature = signed
@@ -152,11 +171,15 @@ def test_a_second_signature_made_by_adding_the_group_order_is_refused(signed):
     multiples = [n for n in range(1, 17) if S + n * ORDER < 2**256]
     assert len(multiples) >= 14
     for n in multiples:
-        assert not check_signature(public, signature[:32] + (S + n * ORDER).to_bytes(32, "little"), DATA)
+        assert not check_signature(
+            public, signature[:32] + (S + n * ORDER).to_bytes(32, "little"), DATA
+        )
 
 
 def test_keys_of_small_order_under_which_anybody_can_sign_are_refused(tmp_path):
-    """OpenSSL takes them: S = 0 and R = the identity is then a signature of one message in eight at least."""
+    """OpenSSL takes them: S = 0 and R = the identity is then a signature of one message in eight at
+    least.
+    """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     taken = 0
@@ -184,16 +207,21 @@ def test_keys_that_are_not_canonical_are_refused(y):
         assert not check_signature(key, (1).to_bytes(32, "little") + bytes(32), DATA)
 
 
-# --- openssl alone ----------------------------------------------------------------------------------------------------
+# --- openssl alone --------------------------------------------------------------------------------
 
 
 def openssl_verify(folder, **files):
     """The line of docs/keys.md."""
     for name, data in files.items():
         (folder / name.replace("_", ".")).write_bytes(data)
-    line = "openssl pkeyutl -verify -pubin -inkey public.pem -rawin -in SHA256SUMS -sigfile SHA256SUMS.sig"
+    line = (
+        "openssl pkeyutl -verify -pubin -inkey public.pem -rawin -in SHA256SUMS -sigfile "
+        "SHA256SUMS.sig"
+    )
     assert line in (Path(__file__).parents[2] / "docs" / "keys.md").read_text(encoding="utf-8")
-    return subprocess.run(line.split(), cwd=folder, capture_output=True, text=True, check=False).returncode
+    return subprocess.run(
+        line.split(), cwd=folder, capture_output=True, text=True, check=False
+    ).returncode
 
 
 @needs_openssl
@@ -217,8 +245,14 @@ def test_a_keyring_entry_becomes_a_pem_by_a_fixed_prefix(folder, tmp_path):
     rotate(folder)
     entry = json.loads((folder / "keyring.json").read_text())["keys"][0]
     assert entry["status"] == "retired"
-    pem = f"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA{entry['public_key']}\n-----END PUBLIC KEY-----\n"
-    assert openssl_verify(tmp_path, SHA256SUMS=DATA, SHA256SUMS_sig=signature, public_pem=pem.encode()) == 0
+    pem = (
+        f"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA{entry['public_key']}\n-----END PUBLIC "
+        "KEY-----\n"
+    )
+    assert (
+        openssl_verify(tmp_path, SHA256SUMS=DATA, SHA256SUMS_sig=signature, public_pem=pem.encode())
+        == 0
+    )
 
 
 @needs_openssl
@@ -226,7 +260,15 @@ def test_a_keyring_entry_becomes_a_pem_by_a_fixed_prefix(folder, tmp_path):
 def test_openssl_opens_the_private_key(folder, tmp_path, passphrase):
     made = new_key(folder, passphrase)
     done = subprocess.run(
-        [OPENSSL, "pkey", "-in", folder / private_file(made), "-pubout", "-passin", f"pass:{passphrase}"],
+        [
+            OPENSSL,
+            "pkey",
+            "-in",
+            folder / private_file(made),
+            "-pubout",
+            "-passin",
+            f"pass:{passphrase}",
+        ],
         capture_output=True,
         check=True,
     )
@@ -236,12 +278,20 @@ def test_openssl_opens_the_private_key(folder, tmp_path, passphrase):
 @needs_openssl
 def test_the_sealed_key_is_guarded_by_scrypt(folder):
     made = new_key(folder, PASSPHRASE)
-    done = subprocess.run([OPENSSL, "asn1parse", "-in", folder / private_file(made)], capture_output=True, check=True)
-    for words in (b":PBES2", b":scrypt", b":aes-256-cbc", b"INTEGER           :4000", b"INTEGER           :08"):
+    done = subprocess.run(
+        [OPENSSL, "asn1parse", "-in", folder / private_file(made)], capture_output=True, check=True
+    )
+    for words in (
+        b":PBES2",
+        b":scrypt",
+        b":aes-256-cbc",
+        b"INTEGER           :4000",
+        b"INTEGER           :08",
+    ):
         assert words in done.stdout
 
 
-# --- the folder -------------------------------------------------------------------------------------------------------
+# --- the folder -----------------------------------------------------------------------------------
 
 
 def test_the_home_is_where_the_owner_says(monkeypatch, tmp_path):
@@ -267,7 +317,11 @@ def test_private_files_are_for_their_owner_alone(folder, umask):
     assert mode(folder) == 0o700
     assert mode(folder / private_file(made)) == 0o600
     assert mode(folder / "public.pem") == mode(folder / "keyring.json") == 0o644
-    assert sorted(path.name for path in folder.iterdir()) == ["keyring.json", "public.pem", private_file(made)]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "keyring.json",
+        "public.pem",
+        private_file(made),
+    ]
 
 
 @pytest.mark.parametrize("bits", [0o040, 0o004, 0o020, 0o002, 0o010])
@@ -332,12 +386,14 @@ def test_the_file_of_another_key_is_refused(folder):
     (folder / private_file(made)).write_bytes(to_pem(Ed25519PrivateKey.generate(), None))
     with pytest.raises(SigningError, match=f"does not hold the key {made.id}"):
         load_signer(folder)
-    (folder / private_file(made)).write_bytes(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+    (folder / private_file(made)).write_bytes(
+        b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
+    )
     with pytest.raises(SigningError, match=f"does not hold the key {made.id}"):
         load_signer(folder)
 
 
-# --- passphrase -------------------------------------------------------------------------------------------------------
+# --- passphrase -----------------------------------------------------------------------------------
 
 
 def test_a_passphrase_opens_the_key_and_no_other_does(folder):
@@ -365,7 +421,7 @@ def test_a_passphrase_that_cannot_work_is_refused(folder, passphrase):
     assert keys_in(folder) == ()
 
 
-# --- rotate and revoke ------------------------------------------------------------------------------------------------
+# --- rotate and revoke ----------------------------------------------------------------------------
 
 
 def test_a_rotated_key_is_retired_and_destroyed_and_the_new_one_signs(folder):
@@ -405,7 +461,7 @@ def test_a_retired_key_can_be_revoked_by_its_id(folder):
         revoke(folder, "0123456789abcdef")
 
 
-# --- what a recipient trusts ------------------------------------------------------------------------------------------
+# --- what a recipient trusts ----------------------------------------------------------------------
 
 A, B, C = (Signer(Ed25519PrivateKey.generate()).public_key for _ in range(3))
 RING = keyring_of((KeyInfo(A, "revoked"), KeyInfo(B, "retired"), KeyInfo(C, "active")))
@@ -424,7 +480,10 @@ def test_a_keyring_says_what_became_of_each_key(tmp_path):
 
 
 def test_a_public_key_alone_is_trusted_and_nothing_else(tmp_path):
-    for pem in (KeyInfo(A, "active").to_pem(), KeyInfo(A, "active").to_pem().replace(b"\n", b"\r\n")):
+    for pem in (
+        KeyInfo(A, "active").to_pem(),
+        KeyInfo(A, "active").to_pem().replace(b"\n", b"\r\n"),
+    ):
         trusted = read(tmp_path, pem)
         assert [trusted.status(key) for key in (A, B)] == ["active", "unknown"]
 
@@ -440,7 +499,9 @@ def test_every_flipped_bit_of_a_keyring_is_refused(tmp_path):
 
 
 def test_every_flipped_bit_of_a_public_key_file_is_refused_or_changes_nothing(tmp_path):
-    """White space between the lines may change; a key may not become another one that is believed in its place."""
+    """White space between the lines may change; a key may not become another one that is believed
+    in its place.
+    """
     pem = KeyInfo(A, "active").to_pem()
     lines = {at for at, byte in enumerate(pem) if byte == 0x0A}
     for number, data in enumerate(flipped(pem)):
@@ -538,7 +599,7 @@ def test_a_private_key_or_another_kind_of_key_is_not_taken_for_a_public_one(tmp_
         TrustedKeys.read(tmp_path / "nowhere")
 
 
-# --- crashes and crowds -----------------------------------------------------------------------------------------------
+# --- crashes and crowds ---------------------------------------------------------------------------
 
 CRASH = """
 import os, sys
@@ -564,7 +625,12 @@ print(steps)
 
 
 def crash(act, folder, step):
-    done = subprocess.run([sys.executable, "-c", CRASH, act, folder, str(step)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", CRASH, act, folder, str(step)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode in (0, 9), done.stderr
     return done
 
@@ -589,7 +655,11 @@ def test_a_crash_at_any_step_of_a_rotation_leaves_a_key_that_signs(folder, point
         assert trusted.status(signer.public_key) == "active"
         assert check_signature(signer.public_key, signer.sign(DATA), DATA)
         assert TrustedKeys.read(folder / "public.pem").status(signer.public_key) == "active"
-        assert sorted(path.name for path in folder.iterdir()) == ["keyring.json", "public.pem", f"signing-{signer.key_id}.pem"]
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "keyring.json",
+            "public.pem",
+            f"signing-{signer.key_id}.pem",
+        ]
         assert (len(keys_in(folder)) == before) == (signer.key_id == old)
         seen.add(signer.key_id == old)
     assert seen == {True, False}
@@ -626,7 +696,10 @@ def test_a_full_disk_leaves_the_old_key(folder, monkeypatch):
 
 def test_rotations_at_the_same_time_come_one_after_another(folder):
     new_key(folder)
-    script = "import sys; from pathlib import Path; from gridveil.publication.signing import rotate; rotate(Path(sys.argv[1]))"
+    script = (
+        "import sys; from pathlib import Path; from gridveil.publication.signing import "
+        "rotate; rotate(Path(sys.argv[1]))"
+    )
     crowd = [subprocess.Popen([sys.executable, "-c", script, folder]) for _ in range(4)]
     assert [process.wait() for process in crowd] == [0, 0, 0, 0]
     assert sorted(statuses(folder).values()) == ["active", *["retired"] * 4]
@@ -634,7 +707,7 @@ def test_rotations_at_the_same_time_come_one_after_another(folder):
     assert len(privates(folder)) == 1
 
 
-# --- nothing private leaves -------------------------------------------------------------------------------------------
+# --- nothing private leaves -----------------------------------------------------------------------
 
 
 def test_a_signer_shows_its_id_alone(folder):
@@ -651,11 +724,19 @@ def forms(private):
     """Every form in which a private key could be written."""
     seed = private.private_bytes_raw()
     der = private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
-    return [seed, seed.hex().encode(), repr(seed).encode(), base64.b64encode(seed), base64.b64encode(der)[22:-2]]
+    return [
+        seed,
+        seed.hex().encode(),
+        repr(seed).encode(),
+        base64.b64encode(seed),
+        base64.b64encode(der)[22:-2],
+    ]
 
 
 @pytest.mark.parametrize("passphrase", [None, PASSPHRASE])
-def test_no_private_key_and_no_passphrase_is_printed_logged_or_published(folder, monkeypatch, caplog, passphrase):
+def test_no_private_key_and_no_passphrase_is_printed_logged_or_published(
+    folder, monkeypatch, caplog, passphrase
+):
     caplog.set_level(0)
     if passphrase:
         monkeypatch.setenv("GRIDVEIL_PASSPHRASE", passphrase)
@@ -663,13 +744,26 @@ def test_no_private_key_and_no_passphrase_is_printed_logged_or_published(folder,
 
     def remember():
         path = folder / private_file(keys_in(folder)[-1])
-        secrets.extend(forms(load_pem_private_key(path.read_bytes(), passphrase.encode() if passphrase else None)))
+        secrets.extend(
+            forms(
+                load_pem_private_key(path.read_bytes(), passphrase.encode() if passphrase else None)
+            )
+        )
 
-    for command in (["new"], ["new"], ["show"], ["rotate"], ["revoke", "0123456789abcdef"], ["show", "--json"]):
+    for command in (
+        ["new"],
+        ["new"],
+        ["show"],
+        ["rotate"],
+        ["revoke", "0123456789abcdef"],
+        ["show", "--json"],
+    ):
         done = gridveil("keys", *command)
         said += [done.out, done.err]
         remember()
-    assert any(form in (folder / private_file(keys_in(folder)[-1])).read_bytes() for form in secrets) == (passphrase is None)
+    assert any(
+        form in (folder / private_file(keys_in(folder)[-1])).read_bytes() for form in secrets
+    ) == (passphrase is None)
     said += [repr(signer_in(folder, passphrase)), repr(keys_in(folder))]
     (folder / private_file(keys_in(folder)[-1])).chmod(0o644)
     for act in (lambda: load_signer(folder, "another guess"), lambda: new_key(folder, PASSPHRASE)):
@@ -689,7 +783,7 @@ def test_no_private_key_and_no_passphrase_is_printed_logged_or_published(folder,
     assert not [secret for secret in secrets if secret in left]
 
 
-# --- the command line -------------------------------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------
 
 
 def as_json(*arguments):
@@ -722,7 +816,12 @@ def test_the_commands_in_words(folder):
     assert "Make one: gridveil keys new" in gridveil("keys", "show").out
     said = gridveil("keys", "new").out
     (key,) = keys_in(folder)
-    for words in (f"Made the key {key.id}.", key.text, f"Publish  {folder / 'keyring.json'}", str(folder / private_file(key))):
+    for words in (
+        f"Made the key {key.id}.",
+        key.text,
+        f"Publish  {folder / 'keyring.json'}",
+        str(folder / private_file(key)),
+    ):
         assert words in said
     said = gridveil("keys", "rotate").out
     assert f"{key.id} is retired" in said
@@ -767,7 +866,9 @@ class Terminal:
         self.prompts = []
         waiting = list(answers)
         monkeypatch.setattr("sys.stdin", type("Tty", (), {"isatty": lambda self: True})())
-        monkeypatch.setattr(getpass, "getpass", lambda prompt: self.prompts.append(prompt) or waiting.pop(0))
+        monkeypatch.setattr(
+            getpass, "getpass", lambda prompt: self.prompts.append(prompt) or waiting.pop(0)
+        )
 
 
 def test_a_passphrase_is_asked_for_twice_at_a_terminal(folder, monkeypatch):
@@ -824,6 +925,11 @@ def test_release_opens_the_signer_with_the_variable_or_at_the_terminal(folder, m
 
 
 def test_the_commands_load_no_cryptography_before_they_need_it():
-    script = "import sys, gridveil.cli.keys, gridveil.publication.signing; print('cryptography' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    script = (
+        "import sys, gridveil.cli.keys, gridveil.publication.signing; print('cryptography' in "
+        "sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "False\n"

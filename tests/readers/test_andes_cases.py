@@ -1,4 +1,6 @@
-"""The cases that ANDES ships with dynamics: read as ANDES itself has them, released, fitted, verified and exported."""
+"""The cases that ANDES ships with dynamics: read as ANDES itself has them, released, fitted,
+verified and exported.
+"""
 
 import json
 import time
@@ -30,7 +32,13 @@ pytestmark = pytest.mark.slow
 CASES = {"kundur": {}, "ieee14": {}, "ieee39": {}, "npcc": {}, "wecc": {"negative_x": "abs"}}
 MORE = {"kundur/kundur_full.json": {}, "ieee14/ieee14.json": {}, "GBnetwork": {}, "5bus": {}}
 # Wide enough for any of them, and round: declared, not taken from a case.
-BOUNDS = Bounds(k=Range(0.1, 1e4), k_r=Range(0, 1e4), m=Range(1, 5e3), d=Range(0, 2e3), origin="wide round numbers")
+BOUNDS = Bounds(
+    k=Range(0.1, 1e4),
+    k_r=Range(0, 1e4),
+    m=Range(1, 5e3),
+    d=Range(0, 2e3),
+    origin="wide round numbers",
+)
 
 ORACLE = """
 import json, sys
@@ -80,7 +88,9 @@ def weights(system):
         if line["u"]:
             across = a[at[i]] - a[at[j]] - line["phi"]
             pair = frozenset((i, j))
-            k[pair] = k.get(pair, 0.0) + v[at[i]] * v[at[j]] * np.cos(across) / (line["tap"] * abs(line["x"]))
+            k[pair] = k.get(pair, 0.0) + v[at[i]] * v[at[j]] * np.cos(across) / (
+                line["tap"] * abs(line["x"])
+            )
     return k
 
 
@@ -97,15 +107,26 @@ def transfer(one, s):
     lag = {name: 1 / (1 + s * value) for name, value in one.items() if name.startswith("T")}
     if one["model"] == "IEEEG1":
         steam, total = one["K"] / lag["T2"] * lag["T1"] * lag["T3"] * lag["T4"], 0.0
-        for share, after in (("K1n", 1.0), ("K3n", lag["T5"]), ("K5n", lag["T6"]), ("K7n", lag["T7"])):
+        for share, after in (
+            ("K1n", 1.0),
+            ("K3n", lag["T5"]),
+            ("K5n", lag["T6"]),
+            ("K7n", lag["T7"]),
+        ):
             steam *= after
             total += one[share] * steam
         return total
-    return lag["T2"] / lag["T1"] / one["R"] if one["model"] == "TG2" else lag["T1"] * lag["T3"] / lag["T2"] / one["R"]
+    return (
+        lag["T2"] / lag["T1"] / one["R"]
+        if one["model"] == "TG2"
+        else lag["T1"] * lag["T3"] / lag["T2"] / one["R"]
+    )
 
 
 def responses(system):
-    """Rate and gain of every machine by its governor in ANDES: 1/T = g(0)/g(1) − 1, G = g(0); gain 0 without one."""
+    """Rate and gain of every machine by its governor in ANDES: 1/T = g(0)/g(1) − 1, G = g(0); gain
+    0 without one.
+    """
     found = {unit["idx"]: (unit["bus"], np.nan, 0.0) for unit in system["units"] if unit["u"]}
     for one in system["governors"]:
         gain = transfer(one, 0.0)
@@ -124,27 +145,46 @@ def test_inertia_damping_governor_and_k_are_as_andes_has_them(oracle, name):
     for values, what in ((source.m, "M"), (source.d, "D")):
         theirs = by_bus(system, what)
         assert machines == [bus for bus in facts.buses if bus in theirs]
-        assert Private.open(values) == pytest.approx([theirs[bus] for bus in machines], rel=1e-9), what
+        assert Private.open(values) == pytest.approx([theirs[bus] for bus in machines], rel=1e-9), (
+            what
+        )
     k = weights(system)
-    ours = {frozenset(facts.edge_name(e).split("-")): value for e, value in enumerate(Private.open(source.k))}
+    ours = {
+        frozenset(facts.edge_name(e).split("-")): value
+        for e, value in enumerate(Private.open(source.k))
+    }
     assert ours.keys() == k.keys()
     # ANDES adds 1e-8 p.u. to every r and x in its power flow, and stops at 1e-6 p.u. of mismatch.
     assert max(abs(ours[pair] / k[pair] - 1) for pair in k) < 5e-6
     units = read_grid(package_case(f"andes:{name}")).machines
-    ours = zip([facts.buses[bus] for bus in units.bus], units.governor_rate, units.droop_gain, strict=True)
-    governed, theirs = (sorted(one for one in units if one[2] > 0) for units in (ours, responses(system).values()))
+    ours = zip(
+        [facts.buses[bus] for bus in units.bus], units.governor_rate, units.droop_gain, strict=True
+    )
+    governed, theirs = (
+        sorted(one for one in units if one[2] > 0) for units in (ours, responses(system).values())
+    )
     assert [bus for bus, _, _ in governed] == [bus for bus, _, _ in theirs]
-    assert np.array([one[1:] for one in governed]) == pytest.approx(np.array([one[1:] for one in theirs]), rel=1e-9)
+    assert np.array([one[1:] for one in governed]) == pytest.approx(
+        np.array([one[1:] for one in theirs]), rel=1e-9
+    )
     assert facts.droop_gain.sum() == pytest.approx(sum(gain for _, _, gain in theirs))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_is_released_fitted_verified_and_exported(name, tmp_path):
-    source = open_grid(f"andes:{name}", options=CASES[name] | {"damping": 2.0, "publish_loads": True})
+    source = open_grid(
+        f"andes:{name}", options=CASES[name] | {"damping": 2.0, "publish_loads": True}
+    )
     event = Event.uniform(0.02)
     settings = FitSettings(dt_s=0.05, iterations=8)
-    trajectory = simulate(true_model(source), event, horizon_s=5.0, dt_s=settings.dt_s, scheme=settings.scheme)
-    observed = [Observation(event, trajectory, Provenance("simulated", "the case's own answer to +2 % load"))]
+    trajectory = simulate(
+        true_model(source), event, horizon_s=5.0, dt_s=settings.dt_s, scheme=settings.scheme
+    )
+    observed = [
+        Observation(
+            event, trajectory, Provenance("simulated", "the case's own answer to +2 % load")
+        )
+    ]
     started = time.monotonic()
     release = publish(
         source,
@@ -169,8 +209,13 @@ def test_a_case_is_released_fitted_verified_and_exported(name, tmp_path):
 def test_an_exported_case_is_read_back_as_the_release_has_it(tmp_path):
     source = open_grid("andes:ieee14", options={"damping": 2.0})
     release = publish(
-        source, epsilon=Fraction(1), adjacency=Adjacency(), bounds=BOUNDS, ledger=None, sampler=DemoSampler(1)
-    )  # fmt: skip
+        source,
+        epsilon=Fraction(1),
+        adjacency=Adjacency(),
+        bounds=BOUNDS,
+        ledger=None,
+        sampler=DemoSampler(1),
+    )
     for name, content in export(release, "andes").items():
         if name.endswith((".json", ".xlsx")):
             (tmp_path / name).write_bytes(content)
@@ -186,7 +231,9 @@ def test_a_real_release_of_an_andes_case_through_the_command_line(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
     bounds = ("--bounds-k", "1:1000", "--bounds-m", "1:2000", "--bounds-origin", "round numbers")
-    done = gridveil("release", "andes:kundur", "--epsilon", "1", "--damping", "2", *bounds, "--json")
+    done = gridveil(
+        "release", "andes:kundur", "--epsilon", "1", "--damping", "2", *bounds, "--json"
+    )
     assert done.code == 0, done.err
     assert gridveil("verify", "release").code == 0
     exported = gridveil("export", "release", "--to", "andes", "--out", "exported")

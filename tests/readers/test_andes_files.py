@@ -1,4 +1,6 @@
-"""ANDES's workbooks and JSON files: what they mean in p.u. of the system base, and one clear error for a bad one."""
+"""ANDES's workbooks and JSON files: what they mean in p.u. of the system base, and one clear error
+for a bad one.
+"""
 
 import copy
 import io
@@ -50,21 +52,46 @@ def lines():
 
 def machine(n, **changes):
     values = {"idx": f"M{n}", "u": 1, "bus": n, "gen": n, "Sn": 100, "Vn": 132, "fn": 60}
-    return values | {"D": float(DAMPING[n - 1]), "M": float(INERTIA[n - 1]), "gammap": 1.0, "gammaq": 1.0} | changes
+    return (
+        values
+        | {"D": float(DAMPING[n - 1]), "M": float(INERTIA[n - 1]), "gammap": 1.0, "gammaq": 1.0}
+        | changes
+    )
 
 
 def governor(n, **changes):
-    return {"idx": f"T{n}", "u": 1, "syn": f"M{n}", "Tn": None, "R": 0.05, "T1": 0.5, "T2": 1, "T3": 1, "Dt": 0} | changes
+    return {
+        "idx": f"T{n}",
+        "u": 1,
+        "syn": f"M{n}",
+        "Tn": None,
+        "R": 0.05,
+        "T1": 0.5,
+        "T2": 1,
+        "T3": 1,
+        "Dt": 0,
+    } | changes
 
 
 def private_case():
     """The grid of cli_helpers, as ANDES would have it."""
-    voltages, loads = (1.02, 1.01, 1.01, 1.0, 1.0), {1: (0.1, 0.02), 2: (0.2, 0.04), 4: (0.4, 0.09), 5: (0.3, 0.05)}
-    static = [{"idx": n, "u": 1, "Sn": 100, "Vn": 132, "bus": n, "p0": p, "q0": 0, "v0": voltages[n - 1]} for n, p in
-              ((1, 0.4), (2, 0.3), (3, 0.3))]  # fmt: skip
+    voltages, loads = (
+        (1.02, 1.01, 1.01, 1.0, 1.0),
+        {1: (0.1, 0.02), 2: (0.2, 0.04), 4: (0.4, 0.09), 5: (0.3, 0.05)},
+    )
+    static = [
+        {"idx": n, "u": 1, "Sn": 100, "Vn": 132, "bus": n, "p0": p, "q0": 0, "v0": voltages[n - 1]}
+        for n, p in ((1, 0.4), (2, 0.3), (3, 0.3))
+    ]
     return {
-        "Bus": [{"idx": n, "u": 1, "name": f"bus {n}", "Vn": 132, "v0": v, "a0": 0} for n, v in enumerate(voltages, start=1)],
-        "PQ": [{"idx": f"PQ_{n}", "u": 1, "bus": n, "Vn": 132, "p0": p, "q0": q} for n, (p, q) in loads.items()],
+        "Bus": [
+            {"idx": n, "u": 1, "name": f"bus {n}", "Vn": 132, "v0": v, "a0": 0}
+            for n, v in enumerate(voltages, start=1)
+        ],
+        "PQ": [
+            {"idx": f"PQ_{n}", "u": 1, "bus": n, "Vn": 132, "p0": p, "q0": q}
+            for n, (p, q) in loads.items()
+        ],
         "PV": static[1:],
         "Slack": [static[0] | {"a0": 0.0}],
         "Line": lines(),
@@ -112,12 +139,15 @@ def read(folder, case):
     return read_grid(save_json(folder, case))
 
 
-# --- what a file means ------------------------------------------------------------------------------------------------
+# --- what a file means ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("save", [save_json, save_xlsx])
 def test_the_same_grid_from_andes_and_from_matpower_is_the_same(tmp_path, save):
-    ours, theirs = open_grid(str(save(tmp_path, private_case()))), open_grid(str(write_grid(tmp_path / "m")))
+    ours, theirs = (
+        open_grid(str(save(tmp_path, private_case()))),
+        open_grid(str(write_grid(tmp_path / "m"))),
+    )
     assert ours.facts.buses == theirs.facts.buses == BUSES
     assert ours.facts.notes == ()
     assert ours.facts.governor_rate == pytest.approx([2, 2, 2], rel=1e-12)
@@ -141,19 +171,27 @@ def test_impedances_are_p_u_of_the_lines_own_bases(tmp_path):
 
 def test_dynamics_are_p_u_of_the_machines_own_bases(tmp_path):
     def other_bases(case):
-        case["GENROU"][0] |= {"Sn": 250, "M": case["GENROU"][0]["M"] / 2.5, "D": case["GENROU"][0]["D"] / 2.5}
+        case["GENROU"][0] |= {
+            "Sn": 250,
+            "M": case["GENROU"][0]["M"] / 2.5,
+            "D": case["GENROU"][0]["D"] / 2.5,
+        }
         case["TGOV1"][0] |= {"Tn": 30}
 
     source = opened(tmp_path, changed(other_bases))
     for name in "md":
-        assert private(source)[name] == pytest.approx(private(opened(tmp_path, private_case()))[name], rel=1e-12)
+        assert private(source)[name] == pytest.approx(
+            private(opened(tmp_path, private_case()))[name], rel=1e-12
+        )
     assert source.facts.droop_gain == pytest.approx([0.3 * 20, 20, 2.5 * 20])
 
 
 def test_base_and_frequency_come_from_the_files_config(tmp_path):
     def configured(case):
         rows = (("System", "mva", 200), ("System", "freq", 50), ("PFlow", "mva", 7))
-        case["_config"] = [{"section": section, "key": key, "value": value} for section, key, value in rows]
+        case["_config"] = [
+            {"section": section, "key": key, "value": value} for section, key, value in rows
+        ]
         for name in ("GENCLS", "GENROU", "TGOV1"):
             del case[name]
 
@@ -185,7 +223,9 @@ def test_machines_of_one_static_generator_share_its_power(tmp_path):
     case = changed(two_units)
     case["GENCLS"][1]["u"] = 0
     assert read(tmp_path, case).machines.power.real.sum() == pytest.approx(1.0)
-    assert read(tmp_path, case).notes == ("1 static generators whose machines' gammap do not add up to 1: scaled",)
+    assert read(tmp_path, case).notes == (
+        "1 static generators whose machines' gammap do not add up to 1: scaled",
+    )
 
 
 def test_a_static_generator_without_a_synchronous_machine_has_no_inertia(tmp_path):
@@ -199,7 +239,10 @@ def test_a_static_generator_without_a_synchronous_machine_has_no_inertia(tmp_pat
         opened(tmp_path, case)
     source = opened(tmp_path, case, without_dynamics="drop")
     assert len(source.facts.machines) == 2
-    assert "1 converters left out; their static generators are machines without dynamics (1 REGCA1)" in source.facts.notes
+    assert (
+        "1 converters left out; their static generators are machines without dynamics (1 REGCA1)"
+        in source.facts.notes
+    )
 
 
 def test_a_jumper_is_a_branch_without_reactance(tmp_path):
@@ -211,7 +254,9 @@ def test_a_jumper_is_a_branch_without_reactance(tmp_path):
         opened(tmp_path, changed(jumped))
     assert (refusal.value.table, refusal.value.row) == ("Jumper", 1)
     merged = opened(tmp_path, changed(jumped), zero_x="merge")
-    assert private(merged)["k"] == pytest.approx(private(opened(tmp_path, private_case()))["k"], rel=1e-12)
+    assert private(merged)["k"] == pytest.approx(
+        private(opened(tmp_path, private_case()))["k"], rel=1e-12
+    )
 
 
 def test_what_a_line_has_at_its_ends_counts_as_shunts(tmp_path):
@@ -223,13 +268,20 @@ def test_what_a_line_has_at_its_ends_counts_as_shunts(tmp_path):
     def as_shunts(case):
         for row in case["Line"]:
             row["b"] = 0.0
-        shunt = {"u": 1, "Sn": 50, "Vn": 66}  # y of 50 MVA and 66 kV: Zb/Zn = (132/66)² · 50/100 = 2
+        shunt = {
+            "u": 1,
+            "Sn": 50,
+            "Vn": 66,
+        }  # y of 50 MVA and 66 kV: Zb/Zn = (132/66)² · 50/100 = 2
         case["Shunt"] = [
             {"idx": 1, "bus": 4, "g": 0.01 / 0.97**2 / 2, "b": 0.03 / 0.97**2 / 2} | shunt,
             {"idx": 2, "bus": 5, "g": 0.01 / 2, "b": 0.05 / 2} | shunt,
         ]
 
-    one, other = read(tmp_path, changed(at_ends)).buses.shunt, read(tmp_path, changed(as_shunts)).buses.shunt
+    one, other = (
+        read(tmp_path, changed(at_ends)).buses.shunt,
+        read(tmp_path, changed(as_shunts)).buses.shunt,
+    )
     assert one == pytest.approx(other, rel=1e-12)
     assert np.count_nonzero(one) == 2
 
@@ -255,8 +307,12 @@ def test_what_is_out_of_service_stays_out(tmp_path):
 
 def test_numbers_saved_as_text_are_numbers_and_indices_match_whatever_their_type(tmp_path):
     case = private_case()
-    as_text = {model: [{column: str(cell) for column, cell in row.items() if cell is not None} for row in rows]
-               for model, rows in case.items()}  # fmt: skip
+    as_text = {
+        model: [
+            {column: str(cell) for column, cell in row.items() if cell is not None} for row in rows
+        ]
+        for model, rows in case.items()
+    }
     for name, values in private(opened(tmp_path, case)).items():
         assert np.array_equal(private(opened(tmp_path, as_text))[name], values)
 
@@ -286,12 +342,20 @@ def test_blank_rows_and_a_wrong_size_of_a_sheet_change_nothing(tmp_path):
     book = openpyxl.load_workbook(path)
     book["Line"].insert_rows(3)
     book.save(path)
-    content = {member: zipfile.ZipFile(path).read(member) for member in zipfile.ZipFile(path).namelist()}
-    rewrite(path, {name: re.sub(rb'<dimension ref="[^"]*"', b'<dimension ref="A1:B2"', data) for name, data in content.items()})
+    content = {
+        member: zipfile.ZipFile(path).read(member) for member in zipfile.ZipFile(path).namelist()
+    }
+    rewrite(
+        path,
+        {
+            name: re.sub(rb'<dimension ref="[^"]*"', b'<dimension ref="A1:B2"', data)
+            for name, data in content.items()
+        },
+    )
     assert len(read_grid(path).branches.ends) == len(X)
 
 
-# --- governors --------------------------------------------------------------------------------------------------------
+# --- governors ------------------------------------------------------------------------------------
 
 TGOV1 = ({"R": 0.04, "T1": 0.25, "T2": 1.0, "T3": 3.0, "Dt": 0.0}, 1 / 1.5, 25.0)
 HYGOV = ({"R": 0.05, "r": 0.3, "Tr": 1.0, "Tf": 0.0, "Tg": 0.0, "Tw": 2.0, "At": 1.2}, 1 / 15, 24.0)
@@ -309,14 +373,33 @@ GOVERNED = {  # rate [1/s] and gain on the governor's own base, worked out by ha
         18.0,
     ),
     "IEESGO": (
-        {"K1": 21.0, "K2": 0.5, "K3": 0.5, "T1": 0.0, "T2": 0.0, "T3": 0.25, "T4": 0.0, "T5": 1.0, "T6": 1.0},
+        {
+            "K1": 21.0,
+            "K2": 0.5,
+            "K3": 0.5,
+            "T1": 0.0,
+            "T2": 0.0,
+            "T3": 0.25,
+            "T4": 0.0,
+            "T5": 1.0,
+            "T6": 1.0,
+        },
         0.55 / 0.45,
         21.0,
     ),
     "HYGOV": HYGOV,
     "HYGOVDB": HYGOV,
     "HYGOV4": (
-        {"Rperm": 0.05, "Rtemp": 0.3, "Tr": 1.0, "Tp": 1.0, "Tg": 0.2, "Tw": 0.0, "At": 1.0, "Hdam": 1.0},
+        {
+            "Rperm": 0.05,
+            "Rtemp": 0.3,
+            "Tr": 1.0,
+            "Tp": 1.0,
+            "Tg": 0.2,
+            "Tw": 0.0,
+            "At": 1.0,
+            "Hdam": 1.0,
+        },
         1 / 11,
         20.0,
     ),
@@ -334,7 +417,9 @@ def test_a_governor_has_the_rate_and_gain_of_its_formula(tmp_path, model):
     def governed(case):
         case["TGOV1"] = case["TGOV1"][:2]
         case.setdefault(model, []).append(
-            parameters | {"idx": "G", "u": 1, "syn": "M3"} if model != "TGOV1" else governor(3, **parameters)
+            parameters | {"idx": "G", "u": 1, "syn": "M3"}
+            if model != "TGOV1"
+            else governor(3, **parameters)
         )
         case["GENROU"][0]["Sn"] = 200
 
@@ -353,40 +438,66 @@ def test_psse_and_andes_mean_the_same_by_a_governor(model):
     steam = [T[3], *shares[:2], T[4], *shares[2:4], T[5], *shares[4:6], T[6], *shares[6:]]
     named = {f"T{number}": value for number, value in enumerate(T, start=1)}
     psse, ours = {
-        "TGOV1": ([R, T[0], n, n, T[1], T[2], 0.9], {"R": R, "T1": T[0], "T2": T[1], "T3": T[2], "Dt": 0.9}),
+        "TGOV1": (
+            [R, T[0], n, n, T[1], T[2], 0.9],
+            {"R": R, "T1": T[0], "T2": T[1], "T3": T[2], "Dt": 0.9},
+        ),
         "GAST": ([R, T[0], T[1], n, n, n, n, n, 0.9], {"R": R, "T1": T[0], "T2": T[1], "Dt": 0.9}),
         "IEEEG1": ([K, *T[:3], n, n, n, n, *steam], {"K": K, **named, "shares": shares[::2]}),
-        "IEESGO": ([*T[:6], K, other, n, n, n], {"K1": K, "K2": other, "K3": n} | dict(list(named.items())[:6])),
+        "IEESGO": (
+            [*T[:6], K, other, n, n, n],
+            {"K1": K, "K2": other, "K3": n} | dict(list(named.items())[:6]),
+        ),
         "HYGOV": (
             [R, other, *T[:3], n, n, n, T[3], 1.1, n, n],
             {"R": R, "r": other, "Tr": T[0], "Tf": T[1], "Tg": T[2], "Tw": T[3], "At": 1.1},
         ),
     }[model]
     theirs, found = dyr.GOVERNORS[model].read(psse)[0].response, GOVERNORS[model].respond(**ours)
-    assert (found.gain, found.at_1, found.damping) == pytest.approx((theirs.gain, theirs.at_1, theirs.damping), rel=1e-12)
+    assert (found.gain, found.at_1, found.damping) == pytest.approx(
+        (theirs.gain, theirs.at_1, theirs.damping), rel=1e-12
+    )
 
 
 def test_a_turbines_damping_adds_to_its_machines(tmp_path):
     def damped(case):
         case["TGOV1"][2] |= {"Dt": 0.5, "Tn": 60}
 
-    more = private(opened(tmp_path, changed(damped)))["d"] - private(opened(tmp_path, private_case()))["d"]
+    more = (
+        private(opened(tmp_path, changed(damped)))["d"]
+        - private(opened(tmp_path, private_case()))["d"]
+    )
     assert more == pytest.approx([0, 0, 0.3])
 
 
 def test_two_machines_on_one_turbine_share_its_gain(tmp_path):
     def tandem(case):
-        fractions = dict(zip((f"K{n}" for n in range(1, 9)), (0.3, 0, 0, 0.5, 0.2, 0, 0, 0), strict=True))
-        timing = {"K": 20.0, "T1": 0.0, "T2": 0.0, "T3": 0.1, "T4": 0.1, "T5": 0.2, "T6": 0.3, "T7": 0.4}
-        case["IEEEG1"] = [{"idx": "G", "u": 1, "syn": "M1", "syn2": "M3", "Tn": None} | timing | fractions]
+        fractions = dict(
+            zip((f"K{n}" for n in range(1, 9)), (0.3, 0, 0, 0.5, 0.2, 0, 0, 0), strict=True)
+        )
+        timing = {
+            "K": 20.0,
+            "T1": 0.0,
+            "T2": 0.0,
+            "T3": 0.1,
+            "T4": 0.1,
+            "T5": 0.2,
+            "T6": 0.3,
+            "T7": 0.4,
+        }
+        case["IEEEG1"] = [
+            {"idx": "G", "u": 1, "syn": "M1", "syn2": "M3", "Tn": None} | timing | fractions
+        ]
         case["TGOV1"] = case["TGOV1"][1:2]
         case["GENROU"][0]["Sn"] = 300
 
     units = read(tmp_path, changed(tandem)).machines
-    assert dict(zip(units.bus.tolist(), units.droop_gain.tolist(), strict=True)) == pytest.approx({0: 40, 1: 20, 2: 40})
+    assert dict(zip(units.bus.tolist(), units.droop_gain.tolist(), strict=True)) == pytest.approx(
+        {0: 40, 1: 20, 2: 40}
+    )
 
 
-# --- what is wrong with a file ----------------------------------------------------------------------------------------
+# --- what is wrong with a file --------------------------------------------------------------------
 
 
 def put(model, row, **cells):
@@ -428,21 +539,39 @@ BAD_TABLES = {
     "x is infinite": (put("Line", 2, x=1e999), ["table Line, row 3", "column x is"]),
     "no column x": (without("Line", "x"), ["table Line", "column x is missing"]),
     "unknown bus": (put("Line", 2, bus2=77), ["table Line, row 3", "bus 77 is unknown"]),
-    "a reactance for a bus": (put("Line", 2, bus2=float(X[2])), ["table Line, row 3", "column bus2 is no index"]),
+    "a reactance for a bus": (
+        put("Line", 2, bus2=float(X[2])),
+        ["table Line, row 3", "column bus2 is no index"],
+    ),
     "load's bus": (put("PQ", 1, bus=77), ["table PQ, row 2", "bus 77 is unknown"]),
     "load is text": (put("PQ", 1, p0="much"), ["table PQ, row 2", "column p0 is not a number"]),
-    "tap of 0": (put("Line", 1, tap=0), ["table Line, row 2", "column tap is not usable", "above 0"]),
+    "tap of 0": (
+        put("Line", 1, tap=0),
+        ["table Line, row 2", "column tap is not usable", "above 0"],
+    ),
     "status": (put("Line", 1, u=2), ["table Line, row 2", "column u is no status"]),
     "rating of 0": (put("GENCLS", 1, Sn=0), ["table GENCLS, row 2", "column Sn is not usable"]),
-    "negative inertia": (put("GENCLS", 1, M=-float(INERTIA[1])), ["table GENCLS, row 2", "column M is not usable"]),
+    "negative inertia": (
+        put("GENCLS", 1, M=-float(INERTIA[1])),
+        ["table GENCLS, row 2", "column M is not usable"],
+    ),
     "no damping": (without("GENROU", "D"), ["table GENROU", "column D is missing"]),
     "machine twice": (put("GENROU", 0, idx="M1"), ["table GENROU, row 1", "M1 occurs twice"]),
     "generator twice": (put("Slack", 0, idx=2), ["table Slack, row 1", "generator 2 occurs twice"]),
-    "machine of no generator": (put("GENROU", 0, gen=77), ["table GENROU, row 1", "column gen names no static generator"]),
+    "machine of no generator": (
+        put("GENROU", 0, gen=77),
+        ["table GENROU, row 1", "column gen names no static generator"],
+    ),
     "machine elsewhere": (put("GENROU", 0, bus=1), ["table GENROU, row 1", "different buses"]),
-    "two frequencies": (put("GENROU", 0, fn=50), ["table GENROU, row 1", "another rated frequency"]),
+    "two frequencies": (
+        put("GENROU", 0, fn=50),
+        ["table GENROU, row 1", "another rated frequency"],
+    ),
     "droop of 0": (put("TGOV1", 1, R=0), ["table TGOV1, row 2", "column R is not usable"]),
-    "governor of no machine": (put("TGOV1", 1, syn="M9"), ["table TGOV1, row 2", "machine is unknown"]),
+    "governor of no machine": (
+        put("TGOV1", 1, syn="M9"),
+        ["table TGOV1, row 2", "machine is unknown"],
+    ),
     "two governors": (put("TGOV1", 1, syn="M1"), ["table TGOV1, row 2", "M1 has two governors"]),
     "no column T1": (without("TGOV1", "T1"), ["table TGOV1", "column T1 is missing"]),
     "base of 0": (
@@ -472,17 +601,32 @@ def test_a_bad_table_gets_one_clear_error(tmp_path, name, save):
 BAD_TEXTS = {
     "empty": (lambda text: "", ["the file is empty"]),
     "cut off": (lambda text: text[: text.index(X[3])], ["line", "no JSON, or it is cut off"]),
-    "NaN": (lambda text: text.replace(X[2], "NaN"), ["table Line, row 3", "column x is NaN or infinite"]),
-    "infinity": (lambda text: text.replace(X[2], "-Infinity"), ["table Line, row 3", "column x is NaN or infinite"]),
+    "NaN": (
+        lambda text: text.replace(X[2], "NaN"),
+        ["table Line, row 3", "column x is NaN or infinite"],
+    ),
+    "infinity": (
+        lambda text: text.replace(X[2], "-Infinity"),
+        ["table Line, row 3", "column x is NaN or infinite"],
+    ),
     "many digits": (lambda text: text.replace(X[2], "9" * 5000), ["a number of too many digits"]),
     "deep": (lambda text: text.replace(X[2], "[" * 100_000), []),
     "a key twice": (lambda text: text.replace('"r": 0.01', '"x": 0.3'), ["the same key twice"]),
-    "a key misspelt": (lambda text: text.replace('"tap": 0.97', '"tab": 0.97'), ["row 4", "other columns than the first"]),
-    "a row of text": (lambda text: text.replace('"Bus": [', '"Bus": ["one", '), ["table Bus, row 1", "no object"]),
+    "a key misspelt": (
+        lambda text: text.replace('"tap": 0.97', '"tab": 0.97'),
+        ["row 4", "other columns than the first"],
+    ),
+    "a row of text": (
+        lambda text: text.replace('"Bus": [', '"Bus": ["one", '),
+        ["table Bus, row 1", "no object"],
+    ),
     "no table": (lambda text: text.replace('"Slack": [', '"Slack": {"a": [') + "}", []),
     "a list": (lambda text: "[1, 2]", ["JSON, but no grid"]),
     "a number": (lambda text: "7", ["JSON, but no grid"]),
-    "latin-1": (lambda text: text.replace("bus 1", "bus ü").encode("latin-1"), ["no text in UTF-8"]),
+    "latin-1": (
+        lambda text: text.replace("bus 1", "bus ü").encode("latin-1"),
+        ["no text in UTF-8"],
+    ),
     "UTF-16": (lambda text: text.encode("utf-16"), ["no text in UTF-8"]),
     "binary": (lambda text: bytes(range(256)), ["no text in UTF-8"]),
 }
@@ -509,8 +653,16 @@ def rewrite(path, content):
 
 
 def with_sheet(path, change):
-    content = {member: zipfile.ZipFile(path).read(member) for member in zipfile.ZipFile(path).namelist()}
-    rewrite(path, {name: change(data) if name == "xl/worksheets/sheet1.xml" else data for name, data in content.items()})
+    content = {
+        member: zipfile.ZipFile(path).read(member) for member in zipfile.ZipFile(path).namelist()
+    }
+    rewrite(
+        path,
+        {
+            name: change(data) if name == "xl/worksheets/sheet1.xml" else data
+            for name, data in content.items()
+        },
+    )
 
 
 BOMB = b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]>'
@@ -521,15 +673,36 @@ BOMB = b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]>'
     [
         (lambda path: path.write_bytes(b""), "the file is empty"),
         (lambda path: path.write_bytes(b"PK\3\4 no more"), "no workbook, or cut off or damaged"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-500]), "no workbook, or cut off or damaged"),
-        (lambda path: path.write_bytes(path.read_bytes().replace(b"\x50\x4b\x03\x04", b"\x50\x4b\x03\x05", 1)), "workbook"),
-        (lambda path: path.write_text(json.dumps(private_case())), "no workbook, or cut off or damaged"),
+        (
+            lambda path: path.write_bytes(path.read_bytes()[:-500]),
+            "no workbook, or cut off or damaged",
+        ),
+        (
+            lambda path: path.write_bytes(
+                path.read_bytes().replace(b"\x50\x4b\x03\x04", b"\x50\x4b\x03\x05", 1)
+            ),
+            "workbook",
+        ),
+        (
+            lambda path: path.write_text(json.dumps(private_case())),
+            "no workbook, or cut off or damaged",
+        ),
         (lambda path: rewrite(path, {"a.txt": b"hello"}), "no workbook that can be read"),
         (lambda path: rewrite(path, {"a.xml": bytes(300 * 2**20)}), "too large"),
         (lambda path: with_sheet(path, lambda data: BOMB + data), "XML entities"),
-        (lambda path: with_sheet(path, lambda data: (BOMB.decode() + data.decode()).encode("utf-16")), "XML entities"),
+        (
+            lambda path: with_sheet(
+                path, lambda data: (BOMB.decode() + data.decode()).encode("utf-16")
+            ),
+            "XML entities",
+        ),
         (lambda path: with_sheet(path, lambda data: data[:-40]), "no workbook that can be read"),
-        (lambda path: with_sheet(path, lambda data: data.replace(b'<row r="3"', b'<row r="1048576999"')), "workbook|cells"),
+        (
+            lambda path: with_sheet(
+                path, lambda data: data.replace(b'<row r="3"', b'<row r="1048576999"')
+            ),
+            "workbook|cells",
+        ),
     ],
     ids=[
         "empty",
@@ -602,7 +775,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
             read_grid(tmp_path / name)
 
 
-# --- mutated files ----------------------------------------------------------------------------------------------------
+# --- mutated files --------------------------------------------------------------------------------
 
 HUGE = (
     b"1e308",
@@ -622,7 +795,9 @@ HUGE = (
 
 
 def mutated(data, rng):
-    """Bytes with one thing wrong: flipped bits, cut off, repeated, a number replaced, another encoding."""
+    """Bytes with one thing wrong: flipped bits, cut off, repeated, a number replaced, another
+    encoding.
+    """
     match rng.randrange(6):
         case 0:
             data = bytearray(data)
@@ -638,7 +813,9 @@ def mutated(data, rng):
             found = rng.choice(list(re.finditer(rb"\d+\.?\d*", data)))
             return data[: found.start()] + rng.choice(HUGE) + data[found.end() :]
         case 4:
-            return data.decode("latin-1").encode(rng.choice(("utf-16", "utf-32", "utf-8-sig", "cp037")), errors="replace")
+            return data.decode("latin-1").encode(
+                rng.choice(("utf-16", "utf-32", "utf-8-sig", "cp037")), errors="replace"
+            )
         case _:
             rows = data.split(b"\n")
             i, j = rng.randrange(len(rows)), rng.randrange(len(rows))
@@ -649,10 +826,15 @@ def mutated(data, rng):
 def mutated_inside(data, rng):
     """A workbook one of whose members is mutated, packed anew with a right checksum."""
     members = zipfile.ZipFile(io.BytesIO(data))
-    chosen, out = rng.choice([name for name in members.namelist() if name.startswith("xl/")]), io.BytesIO()
+    chosen, out = (
+        rng.choice([name for name in members.namelist() if name.startswith("xl/")]),
+        io.BytesIO(),
+    )
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in members.namelist():
-            archive.writestr(name, mutated(members.read(name), rng) if name == chosen else members.read(name))
+            archive.writestr(
+                name, mutated(members.read(name), rng) if name == chosen else members.read(name)
+            )
     return out.getvalue()
 
 
@@ -679,12 +861,14 @@ def test_a_mutated_file_is_read_or_refused_in_one_clear_error(tmp_path, seed):
         assert_read_or_refused(path)
 
 
-# --- the files of ANDES itself ----------------------------------------------------------------------------------------
+# --- the files of ANDES itself --------------------------------------------------------------------
 
 SHIPPED = package_folder(PACKAGES["andes"]) or Path("andes-is-not-installed")
 
 
-@pytest.mark.parametrize("name", ["ieee14/ieee14_full.xlsx", "kundur/kundur_full.xlsx", "kundur/kundur_full.json"])
+@pytest.mark.parametrize(
+    "name", ["ieee14/ieee14_full.xlsx", "kundur/kundur_full.xlsx", "kundur/kundur_full.json"]
+)
 def test_a_shipped_case_is_read(name):
     source = open_grid(str(SHIPPED / name))
     assert len(source.facts.machines) == (5 if "14" in name else 4)
@@ -692,7 +876,9 @@ def test_a_shipped_case_is_read(name):
 
 
 def test_workbook_and_json_of_one_case_agree():
-    one, other = (open_grid(str(SHIPPED / f"kundur/kundur_full{end}")) for end in (".xlsx", ".json"))
+    one, other = (
+        open_grid(str(SHIPPED / f"kundur/kundur_full{end}")) for end in (".xlsx", ".json")
+    )
     for name, values in private(one).items():
         assert private(other)[name] == pytest.approx(values, rel=1e-12), name
 

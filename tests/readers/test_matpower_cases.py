@@ -17,11 +17,15 @@ def test_the_page_has_every_case_of_the_wheel():
     assert len(LINES) > 70
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SMALL else pytest.mark.slow) for name in LINES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in SMALL else pytest.mark.slow) for name in LINES]
+)
 def test_a_case_is_read_right_or_refused_as_the_page_says(name):
     assert line(row(name)) == LINES[name]
 
 
-@pytest.mark.parametrize(("name", "number"), [("case33bw", 115), ("case533mt_hi", None), ("case533mt_lo", None)])
+@pytest.mark.parametrize(
+    ("name", "number"), [("case33bw", 115), ("case533mt_hi", None), ("case533mt_lo", None)]
+)
 def test_cases_whose_statements_would_change_their_tables_are_refused_by_line(name, number):
     assert re.search(rf"refused: line {number or '[0-9]+'}: this line is a statement", LINES[name])

@@ -1,4 +1,6 @@
-"""pandapower's own power flow is the oracle: the same buses, branches and voltages, from JSON and from net objects."""
+"""pandapower's own power flow is the oracle: the same buses, branches and voltages, from JSON and
+from net objects.
+"""
 
 import copy
 import json
@@ -45,7 +47,9 @@ def from_json(net):
 
 
 def mismatch(grid, net):
-    """|S − S scheduled| at pandapower's voltages, at every bus whose power is scheduled, buses joined by switches as one."""
+    """|S − S scheduled| at pandapower's voltages, at every bus whose power is scheduled, buses
+    joined by switches as one.
+    """
     n = len(grid.buses.labels)
     parent = list(range(n))
 
@@ -82,19 +86,31 @@ def mismatch(grid, net):
     np.maximum.at(held, to, grid.buses.kind)
     live = np.zeros(n, dtype=bool)
     fed = net.res_bus.vm_pu.dropna().index
-    live[[i for i, label in enumerate(grid.buses.labels) if not label.isdigit() or int(label) in fed]] = True
+    live[
+        [i for i, label in enumerate(grid.buses.labels) if not label.isdigit() or int(label) in fed]
+    ] = True
     live &= (to == np.arange(n)) & (grid.buses.kind != ISOLATED)
     active = np.abs(off.real[live & (held != REFERENCE)]).max()
     reactive = np.abs(off.imag[live & (held == 1)]).max()
     return max(active, reactive)
 
 
-# --- against pandapower's power flow ----------------------------------------------------------------------------------
+# --- against pandapower's power flow --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("read", [from_json, from_pandapower], ids=["JSON", "net"])
 @pytest.mark.parametrize(
-    "name", ["case9", "case14", "case30", "case39", "case118", "case300", "example_simple", "example_multivoltage"]
+    "name",
+    [
+        "case9",
+        "case14",
+        "case30",
+        "case39",
+        "case118",
+        "case300",
+        "example_simple",
+        "example_multivoltage",
+    ],
 )
 def test_pandapowers_solution_solves_the_grid_that_is_read(name, read):
     net = getattr(networks, name)()
@@ -112,7 +128,9 @@ def test_series_impedance_taps_and_loads_are_those_of_pandapowers_own_tables(nam
     shift = np.deg2rad(branch[:, 9])
     assert np.allclose(grid.branches.ratio, branch[:, 8] * np.exp(1j * shift), rtol=1e-12)
     position = net._pd2ppc_lookups["bus"][net.bus.index]
-    assert np.allclose(grid.buses.load * grid.base_mva, (bus[:, 2] + 1j * bus[:, 3])[position], rtol=1e-12)
+    assert np.allclose(
+        grid.buses.load * grid.base_mva, (bus[:, 2] + 1j * bus[:, 3])[position], rtol=1e-12
+    )
 
 
 def test_newtons_method_finds_pandapowers_voltages_without_its_results():
@@ -134,7 +152,9 @@ def test_results_without_phase_shifts_get_them():
     net = networks.example_multivoltage()
     net.xward.in_service = False
     whole = assembled(from_pandapower(solved(net)))
-    halved = assembled(from_pandapower(solved(net, calculate_voltage_angles=False)), operating_point="file")
+    halved = assembled(
+        from_pandapower(solved(net, calculate_voltage_angles=False)), operating_point="file"
+    )
     assert np.allclose(Private.open(halved.k), Private.open(whole.k), rtol=1e-2)
 
 
@@ -144,7 +164,7 @@ def assembled(grid, **options):
     return assemble(grid, Dynamics().over({**ANGLES, "zero_x": "merge", **options}))
 
 
-# --- transformers and all that hangs on a bus -------------------------------------------------------------------------
+# --- transformers and all that hangs on a bus -----------------------------------------------------
 
 
 def small(**trafo):
@@ -152,11 +172,31 @@ def small(**trafo):
     net = pp.create_empty_network(f_hz=50.0, sn_mva=10.0)
     high, low, end = (pp.create_bus(net, kv) for kv in (115.0, 21.0, 21.0))
     pp.create_ext_grid(net, high, vm_pu=1.02, va_degree=10.0)
-    values = {"sn_mva": 40.0, "vn_hv_kv": 110.0, "vn_lv_kv": 20.0, "vk_percent": 12.0, "vkr_percent": 0.5, "pfe_kw": 30.0}
-    values |= {"i0_percent": 0.4, "shift_degree": 150.0, "tap_side": "hv", "tap_neutral": 0, "tap_pos": 3, "tap_min": -9}
+    values = {
+        "sn_mva": 40.0,
+        "vn_hv_kv": 110.0,
+        "vn_lv_kv": 20.0,
+        "vk_percent": 12.0,
+        "vkr_percent": 0.5,
+        "pfe_kw": 30.0,
+    }
+    values |= {
+        "i0_percent": 0.4,
+        "shift_degree": 150.0,
+        "tap_side": "hv",
+        "tap_neutral": 0,
+        "tap_pos": 3,
+        "tap_min": -9,
+    }
     values |= {"tap_max": 9, "tap_step_percent": 1.5, "tap_changer_type": "Ratio"}
     pp.create_transformer_from_parameters(net, high, low, **(values | trafo))
-    line = {"r_ohm_per_km": 0.2, "x_ohm_per_km": 0.35, "c_nf_per_km": 210.0, "g_us_per_km": 3.0, "max_i_ka": 1}
+    line = {
+        "r_ohm_per_km": 0.2,
+        "x_ohm_per_km": 0.35,
+        "c_nf_per_km": 210.0,
+        "g_us_per_km": 3.0,
+        "max_i_ka": 1,
+    }
     pp.create_line_from_parameters(net, low, end, length_km=4.0, parallel=2, **line)
     pp.create_load(net, end, 6.0, 2.0)
     return net
@@ -170,12 +210,21 @@ def small(**trafo):
         {"tap_step_degree": 60.0},
         {"tap_side": "lv", "tap_step_degree": 30.0, "tap_changer_type": "Symmetrical"},
         {"tap_changer_type": "Ideal", "tap_step_percent": 2.0},
-        {"tap_changer_type": "Ideal", "tap_step_percent": 0.0, "tap_step_degree": 5.0, "tap_side": "lv"},
+        {
+            "tap_changer_type": "Ideal",
+            "tap_step_percent": 0.0,
+            "tap_step_degree": 5.0,
+            "tap_side": "lv",
+        },
         {"tap_changer_type": None},
         {"parallel": 3},
         {"i0_percent": 0.0, "pfe_kw": 0.0},
         {"i0_percent": 0.01, "pfe_kw": 60.0},
-        {"shift_degree": -30.0, "leakage_resistance_ratio_hv": 0.3, "leakage_reactance_ratio_hv": 0.7},
+        {
+            "shift_degree": -30.0,
+            "leakage_resistance_ratio_hv": 0.3,
+            "leakage_reactance_ratio_hv": 0.7,
+        },
         {"vk_percent": -12.0},
     ],
     ids=lambda trafo: " ".join(f"{key} {value}" for key, value in trafo.items()) or "plain",
@@ -189,7 +238,13 @@ def test_a_transformer_is_pandapowers(trafo, model):
 
 def test_a_second_tap_changer_counts_too():
     net = small()
-    for name, value in {"side": "lv", "pos": -2, "neutral": 0, "step_percent": 2.0, "step_degree": 10.0}.items():
+    for name, value in {
+        "side": "lv",
+        "pos": -2,
+        "neutral": 0,
+        "step_percent": 2.0,
+        "step_degree": 10.0,
+    }.items():
         net.trafo[f"tap2_{name}"] = value
     net.trafo["tap2_changer_type"] = "Ratio"
     assert mismatch(from_json(solved(net)), net) < 1e-10
@@ -198,9 +253,13 @@ def test_a_second_tap_changer_counts_too():
 @pytest.mark.parametrize("shifter", [False, True])
 def test_a_net_of_pandapower_2_is_read_by_its_own_columns(shifter):
     net = solved(small(tap_changer_type="Ideal" if shifter else "Ratio"))
-    net.trafo = net.trafo.drop(columns=["tap_changer_type", "tap_dependency_table", "id_characteristic_table"])
+    net.trafo = net.trafo.drop(
+        columns=["tap_changer_type", "tap_dependency_table", "id_characteristic_table"]
+    )
     net.trafo["tap_phase_shifter"] = shifter
-    net.load = net.load.rename(columns={"const_z_p_percent": "const_z_percent", "const_i_p_percent": "const_i_percent"})
+    net.load = net.load.rename(
+        columns={"const_z_p_percent": "const_z_percent", "const_i_p_percent": "const_i_percent"}
+    )
     net.format_version = "2.14.0"
     assert mismatch(from_json(net), net) < 1e-10
 
@@ -211,10 +270,36 @@ def with_trafo3w(**changes):
     pp.create_ext_grid(net, far, vm_pu=1.01)
     line = {"r_ohm_per_km": 0.1, "x_ohm_per_km": 0.4, "c_nf_per_km": 9.0, "max_i_ka": 1}
     pp.create_line_from_parameters(net, far, high, length_km=10, **line)
-    values = {"vn_hv_kv": 110, "vn_mv_kv": 20, "vn_lv_kv": 10.5, "sn_hv_mva": 63, "sn_mv_mva": 40, "sn_lv_mva": 25}
-    values |= {"vk_hv_percent": 11, "vk_mv_percent": 8, "vk_lv_percent": 17, "vkr_hv_percent": 0.3, "vkr_mv_percent": 0.35}
-    values |= {"vkr_lv_percent": 0.4, "pfe_kw": 40, "i0_percent": 0.3, "shift_mv_degree": 30, "shift_lv_degree": 150}
-    values |= {"tap_side": "hv", "tap_neutral": 0, "tap_pos": -4, "tap_min": -9, "tap_max": 9, "tap_step_percent": 1.2}
+    values = {
+        "vn_hv_kv": 110,
+        "vn_mv_kv": 20,
+        "vn_lv_kv": 10.5,
+        "sn_hv_mva": 63,
+        "sn_mv_mva": 40,
+        "sn_lv_mva": 25,
+    }
+    values |= {
+        "vk_hv_percent": 11,
+        "vk_mv_percent": 8,
+        "vk_lv_percent": 17,
+        "vkr_hv_percent": 0.3,
+        "vkr_mv_percent": 0.35,
+    }
+    values |= {
+        "vkr_lv_percent": 0.4,
+        "pfe_kw": 40,
+        "i0_percent": 0.3,
+        "shift_mv_degree": 30,
+        "shift_lv_degree": 150,
+    }
+    values |= {
+        "tap_side": "hv",
+        "tap_neutral": 0,
+        "tap_pos": -4,
+        "tap_min": -9,
+        "tap_max": 9,
+        "tap_step_percent": 1.2,
+    }
     values |= {"tap_step_degree": 0.0, "tap_changer_type": "Ratio"}
     pp.create_transformer3w_from_parameters(net, high, middle, low, **(values | changes))
     pp.create_load(net, middle, 20, 5)
@@ -244,17 +329,26 @@ def test_shunts_wards_motors_storage_and_voltage_dependent_loads_are_pandapowers
     pp.create_gen(net, 1, 3.0, vm_pu=1.01, sn_mva=5.0, scaling=0.9)
     net.gen["type"] = "hydro"
     grid = from_json(solved(net))
-    # pandapower spreads the shares of constant impedance over all loads of a bus; there is but one on bus 1.
+    # pandapower spreads the shares of constant impedance over all loads of a bus; there is but one
+    # on bus 1.
     assert mismatch(grid, net) < 1e-10
     assert grid.machines.fuel == ("hydro", "")
     assert grid.machines.rated_mva[0] == 5
-    assert {note.split()[1] for note in grid.notes} >= {"static", "storage", "motors", "external", "loads"}
+    assert {note.split()[1] for note in grid.notes} >= {
+        "static",
+        "storage",
+        "motors",
+        "external",
+        "loads",
+    }
 
 
 def test_impedances_and_switches_with_impedance_are_pandapowers():
     net = small()
     bus = pp.create_bus(net, 21.0)
-    pp.create_impedance(net, 2, bus, 0.01, 0.08, 15.0, gf_pu=0.002, bf_pu=0.003, gt_pu=0.004, bt_pu=0.005)
+    pp.create_impedance(
+        net, 2, bus, 0.01, 0.08, 15.0, gf_pu=0.002, bf_pu=0.003, gt_pu=0.004, bt_pu=0.005
+    )
     other = pp.create_bus(net, 21.0)
     pp.create_switch(net, bus, other, et="b", z_ohm=0.3)
     pp.create_load(net, other, 1.0, 0.2)
@@ -264,7 +358,13 @@ def test_impedances_and_switches_with_impedance_are_pandapowers():
 @pytest.mark.parametrize("bus", [1, 2])
 def test_a_line_open_at_one_end_still_draws_its_charging(bus):
     net = small()
-    line = {"r_ohm_per_km": 0.2, "x_ohm_per_km": 0.35, "c_nf_per_km": 310.0, "g_us_per_km": 3.0, "max_i_ka": 1}
+    line = {
+        "r_ohm_per_km": 0.2,
+        "x_ohm_per_km": 0.35,
+        "c_nf_per_km": 310.0,
+        "g_us_per_km": 3.0,
+        "max_i_ka": 1,
+    }
     open_line = pp.create_line_from_parameters(net, 1, 2, length_km=30.0, **line)
     pp.create_switch(net, bus, open_line, et="l", closed=False)
     pp.create_switch(net, 3 - bus, open_line, et="l", closed=True)
@@ -305,7 +405,11 @@ def test_what_is_not_read_is_counted():
 
 def test_a_net_object_is_locked_away_with_its_frequency():
     source = source_from_net(small(), name="three", options=ANGLES)
-    assert (source.facts.name, source.facts.frequency_hz, source.facts.base_mva) == ("three", 50, 10)
+    assert (source.facts.name, source.facts.frequency_hz, source.facts.base_mva) == (
+        "three",
+        50,
+        10,
+    )
     assert source.facts.buses == ("0", "1", "2")
 
 
@@ -324,11 +428,13 @@ def test_json_is_read_without_pandapower_and_pandas(tmp_path):
         f"path = pathlib.Path({str(path)!r})\n"
         "print(len(read(path, json.loads(path.read_text())).buses.labels))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout.strip()) == (0, "9"), done.stderr
 
 
-# --- bad input --------------------------------------------------------------------------------------------------------
+# --- bad input ------------------------------------------------------------------------------------
 
 
 def document(change):
@@ -364,18 +470,29 @@ def dropped(table, column):
 
 BAD = {
     "no net": (lambda content: content.clear(), ["format"]),
-    "another format": (lambda content: content.update(format_version="1.6"), ["format_version 2 or 3", "save it again"]),
+    "another format": (
+        lambda content: content.update(format_version="1.6"),
+        ["format_version 2 or 3", "save it again"],
+    ),
     "no base": (lambda content: content.update(sn_mva=None), ["sn_mva", "above 0"]),
     "a frequency of text": (lambda content: content.update(f_hz="50"), ["f_hz", "above 0"]),
     "no buses": (lambda content: content.pop("bus"), ["table bus", "missing or empty"]),
-    "a table of another kind": (lambda content: content["line"].update(_class="Series"), ["table line", "no table"]),
+    "a table of another kind": (
+        lambda content: content["line"].update(_class="Series"),
+        ["table line", "no table"],
+    ),
     "a table that is cut off": (
         lambda content: content["line"].update(_object=content["line"]["_object"][:-20]),
         ["table line", "damaged"],
     ),
-    "nested beyond reason": (lambda content: content["line"].update(_object="[" * 100000), ["table line", "damaged"]),
+    "nested beyond reason": (
+        lambda content: content["line"].update(_object="[" * 100000),
+        ["table line", "damaged"],
+    ),
     "a key twice": (
-        lambda content: content["line"].update(_object='{"columns": [], ' + content["line"]["_object"][1:]),
+        lambda content: content["line"].update(
+            _object='{"columns": [], ' + content["line"]["_object"][1:]
+        ),
         ["table line", "damaged"],
     ),
     "fewer rows than numbers": (body("bus", index=[0, 1]), ["table bus", "number of rows"]),
@@ -383,23 +500,56 @@ BAD = {
     "a bus twice": (body("bus", index=[0, 1, 1]), ["table bus, row 3", "bus 1 occurs twice"]),
     "a bus by text": (body("bus", index=[0, 1, "x"]), ["table bus, row 3", "whole number"]),
     "no reactance": (dropped("line", "x_ohm_per_km"), ["table line", "x_ohm_per_km is missing"]),
-    "text in a number": (cell("line", 0, "x_ohm_per_km", "0.35"), ["table line, row 1", "x_ohm_per_km is not a number"]),
-    "a missing number": (cell("line", 0, "x_ohm_per_km", None), ["table line, row 1", "x_ohm_per_km is missing"]),
-    "infinity": (cell("line", 0, "x_ohm_per_km", float("inf")), ["table line, row 1", "x_ohm_per_km is infinite"]),
-    "beyond all numbers": (cell("line", 0, "x_ohm_per_km", 10**400), ["table line, row 1", "x_ohm_per_km is infinite"]),
-    "true for a number": (cell("line", 0, "x_ohm_per_km", True), ["table line, row 1", "x_ohm_per_km is not a number"]),
+    "text in a number": (
+        cell("line", 0, "x_ohm_per_km", "0.35"),
+        ["table line, row 1", "x_ohm_per_km is not a number"],
+    ),
+    "a missing number": (
+        cell("line", 0, "x_ohm_per_km", None),
+        ["table line, row 1", "x_ohm_per_km is missing"],
+    ),
+    "infinity": (
+        cell("line", 0, "x_ohm_per_km", float("inf")),
+        ["table line, row 1", "x_ohm_per_km is infinite"],
+    ),
+    "beyond all numbers": (
+        cell("line", 0, "x_ohm_per_km", 10**400),
+        ["table line, row 1", "x_ohm_per_km is infinite"],
+    ),
+    "true for a number": (
+        cell("line", 0, "x_ohm_per_km", True),
+        ["table line, row 1", "x_ohm_per_km is not a number"],
+    ),
     "an unknown bus": (cell("line", 0, "to_bus", 77), ["table line, row 1", "bus 77 is unknown"]),
-    "half a bus": (cell("line", 0, "to_bus", 0.35), ["table line, row 1", "to_bus is no whole number"]),
+    "half a bus": (
+        cell("line", 0, "to_bus", 0.35),
+        ["table line, row 1", "to_bus is no whole number"],
+    ),
     "a load nowhere": (cell("load", 0, "bus", 9), ["table load, row 1", "bus 9 is unknown"]),
-    "a doubtful state": (cell("load", 0, "in_service", "yes"), ["table load, row 1", "neither true nor false"]),
-    "a voltage of zero": (cell("bus", 0, "vn_kv", 0), ["table bus, row 1", "vn_kv is out of its range"]),
-    "no short-circuit voltage": (cell("trafo", 0, "vk_percent", 0.1), ["table trafo, row 1", "vkr exceeds its vk"]),
-    "a table of taps": (cell("trafo", 0, "tap_dependency_table", True), ["table trafo, row 1", "depends on a table of taps"]),
+    "a doubtful state": (
+        cell("load", 0, "in_service", "yes"),
+        ["table load, row 1", "neither true nor false"],
+    ),
+    "a voltage of zero": (
+        cell("bus", 0, "vn_kv", 0),
+        ["table bus, row 1", "vn_kv is out of its range"],
+    ),
+    "no short-circuit voltage": (
+        cell("trafo", 0, "vk_percent", 0.1),
+        ["table trafo, row 1", "vkr exceeds its vk"],
+    ),
+    "a table of taps": (
+        cell("trafo", 0, "tap_dependency_table", True),
+        ["table trafo, row 1", "depends on a table of taps"],
+    ),
     "an unknown changer": (
         cell("trafo", 0, "tap_changer_type", "Magic"),
         ["table trafo, row 1", "tap_changer_type is unknown"],
     ),
-    "a tap ratio of zero": (cell("trafo", 0, "tap_step_percent", -100 / 3), ["table trafo, row 1", "tap ratio is not usable"]),
+    "a tap ratio of zero": (
+        cell("trafo", 0, "tap_step_percent", -100 / 3),
+        ["table trafo, row 1", "tap ratio is not usable"],
+    ),
 }
 
 
@@ -432,7 +582,9 @@ def test_a_switch_at_no_end_of_its_line_is_refused():
 def test_an_impedance_that_differs_by_direction_is_refused():
     net = small()
     pp.create_impedance(net, 1, 2, 0.01, 0.08, 15.0, xtf_pu=0.09)
-    with pytest.raises(InputError, match="table impedance, row 1: the impedance differs by direction"):
+    with pytest.raises(
+        InputError, match="table impedance, row 1: the impedance differs by direction"
+    ):
         from_json(net)
 
 

@@ -1,4 +1,6 @@
-"""No reader of a grid file says a private value: mutated files of every format, and all that an error carries along."""
+"""No reader of a grid file says a private value: mutated files of every format, and all that an
+error carries along.
+"""
 
 import io
 import json
@@ -25,17 +27,31 @@ from privacy_helpers import locals_seen
 BEFORE = dict(os.environ)
 LINES = ((1, 4), (2, 4), (3, 5), (4, 5), (1, 2), (2, 5))
 CHOICES = ("--inertia=8", "--damping=2", "--negative-x=abs", "--zero-x=merge")
-# How many mutated files of each format the fast and the slow test throw; a CGMES model takes a second or two.
+# How many mutated files of each format the fast and the slow test throw; a CGMES model takes a
+# second or two.
 COUNTS = {
-    "m": (25, 500), "toml": (25, 300), "mat": (15, 300), "raw": (25, 500), "dyr": (25, 400), "xlsx": (10, 250),
-    "andes": (25, 400), "pandapower": (0, 400), "csv": (25, 500), "system": (10, 200), "cgmes": (0, 60),
-}  # fmt: skip
+    "m": (25, 500),
+    "toml": (25, 300),
+    "mat": (15, 300),
+    "raw": (25, 500),
+    "dyr": (25, 400),
+    "xlsx": (10, 250),
+    "andes": (25, 400),
+    "pandapower": (0, 400),
+    "csv": (25, 500),
+    "system": (10, 200),
+    "cgmes": (0, 60),
+}
 SLOW_ONLY = [name for name, (fast, _) in COUNTS.items() if not fast]
-FORMATS = [pytest.param(name, marks=pytest.mark.slow if name in SLOW_ONLY else ()) for name in COUNTS]
+FORMATS = [
+    pytest.param(name, marks=pytest.mark.slow if name in SLOW_ONLY else ()) for name in COUNTS
+]
 
 
 class Sound(NamedTuple):
-    """A grid's files, which of them is opened and which are mutated, and the private numbers in them as they are written."""
+    """A grid's files, which of them is opened and which are mutated, and the private numbers in
+    them as they are written.
+    """
 
     files: dict[str, bytes]
     grid: str
@@ -48,7 +64,7 @@ class Sound(NamedTuple):
         return folder / self.grid
 
 
-# --- sound files with private numbers of twelve digits ----------------------------------------------------------------
+# --- sound files with private numbers of twelve digits --------------------------------------------
 
 
 class Numbers:
@@ -56,9 +72,17 @@ class Numbers:
 
     def __init__(self, seed):
         self.rng, self.written = random.Random(seed), []
-        self.x, self.r, self.b = self.some(6, 0.1, 0.3), self.some(6, 0.01, 0.02), self.some(6, 0.01, 0.03)
+        self.x, self.r, self.b = (
+            self.some(6, 0.1, 0.3),
+            self.some(6, 0.01, 0.02),
+            self.some(6, 0.01, 0.03),
+        )
         self.p, self.q, self.v = self.some(5, 10, 40), self.some(5, 2, 9), self.some(5, 0.99, 1.04)
-        self.generation, self.m, self.d = self.some(3, 25, 40), self.some(3, 10, 20), self.some(3, 5, 10)
+        self.generation, self.m, self.d = (
+            self.some(3, 25, 40),
+            self.some(3, 10, 20),
+            self.some(3, 5, 10),
+        )
         self.gain = self.some(3, 0.04, 0.06)
 
     def some(self, count, low, high):
@@ -68,16 +92,24 @@ class Numbers:
 
 
 def matpower(n):
-    bus = [f"{i} {k} {n.p[i - 1]} {n.q[i - 1]} 0 0 1 {n.v[i - 1]} 0 132 1 1.1 0.9;" for i, k in enumerate((3, 2, 2, 1, 1), 1)]
+    bus = [
+        f"{i} {k} {n.p[i - 1]} {n.q[i - 1]} 0 0 1 {n.v[i - 1]} 0 132 1 1.1 0.9;"
+        for i, k in enumerate((3, 2, 2, 1, 1), 1)
+    ]
     gen = [f"{i} {n.generation[i - 1]} 0 100 -100 {n.v[i - 1]} 100 1 100 0;" for i in (1, 2, 3)]
-    branch = [f"{i} {j} {r} {x} {b} 0 0 0 0 0 1;" for (i, j), r, x, b in zip(LINES, n.r, n.x, n.b, strict=True)]
+    branch = [
+        f"{i} {j} {r} {x} {b} 0 0 0 0 0 1;"
+        for (i, j), r, x, b in zip(LINES, n.r, n.x, n.b, strict=True)
+    ]
     tables = [f"mpc.{name} = [\n" + "\n".join(rows) + "\n];\n" for name, rows in
               (("bus", bus), ("gen", gen), ("branch", branch))]  # fmt: skip
     return "function mpc = grid\nmpc.version = '2';\nmpc.baseMVA = 100;\n" + "".join(tables)
 
 
 def dynamics_toml(n):
-    return "".join(f"[machines.{i + 1}]\ninertia = {n.m[i]}\ndamping = {n.d[i]}\n" for i in range(3))
+    return "".join(
+        f"[machines.{i + 1}]\ninertia = {n.m[i]}\ndamping = {n.d[i]}\n" for i in range(3)
+    )
 
 
 def mat(n, tmp_path):
@@ -87,22 +119,36 @@ def mat(n, tmp_path):
 
     (tmp_path / "case.m").write_text(matpower(n))
     tables, numbers, _ = read_tables(tmp_path / "case.m")
-    case = {name: table.values for name, table in tables.items()} | {"version": "2", "baseMVA": numbers["baseMVA"]}
+    case = {name: table.values for name, table in tables.items()} | {
+        "version": "2",
+        "baseMVA": numbers["baseMVA"],
+    }
     buffer = io.BytesIO()
     savemat(buffer, {"mpc": case})
     return buffer.getvalue()
 
 
 def raw(n):
-    bus = [f"{i}, 'BUS {i}', 132.0, {k}, 1, 1, 1, {n.v[i - 1]}, 0.0" for i, k in enumerate((3, 2, 2, 1, 1), 1)]
-    load = [f"{i}, '1 ', 1, 1, 1, {n.p[i - 1]}, {n.q[i - 1]}, 0.0, 0.0, 0.0, 0.0, 1" for i in range(1, 6)]
-    machine = [f"{i}, '1 ', {n.generation[i - 1]}, 0.0, 99.0, -99.0, {n.v[i - 1]}, 0, 100.0, 0.0, 0.2, 0.0, 0.0, 1.0, 1"
+    bus = [
+        f"{i}, 'BUS {i}', 132.0, {k}, 1, 1, 1, {n.v[i - 1]}, 0.0"
+        for i, k in enumerate((3, 2, 2, 1, 1), 1)
+    ]
+    load = [
+        f"{i}, '1 ', 1, 1, 1, {n.p[i - 1]}, {n.q[i - 1]}, 0.0, 0.0, 0.0, 0.0, 1"
+        for i in range(1, 6)
+    ]
+    machine = [f"{i}, '1 ', {n.generation[i - 1]}, 0.0, 99.0, -99.0, {n.v[i - 1]}, 0, 100.0, 0.0, "
+               "0.2, 0.0, 0.0, 1.0, 1"
                for i in (1, 2, 3)]  # fmt: skip
     lines = [f"{i}, {j}, '1 ', {r}, {x}, {b}, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1, 1, 0.0"
              for (i, j), r, x, b in list(zip(LINES, n.r, n.x, n.b, strict=True))[:5]]  # fmt: skip
     i, j = LINES[5]
-    transformer = [f"{i}, {j}, 0, '1 ', 1, 1, 1, 0.0, 0.0, 2, 'T', 1", f"{n.r[5]}, {n.x[5]}, 100.0",
-                   "1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, 1.1, 0.9, 1.1, 0.9, 33, 0, 0.0, 0.0", "1.0, 0.0"]  # fmt: skip
+    transformer = [
+        f"{i}, {j}, 0, '1 ', 1, 1, 1, 0.0, 0.0, 2, 'T', 1",
+        f"{n.r[5]}, {n.x[5]}, 100.0",
+        "1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, 1.1, 0.9, 1.1, 0.9, 33, 0, 0.0, 0.0",
+        "1.0, 0.0",
+    ]
     titles = ("BUS", "LOAD", "FIXED SHUNT", "GENERATOR", "BRANCH", "TRANSFORMER")
     text = ["0, 100.0, 33, 0, 1, 60.0 / planted", "title", "title"]
     for title, rows in zip(titles, (bus, load, [], machine, lines, transformer), strict=True):
@@ -112,7 +158,9 @@ def raw(n):
 
 def dyr(n):
     return "".join(
-        f"{i + 1} 'GENCLS' 1 {n.m[i]} {n.d[i]} /\n{i + 1} 'TGOV1' 1 {n.gain[i]} 0.5 1.0 0.0 1.0 1.0 0.0 /\n" for i in range(3)
+        f"{i + 1} 'GENCLS' 1 {n.m[i]} {n.d[i]} /\n{i + 1} 'TGOV1' 1 {n.gain[i]} 0.5 1.0 0.0 1.0 "
+        "1.0 0.0 /\n"
+        for i in range(3)
     )
 
 
@@ -130,26 +178,71 @@ def andes(n):
         }
 
     line = [
-        {"idx": f"Line_{k}", "u": 1, "bus1": i, "bus2": j, "Sn": 100, "Vn1": 132, "Vn2": 132, "r": float(n.r[k]),
-         "x": float(n.x[k]), "b": float(n.b[k]), "tap": 1.0, "phi": 0.0}
+        {
+            "idx": f"Line_{k}",
+            "u": 1,
+            "bus1": i,
+            "bus2": j,
+            "Sn": 100,
+            "Vn1": 132,
+            "Vn2": 132,
+            "r": float(n.r[k]),
+            "x": float(n.x[k]),
+            "b": float(n.b[k]),
+            "tap": 1.0,
+            "phi": 0.0,
+        }
         for k, (i, j) in enumerate(LINES)
-    ]  # fmt: skip
-    machine = [{"idx": f"M{i}", "u": 1, "bus": i, "gen": i, "Sn": 100, "Vn": 132, "fn": 60, "D": float(n.d[i - 1]),
-                "M": float(n.m[i - 1])} for i in (1, 2, 3)]  # fmt: skip
+    ]
+    machine = [
+        {
+            "idx": f"M{i}",
+            "u": 1,
+            "bus": i,
+            "gen": i,
+            "Sn": 100,
+            "Vn": 132,
+            "fn": 60,
+            "D": float(n.d[i - 1]),
+            "M": float(n.m[i - 1]),
+        }
+        for i in (1, 2, 3)
+    ]
     governor = [
-        {"idx": f"T{i}", "u": 1, "syn": f"M{i}", "R": float(n.gain[i - 1]), "T1": 0.5, "T2": 1, "T3": 1, "Dt": 0}
+        {
+            "idx": f"T{i}",
+            "u": 1,
+            "syn": f"M{i}",
+            "R": float(n.gain[i - 1]),
+            "T1": 0.5,
+            "T2": 1,
+            "T3": 1,
+            "Dt": 0,
+        }
         for i in (1, 2, 3)
     ]
     return {
-        "Bus": [{"idx": i, "u": 1, "name": f"bus {i}", "Vn": 132, "v0": float(n.v[i - 1]), "a0": 0} for i in range(1, 6)],
-        "PQ": [{"idx": f"PQ_{i}", "u": 1, "bus": i, "Vn": 132, "p0": float(n.p[i - 1]) / 100, "q0": float(n.q[i - 1]) / 100}
-               for i in range(1, 6)],
+        "Bus": [
+            {"idx": i, "u": 1, "name": f"bus {i}", "Vn": 132, "v0": float(n.v[i - 1]), "a0": 0}
+            for i in range(1, 6)
+        ],
+        "PQ": [
+            {
+                "idx": f"PQ_{i}",
+                "u": 1,
+                "bus": i,
+                "Vn": 132,
+                "p0": float(n.p[i - 1]) / 100,
+                "q0": float(n.q[i - 1]) / 100,
+            }
+            for i in range(1, 6)
+        ],
         "PV": [static(2), static(3)],
         "Slack": [static(1) | {"a0": 0.0}],
         "Line": line,
         "GENCLS": machine,
         "TGOV1": governor,
-    }  # fmt: skip
+    }
 
 
 def xlsx(n):
@@ -159,7 +252,10 @@ def xlsx(n):
     book.remove(book.active)
     for model, rows in andes(n).items():
         sheet = book.create_sheet(model)
-        for cells in (["uid", *rows[0]], *([number, *row.values()] for number, row in enumerate(rows))):
+        for cells in (
+            ["uid", *rows[0]],
+            *([number, *row.values()] for number, row in enumerate(rows)),
+        ):
             sheet.append(cells)
     buffer = io.BytesIO()
     book.save(buffer)
@@ -168,8 +264,12 @@ def xlsx(n):
 
 def csv_tables(n):
     bus = [f"b{i},{n.p[i - 1]},{n.q[i - 1]},{n.v[i - 1]}" for i in range(1, 6)]
-    branch = [f"b{i},b{j},{r},{x},{b}" for (i, j), r, x, b in zip(LINES, n.r, n.x, n.b, strict=True)]
-    machine = [f"b{i},{n.generation[i - 1]},{n.v[i - 1]},{n.m[i - 1]},{n.d[i - 1]}" for i in (1, 2, 3)]
+    branch = [
+        f"b{i},b{j},{r},{x},{b}" for (i, j), r, x, b in zip(LINES, n.r, n.x, n.b, strict=True)
+    ]
+    machine = [
+        f"b{i},{n.generation[i - 1]},{n.v[i - 1]},{n.m[i - 1]},{n.d[i - 1]}" for i in (1, 2, 3)
+    ]
     return {
         "buses.csv": "\n".join(["bus,load_mw,load_mvar,voltage_pu", *bus, ""]),
         "branches.csv": "\n".join(["from_bus,to_bus,r_pu,x_pu,b_pu", *branch, ""]),
@@ -180,7 +280,9 @@ def csv_tables(n):
 
 @contextmanager
 def foreign_package():
-    """For packages that write sound files: what they warn of, and cache in the home folder, is none of gridveil's."""
+    """For packages that write sound files: what they warn of, and cache in the home folder, is none
+    of gridveil's.
+    """
     with patch.dict(os.environ, BEFORE), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -197,7 +299,12 @@ def pandapower_json(n):
         for i in (1, 2):
             pp.create_gen(net, i, p_mw=float(n.generation[i]), vm_pu=float(n.v[i]))
         for (i, j), r, x, b in zip(LINES, n.r, n.x, n.b, strict=True):
-            ohms = {"r_ohm_per_km": float(r), "x_ohm_per_km": float(x), "c_nf_per_km": float(b), "max_i_ka": 1.0}
+            ohms = {
+                "r_ohm_per_km": float(r),
+                "x_ohm_per_km": float(x),
+                "c_nf_per_km": float(b),
+                "max_i_ka": 1.0,
+            }
             pp.create_line_from_parameters(net, i - 1, j - 1, length_km=100.0, **ohms)
         return pp.to_json(net).encode()
 
@@ -211,7 +318,10 @@ def cgmes_zip(n, tmp_path):
         lines, loads = grid.get_lines().index.tolist(), grid.get_loads().index.tolist()
         grid.update_lines(id=lines, x=[float(x) * 200 for x in n.x[: len(lines)]])
         grid.update_loads(id=loads, p0=[float(p) * 3 for p in n.p[: len(loads)]])
-        n.written = [f"{x:.12g}" for x in (*(float(x) * 200 for x in n.x), *(float(p) * 3 for p in n.p[: len(loads)]))]
+        n.written = [
+            f"{x:.12g}"
+            for x in (*(float(x) * 200 for x in n.x), *(float(p) * 3 for p in n.p[: len(loads)]))
+        ]
         grid.save(str(tmp_path / "made.zip"), format="CGMES")
         return (tmp_path / "made.zip").read_bytes()
 
@@ -239,46 +349,68 @@ def sound(kind, tmp_path):
             target = [name for name in texts if (name == "system.toml") == (kind == "system")]
         case "cgmes":
             texts, target = {"grid.zip": cgmes_zip(n, made)}, ["grid.zip"]
-    files = {name: data if isinstance(data, bytes) else data.encode() for name, data in texts.items()}
+    files = {
+        name: data if isinstance(data, bytes) else data.encode() for name, data in texts.items()
+    }
     return Sound(files, "." if kind in ("csv", "system") else next(iter(files)), target, n.written)
 
 
-# --- the search -------------------------------------------------------------------------------------------------------
+# --- the search -----------------------------------------------------------------------------------
 
 
 class Search:
-    """Looks for private values in what was said: numbers that agree to their last digit, or their first seven digits."""
+    """Looks for private values in what was said: numbers that agree to their last digit, or their
+    first seven digits.
+    """
 
     def __init__(self, grid, source=None):
         values = [float(text) for text in grid.planted]
         if source is not None:
-            values += [value for name in "kmd" for value in Private.open(getattr(source, name)).tolist()]
+            values += [
+                value for name in "kmd" for value in Private.open(getattr(source, name)).tolist()
+            ]
         self.values = np.array([*values, *(2 * value for value in values)])
-        # Whatever stands between them: with a decimal comma, in MW or in p.u., digits stay the same.
+        # Whatever stands between them: with a decimal comma, in MW or in p.u., digits stay the
+        # same.
         self.digits = {re.sub(r"^[0.]+|\.", "", text)[:7] for text in grid.planted}
 
     def found(self, said):
         runs = re.findall(r"\d{7,}", re.sub(r"(?<=\d)[.,_](?=\d)", "", said))
-        return found_in(said.encode(), self.values) + [run for run in runs if any(digits in run for digits in self.digits)]
+        return found_in(said.encode(), self.values) + [
+            run for run in runs if any(digits in run for digits in self.digits)
+        ]
 
 
 def all_that_it_carries(error):
-    """The words of an error, its attributes and the locals of its frames, and those of all errors behind it."""
+    """The words of an error, its attributes and the locals of its frames, and those of all errors
+    behind it.
+    """
     said, seen, to_do = [], set(), [error]
     while to_do:
         one = to_do.pop()
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        attributes = {name: getattr(one, name, None) for name in dir(one) if not name.startswith("__")}
-        said.append(f"{one} {one!r} {one.args} {attributes} {getattr(one, '__notes__', '')}\n{locals_seen(one)}")
-        to_do += [one.__cause__, one.__context__, *(part for part in one.args if isinstance(part, BaseException))]
+        attributes = {
+            name: getattr(one, name, None) for name in dir(one) if not name.startswith("__")
+        }
+        said.append(
+            f"{one} {one!r} {one.args} {attributes} "
+            f"{getattr(one, '__notes__', '')}\n{locals_seen(one)}"
+        )
+        to_do += [
+            one.__cause__,
+            one.__context__,
+            *(part for part in one.args if isinstance(part, BaseException)),
+        ]
     return "\n".join(said)
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder for a grid's files; home, temp and working folder are others, where nothing may be left."""
+    """A folder for a grid's files; home, temp and working folder are others, where nothing may be
+    left.
+    """
     for name, variable in (("temp", "TMPDIR"), ("home", "HOME"), ("work", "PWD")):
         (tmp_path / "left" / name).mkdir(parents=True)
         monkeypatch.setenv(variable, str(tmp_path / "left" / name))
@@ -318,7 +450,13 @@ def test_the_search_finds_a_planted_leak(tmp_path):
     grid = sound("m", tmp_path)
     search = Search(grid)
     for text in grid.planted:
-        for said in (f"bus {text} is unknown", text[:9], text.replace(".", ","), f"{float(text) / 100:.9g}", repr(float(text))):
+        for said in (
+            f"bus {text} is unknown",
+            text[:9],
+            text.replace(".", ","),
+            f"{float(text) / 100:.9g}",
+            repr(float(text)),
+        ):
             assert search.found(said), said
     try:
         try:
@@ -327,13 +465,17 @@ def test_the_search_finds_a_planted_leak(tmp_path):
             raise GridveilError("fine") from None
     except GridveilError as error:
         assert search.found(all_that_it_carries(error))
-    assert not search.found("grid.m, table mpc.bus, row 3, line 12: column 4 is not a number; expected 13.")
+    assert not search.found(
+        "grid.m, table mpc.bus, row 3, line 12: column 4 is not a number; expected 13."
+    )
 
 
-# --- what errors say --------------------------------------------------------------------------------------------------
+# --- what errors say ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "count"), [(kind, fast) for kind, (fast, _) in COUNTS.items() if fast])
+@pytest.mark.parametrize(
+    ("kind", "count"), [(kind, fast) for kind, (fast, _) in COUNTS.items() if fast]
+)
 def test_a_few_mutated_files_give_no_private_value_away(kind, count, folder, caplog):
     leaks, refused = throw(kind, count, folder, caplog, seed=1)
     assert leaks == []
@@ -381,39 +523,85 @@ def test_inspect_shows_no_private_value_of_a_sound_file(kind, options, folder, c
     assert left(folder) == {}
 
 
-# --- columns that slipped, names that are numbers ---------------------------------------------------------------------
+# --- columns that slipped, names that are numbers -------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("kind", "file", "change"),
     [
-        ("csv", "buses.csv", lambda n, text: text.replace("bus,load_mw", "load_mw,bus").replace(n.p[1], n.p[0])),
-        ("csv", "buses.csv", lambda n, text: text.replace("b2,", f"{n.p[0]},").replace("b3,", f"{n.p[0]},")),
+        (
+            "csv",
+            "buses.csv",
+            lambda n, text: text.replace("bus,load_mw", "load_mw,bus").replace(n.p[1], n.p[0]),
+        ),
+        (
+            "csv",
+            "buses.csv",
+            lambda n, text: text.replace("b2,", f"{n.p[0]},").replace("b3,", f"{n.p[0]},"),
+        ),
         ("csv", "machines.csv", lambda n, text: text.replace("b2,", f"{n.m[1]},")),
-        ("csv", "branches.csv", lambda n, text: text.replace("from_bus", "x").replace("x_pu", "from_bus")),
-        ("csv", "branches.csv", lambda n, text: text.replace("from_bus,to_bus,r_pu,x_pu,b_pu\n", "")),
+        (
+            "csv",
+            "branches.csv",
+            lambda n, text: text.replace("from_bus", "x").replace("x_pu", "from_bus"),
+        ),
+        (
+            "csv",
+            "branches.csv",
+            lambda n, text: text.replace("from_bus,to_bus,r_pu,x_pu,b_pu\n", ""),
+        ),
         ("csv", "system.toml", lambda n, text: f'"{n.m[0]}" = 1\n' + text),
         ("csv", "system.toml", lambda n, text: f"{n.m[0]} = 1\n" + text),
-        ("toml", "grid.toml", lambda n, text: text.replace("inertia = " + n.m[0], f'"{n.m[0]}" = 1')),
+        (
+            "toml",
+            "grid.toml",
+            lambda n, text: text.replace("inertia = " + n.m[0], f'"{n.m[0]}" = 1'),
+        ),
         ("toml", "grid.toml", lambda n, text: text.replace("machines.1]", f'machines."{n.m[0]}"]')),
         ("toml", "grid.toml", lambda n, text: f'[dynamics]\noperating_point = "{n.m[0]}"\n' + text),
         ("toml", "grid.toml", lambda n, text: f"[dynamics]\nbase = {n.m[0]}\n" + text),
         ("toml", "grid.toml", lambda n, text: f'[policy]\nisland = "{n.m[0]}"\n' + text),
         ("toml", "grid.toml", lambda n, text: f'[fuel."{n.m[0]}"]\ninertia = "x"\n' + text),
-        ("andes", "grid.json", lambda n, text: text.replace('"bus1": 1,', f'"bus1": "{n.x[0].replace(".", ",")}",')),
+        (
+            "andes",
+            "grid.json",
+            lambda n, text: text.replace('"bus1": 1,', f'"bus1": "{n.x[0].replace(".", ",")}",'),
+        ),
         ("andes", "grid.json", lambda n, text: text.replace('"bus1": 1,', f'"bus1": {n.x[0]},')),
-        ("andes", "grid.json", lambda n, text: text.replace('"syn": "M1"', f'"syn": "{n.m[0].replace(".", ",")}"')),
-        ("andes", "grid.json", lambda n, text: text.replace('"gen": 1,', f'"gen": "{n.m[0].replace(".", ",")}",')),
-        ("andes", "grid.json", lambda n, text: re.sub(r'"idx": [12],', f'"idx": "{n.v[0]}p",', text)),
+        (
+            "andes",
+            "grid.json",
+            lambda n, text: text.replace('"syn": "M1"', f'"syn": "{n.m[0].replace(".", ",")}"'),
+        ),
+        (
+            "andes",
+            "grid.json",
+            lambda n, text: text.replace('"gen": 1,', f'"gen": "{n.m[0].replace(".", ",")}",'),
+        ),
+        (
+            "andes",
+            "grid.json",
+            lambda n, text: re.sub(r'"idx": [12],', f'"idx": "{n.v[0]}p",', text),
+        ),
         ("andes", "grid.json", lambda n, text: text.replace('"r":', f'"{n.x[0]}":', 1)),
         ("andes", "grid.json", lambda n, text: text.replace('"TGOV1":', f'"{n.x[0]}":')),
         ("raw", "grid.raw", lambda n, text: text.replace("BUS DATA", f"{n.x[0]} DATA")),
         ("raw", "grid.raw", lambda n, text: text.replace("60.0 / planted", f"{n.x[0]}x / planted")),
         ("dyr", "grid.dyr", lambda n, text: text.replace("'GENCLS' 1 ", f"'GENCLS' {n.m[0]} ", 1)),
-        ("m", "grid.m", lambda n, text: text.replace("mpc.bus = [", f"mpc.{n.x[0].replace('.', '')} = [")),
-        ("m", "grid.m", lambda n, text: text.replace("mpc.baseMVA = 100", f"mpc.genfuel = {{'{n.x[0]}'}};\nmpc.baseMVA = 100")),
+        (
+            "m",
+            "grid.m",
+            lambda n, text: text.replace("mpc.bus = [", f"mpc.{n.x[0].replace('.', '')} = ["),
+        ),
+        (
+            "m",
+            "grid.m",
+            lambda n, text: text.replace(
+                "mpc.baseMVA = 100", f"mpc.genfuel = {{'{n.x[0]}'}};\nmpc.baseMVA = 100"
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_number_in_the_place_of_a_name_is_not_quoted(kind, file, change, folder, caplog):
     grid = sound(kind, folder.parent)
     text = grid.files[file].decode()
@@ -429,7 +617,7 @@ def test_a_number_in_the_place_of_a_name_is_not_quoted(kind, file, change, folde
         assert search.found(" ".join(facts.notes)) == []
 
 
-# --- the process that reads CGMES -------------------------------------------------------------------------------------
+# --- the process that reads CGMES -----------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -441,7 +629,14 @@ def test_the_child_that_reads_cgmes_leaves_no_file_and_prints_no_value(folder):
         place = grid.write(folder, **{"grid.zip": data[: len(data) // 2] if broken else data})
         work = folder.parent / "left" / "work"
         done = gridveil_process(
-            "--debug", "inspect", place, "--json", *CHOICES, cwd=work, PYTHONDEVMODE="1", PYTHONWARNINGS="ignore"
+            "--debug",
+            "inspect",
+            place,
+            "--json",
+            *CHOICES,
+            cwd=work,
+            PYTHONDEVMODE="1",
+            PYTHONWARNINGS="ignore",
         )
         assert done.code == (2 if broken else 0), done.err
         assert search.found(done.out + done.err) == []

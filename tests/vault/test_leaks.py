@@ -1,4 +1,6 @@
-"""No true value leaves by any door: bundle, screen, log, ledger, temp file or the text of an error."""
+"""No true value leaves by any door: bundle, screen, log, ledger, temp file or the text of an
+error.
+"""
 
 import logging
 import random
@@ -56,7 +58,9 @@ def planted(tmp_path, monkeypatch, caplog):
 
 
 def release(planted, *options):
-    return gridveil("release", planted.path, "--epsilon=1/2", "--out", planted.folder / "bundle", *options)
+    return gridveil(
+        "release", planted.path, "--epsilon=1/2", "--out", planted.folder / "bundle", *options
+    )
 
 
 def leaks(planted, *said):
@@ -65,7 +69,7 @@ def leaks(planted, *said):
     return sorted({value for place in places for value in found_in(place, planted.values)})
 
 
-# --- the search itself ------------------------------------------------------------------------------------------------
+# --- the search itself ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,17 @@ def leaks(planted, *said):
         lambda value: b"x" + struct.pack("<f", value) + b"x",
         lambda value: b"x" + struct.pack(">f", value) + b"x",
     ],
-    ids=["repr", "6 digits", "exponent", "cut off", "array", "float64", "float64 swapped", "float32", "float32 swapped"],
+    ids=[
+        "repr",
+        "6 digits",
+        "exponent",
+        "cut off",
+        "array",
+        "float64",
+        "float64 swapped",
+        "float32",
+        "float32 swapped",
+    ],
 )
 def test_the_search_finds_a_planted_leak(planted, form):
     for value in planted.values.tolist():
@@ -95,7 +109,7 @@ def test_the_search_finds_what_a_release_without_noise_would_publish(planted, mo
     assert len(leaks(planted)) >= 3 + 3 + 3 + 6  # m, d, the reduced weights and K_ac
 
 
-# --- what goes well ---------------------------------------------------------------------------------------------------
+# --- what goes well -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -118,7 +132,9 @@ def test_a_release_holds_no_true_value(planted, caplog, options):
 
 
 def test_a_zip_holds_no_true_value(planted, caplog):
-    done = gridveil("release", planted.path, "--epsilon=100", "--out", planted.folder / "bundle.zip")
+    done = gridveil(
+        "release", planted.path, "--epsilon=100", "--out", planted.folder / "bundle.zip"
+    )
     assert done.code == 0
     assert leaks(planted, *done[1:], caplog.text) == []
 
@@ -133,12 +149,14 @@ def test_inspect_shows_no_true_value(planted, caplog, options):
 def test_a_real_process_leaves_no_true_value(planted):
     arguments = ("release", planted.path, "--epsilon=1/2", "--out", "bundle")
     for code in (0, 2):  # the second time the place is taken
-        done = gridveil_process(*arguments, cwd=planted.folder, PYTHONDEVMODE="1", PYTHONWARNINGS="ignore")
+        done = gridveil_process(
+            *arguments, cwd=planted.folder, PYTHONDEVMODE="1", PYTHONWARNINGS="ignore"
+        )
         assert done.code == code, done.err
         assert leaks(planted, *done[1:]) == []
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
+# --- what goes wrong ------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -166,7 +184,9 @@ def spill(planted):
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_bug_says_where_but_not_what(planted, spill, caplog, monkeypatch, home, name, options):
     monkeypatch.setattr(home, name, spill)
-    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # so that temp files can be searched
+    monkeypatch.setattr(
+        shutil, "rmtree", lambda *_, **__: None
+    )  # so that temp files can be searched
     done = release(planted, *options)
     assert done.code == 70
     assert "internal error, ValueError in fail" in done.err
@@ -175,7 +195,9 @@ def test_a_bug_says_where_but_not_what(planted, spill, caplog, monkeypatch, home
 
 def test_debug_lists_places_but_no_values(planted, spill, monkeypatch):
     monkeypatch.setattr(algorithm, "reduce", spill)
-    done = gridveil("--debug", "release", planted.path, "--epsilon=1/2", "--out", planted.folder / "bundle")
+    done = gridveil(
+        "--debug", "release", planted.path, "--epsilon=1/2", "--out", planted.folder / "bundle"
+    )
     assert done.code == 70
     assert "algorithm.py:" in done.err
     assert leaks(planted, *done[1:]) == []
@@ -217,7 +239,9 @@ def test_a_refusal_quotes_no_true_value(planted, caplog, monkeypatch, options, s
     ],
 )
 def test_an_error_carries_no_true_value_along(planted, suffix, change):
-    """Neither in its words nor in an error behind it, which a debugger or a crash reporter would show."""
+    """Neither in its words nor in an error behind it, which a debugger or a crash reporter would
+    show.
+    """
     path = planted.path.with_suffix(suffix)
     path.write_text(change(path.read_text()), encoding="latin-1")
     with pytest.raises(GridveilError) as refusal:
@@ -229,6 +253,8 @@ def test_a_release_toml_that_is_no_text_is_not_carried_along(planted, monkeypatc
     config = planted.path.with_name("release.toml")
     config.write_text(f"inertia = {planted.values[6]}\n# é\n", encoding="latin-1")
     seen = []
-    monkeypatch.setattr("gridveil.cli.fail", lambda error, *_: seen.append(error) or sys.exit(error.exit_code))
+    monkeypatch.setattr(
+        "gridveil.cli.fail", lambda error, *_: seen.append(error) or sys.exit(error.exit_code)
+    )
     assert gridveil("release", "--config", config).code == 2
     assert leaks(planted, all_that_it_says(seen[0])) == []

@@ -29,7 +29,9 @@ ALPHA = {"k": Fraction(2), "m": Fraction(1, 2), "d": Fraction(3)}
 SPLITS = [Adjacency(rule, ALPHA) for rule in RULES] + [
     Adjacency("one-asset", ALPHA, {"k": Fraction(1), "m": Fraction(2, 3), "d": Fraction(1, 3)}),
     Adjacency("one-item", ALPHA, {"k": Fraction(1, 7), "m": Fraction(1), "d": Fraction(1, 3)}),
-    Adjacency("one-per-group", ALPHA, {"k": Fraction(1, 7), "m": Fraction(3, 7), "d": Fraction(3, 7)}),
+    Adjacency(
+        "one-per-group", ALPHA, {"k": Fraction(1, 7), "m": Fraction(3, 7), "d": Fraction(3, 7)}
+    ),
 ]
 
 
@@ -53,11 +55,15 @@ def demo(**settings):
     return release(sampler=DemoSampler(1), **settings)
 
 
-# --- the loss ---------------------------------------------------------------------------------------------------------
+# --- the loss -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("adjacency", SPLITS, ids=lambda a: f"{a.rule}{'' if a.shares is None else ', custom'}")
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1, 5), Fraction(1, 3), Fraction(1, 6)], ids=str)
+@pytest.mark.parametrize(
+    "adjacency", SPLITS, ids=lambda a: f"{a.rule}{'' if a.shares is None else ', custom'}"
+)
+@pytest.mark.parametrize(
+    "epsilon", [Fraction(1, 10), Fraction(1, 5), Fraction(1, 3), Fraction(1, 6)], ids=str
+)
 def test_the_loss_never_exceeds_epsilon_in_the_last_bit(epsilon, adjacency):
     guarantee = demo(epsilon=epsilon, adjacency=adjacency).guarantee
     spent = {name: Fraction(loss.spent) for name, loss in guarantee.groups.items()}
@@ -87,42 +93,62 @@ def test_a_scale_is_the_least_that_keeps_to_epsilon(alpha, epsilon, size):
     assert Fraction(found.scale) <= alpha / epsilon * (1 + Fraction(1, 2**50))
 
 
-@pytest.mark.parametrize("adjacency", SPLITS, ids=lambda a: f"{a.rule}{'' if a.shares is None else ', custom'}")
+@pytest.mark.parametrize(
+    "adjacency", SPLITS, ids=lambda a: f"{a.rule}{'' if a.shares is None else ', custom'}"
+)
 def test_each_group_is_charged_what_opendp_maps(adjacency):
     for name, loss in demo(adjacency=adjacency).guarantee.groups.items():
-        space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=len(TRUE[name])), dp.l1_distance(T=float)
-        assert loss.spent == dp.m.make_laplace(*space, scale=loss.scale).map(float_at_least(adjacency.distance(name)))
+        space = (
+            dp.vector_domain(dp.atom_domain(T=float, nan=False), size=len(TRUE[name])),
+            dp.l1_distance(T=float),
+        )
+        assert loss.spent == dp.m.make_laplace(*space, scale=loss.scale).map(
+            float_at_least(adjacency.distance(name))
+        )
         assert loss.alpha == ALPHA[name]
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1), Fraction(1, 10**30)], ids=["zero", "negative", "tiny"])
+@pytest.mark.parametrize(
+    "epsilon", [Fraction(0), Fraction(-1), Fraction(1, 10**30)], ids=["zero", "negative", "tiny"]
+)
 def test_an_impossible_epsilon_draws_and_charges_nothing(epsilon, ledger):
     with pytest.raises(OptionError, match="nothing was spent"):
         release(epsilon=epsilon, ledger=ledger)
     assert ledger.entries() == []
 
 
-# --- the noise --------------------------------------------------------------------------------------------------------
+# --- the noise ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def noise(tmp_path_factory):
     """Noise of one real release, 20 000 draws a group, too far from the bounds to be clipped."""
     n, wide = 20_000, Range(1.0, 2000.0)
-    source = SourceGrid.of(chain(n + 1, n), k=np.full(n, 1000.0), m=np.full(n, 1000.0), d=np.full(n, 1000.0))
+    source = SourceGrid.of(
+        chain(n + 1, n), k=np.full(n, 1000.0), m=np.full(n, 1000.0), d=np.full(n, 1000.0)
+    )
     ledger = Ledger(tmp_path_factory.mktemp("noise") / "ledger.sqlite")
     noisy = release(
-        source, epsilon=Fraction(1, 3), adjacency=Adjacency(alpha=ALPHA), bounds=Bounds(wide, wide, wide, wide), ledger=ledger
+        source,
+        epsilon=Fraction(1, 3),
+        adjacency=Adjacency(alpha=ALPHA),
+        bounds=Bounds(wide, wide, wide, wide),
+        ledger=ledger,
     )
     return {name: getattr(noisy, name) - 1000.0 for name in TRUE}
 
 
 def is_laplace(noise, scale, false_alarm=1e-7):
-    """Compare with Lap(scale) by the Kolmogorov–Smirnov distance; its bound (Massart 1990) is exact for every sample size."""
-    return kstest(noise, "laplace", args=(0, scale)).statistic <= math.sqrt(math.log(2 / false_alarm) / (2 * len(noise)))
+    """Compare with Lap(scale) by the Kolmogorov–Smirnov distance; its bound (Massart 1990) is exact
+    for every sample size.
+    """
+    return kstest(noise, "laplace", args=(0, scale)).statistic <= math.sqrt(
+        math.log(2 / false_alarm) / (2 * len(noise))
+    )
 
 
-# The distance of Lap(b) to Lap(1.3 b) is 0.048, to Lap(0.7 b) 0.065: the bound, 0.0205, is eight deviations of it away.
+# The distance of Lap(b) to Lap(1.3 b) is 0.048, to Lap(0.7 b) 0.065: the bound, 0.0205, is eight
+# deviations of it away.
 @pytest.mark.slow
 @pytest.mark.parametrize(("group", "scale"), [("k", 6.0), ("m", 3.0), ("d", 18.0)])
 @pytest.mark.parametrize(("factor", "accepted"), [(1, True), (0.7, False), (1.3, False)])
@@ -132,7 +158,10 @@ def test_the_noise_is_laplace_of_scale_alpha_over_epsilon(noise, group, scale, f
 
 @pytest.mark.slow
 def test_the_noise_of_one_group_tells_nothing_of_another(noise):
-    deviations = np.sqrt(20_000) * np.corrcoef([np.sign(noise[name]) for name in TRUE])[np.triu_indices(3, 1)]
+    deviations = (
+        np.sqrt(20_000)
+        * np.corrcoef([np.sign(noise[name]) for name in TRUE])[np.triu_indices(3, 1)]
+    )
     assert np.abs(deviations).max() < 5.5  # false alarm 1e-7
 
 
@@ -140,7 +169,9 @@ def test_two_draws_differ_in_every_entry(ledger):
     wide = Range(1e-9, 1e9)
     ledger.set_budget("chain", Adjacency(), Fraction(1))
     far = private_grid(**{name: np.full(len(values), 1e5) for name, values in TRUE.items()})
-    first, second = (release(far, bounds=Bounds(wide, wide, wide, wide), ledger=ledger) for _ in range(2))
+    first, second = (
+        release(far, bounds=Bounds(wide, wide, wide, wide), ledger=ledger) for _ in range(2)
+    )
     for name in TRUE:
         assert (getattr(first, name) != getattr(second, name)).all()
 
@@ -159,7 +190,7 @@ def test_the_noisy_grid_holds_no_true_value(ledger):
     assert not [form for values in TRUE.values() for form in traces(values) if form in held]
 
 
-# --- the ledger -------------------------------------------------------------------------------------------------------
+# --- the ledger -----------------------------------------------------------------------------------
 
 
 def test_a_real_release_needs_a_ledger():
@@ -203,7 +234,7 @@ def test_a_ledger_that_refuses_prevents_the_draw(ledger, monkeypatch):
     assert not drawn
 
 
-# --- samplers ---------------------------------------------------------------------------------------------------------
+# --- samplers -------------------------------------------------------------------------------------
 
 
 def test_a_seeded_draw_is_a_demo_for_ever_and_charges_nothing(ledger):

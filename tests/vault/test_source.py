@@ -52,10 +52,15 @@ LOOKS = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "json": json.dumps,
-} | {f"pickle {protocol}": lambda value, protocol=protocol: pickle.dumps(value, protocol) for protocol in PROTOCOLS}
+} | {
+    f"pickle {protocol}": lambda value, protocol=protocol: pickle.dumps(value, protocol)
+    for protocol in PROTOCOLS
+}
 
 
-@pytest.mark.parametrize("content", [np.array([SECRET]), SECRET, str(SECRET)], ids=["array", "float", "text"])
+@pytest.mark.parametrize(
+    "content", [np.array([SECRET]), SECRET, str(SECRET)], ids=["array", "float", "text"]
+)
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_a_private_value_refuses_to_be_seen(look, content):
     with pytest.raises(TypeError) as refusal:
@@ -131,7 +136,9 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("values", UNREADABLE.values(), ids=UNREADABLE)
-@pytest.mark.parametrize(("group", "name"), [("k", "line weight k"), ("m", "inertia m"), ("d", "damping d")])
+@pytest.mark.parametrize(
+    ("group", "name"), [("k", "line weight k"), ("m", "inertia m"), ("d", "damping d")]
+)
 def test_an_unreadable_group_is_named_but_not_told(group, name, values):
     with pytest.raises(InputError, match=name) as refusal:
         private_grid(**{group: values})

@@ -1,4 +1,6 @@
-"""Parallel circuits, and machines of one bus, are one item each: if a part moves by α, the noise covers what that moves."""
+"""Parallel circuits, and machines of one bus, are one item each: if a part moves by α, the noise
+covers what that moves.
+"""
 
 import math
 from fractions import Fraction
@@ -20,7 +22,8 @@ from gridveil.vault.sampler import Calibration
 from gridveil.vault.source import Private
 
 FLAT = Dynamics(damping=2.0, governor_rate=2.0, droop_gain=20.0, operating_point="flat")
-# Rounding is coarser than α's last bits from one power of two to the next, and far beyond the bounds.
+# Rounding is coarser than α's last bits from one power of two to the next, and far beyond the
+# bounds.
 LARGE = 10.0 ** np.random.default_rng(1).uniform(-3, 7, (3000, 3))
 
 
@@ -38,7 +41,8 @@ class Recorder:
 
 
 def a_grid(circuits=((10.0,),), inertia=((8.0,),)):
-    """Buses in a row: circuits are weights of parallel lines from each bus to the next, inertia of the machines on each bus.
+    """Buses in a row: circuits are weights of parallel lines from each bus to the next, inertia of
+    the machines on each bus.
 
     The grid has as many buses as the longer of the two asks for.
     """
@@ -58,7 +62,10 @@ def a_grid(circuits=((10.0,),), inertia=((8.0,),)):
 def drawn_from(source, alpha, drawn="items", rule="one-item"):
     """What noise is added to, and the distance that it is made for, of each group."""
     asked, sampler = [], Recorder()
-    with patch("gridveil.vault.perturb.calibrate", lambda *given: asked.append(given) or Calibration(1.0, 0.01)):
+    with patch(
+        "gridveil.vault.perturb.calibrate",
+        lambda *given: asked.append(given) or Calibration(1.0, 0.01),
+    ):
         perturb(
             source,
             epsilon=Fraction(1),
@@ -68,7 +75,10 @@ def drawn_from(source, alpha, drawn="items", rule="one-item"):
             sampler=sampler,
             allocation=Allocation({"k": "items", "m": drawn, "d": drawn}),
         )
-    return {name: (values, given[0]) for name, values, given in zip("kmd", sampler.given, asked, strict=True)}
+    return {
+        name: (values, given[0])
+        for name, values, given in zip("kmd", sampler.given, asked, strict=True)
+    }
 
 
 def moved(parts, alpha, *, relative=False):
@@ -84,16 +94,22 @@ def moved(parts, alpha, *, relative=False):
 
 
 def furthest(one, other):
-    return max(abs(Fraction(a) - Fraction(b)) for a, b in zip(one.tolist(), other.tolist(), strict=True))
+    return max(
+        abs(Fraction(a) - Fraction(b)) for a, b in zip(one.tolist(), other.tolist(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("rule", ["one-item", "one-item-relative"])
 @pytest.mark.parametrize("alpha", [Fraction(1), Fraction(1, 10), Fraction(1, 3)])
 @pytest.mark.parametrize("name", ["k", "m"])
-def test_an_item_moves_no_further_than_the_noise_is_made_for_if_one_of_its_parts_moves_by_alpha(name, alpha, rule):
+def test_an_item_moves_no_further_than_the_noise_is_made_for_if_one_of_its_parts_moves_by_alpha(
+    name, alpha, rule
+):
     what = {"k": "circuits", "m": "inertia"}[name]
     near = moved(LARGE, alpha, relative=rule.endswith("relative"))
-    (here, distance), (there, _) = (drawn_from(a_grid(**{what: parts}), alpha, rule=rule)[name] for parts in (LARGE, near))
+    (here, distance), (there, _) = (
+        drawn_from(a_grid(**{what: parts}), alpha, rule=rule)[name] for parts in (LARGE, near)
+    )
     assert furthest(here, there) <= distance
     if rule == "one-item":
         assert furthest(here, there) > alpha  # so that it has to be counted
@@ -104,7 +120,9 @@ def test_a_sum_of_items_moves_no_further_than_the_noise_is_made_for_if_a_part_of
     alpha = Fraction(1, 10)
     for parts in LARGE[:600].reshape(100, 6, 3) % 7 + 0.01:
         near = np.concatenate([moved(parts[:1], alpha), parts[1:]])
-        (here, distance), (there, _) = (drawn_from(a_grid(inertia=one), alpha, "sum")["m"] for one in (parts, near))
+        (here, distance), (there, _) = (
+            drawn_from(a_grid(inertia=one), alpha, "sum")["m"] for one in (parts, near)
+        )
         assert furthest(here, there) <= distance
 
 
@@ -119,7 +137,11 @@ def test_nothing_is_added_to_alpha_where_no_item_is_a_sum():
     source = a_grid(circuits=[(10.0,), (20.0,)], inertia=[(8.0,), (9.0,)])
     assert {distance for _, distance in drawn_from(source, Fraction(1)).values()} == {1}
     both = a_grid(circuits=[(10.0, 5.0), (20.0,)], inertia=[(8.0,), (9.0,)])
-    assert [distance > 1 for _, distance in drawn_from(both, Fraction(1)).values()] == [True, False, False]
+    assert [distance > 1 for _, distance in drawn_from(both, Fraction(1)).values()] == [
+        True,
+        False,
+        False,
+    ]
     assert (drawn_from(both, Fraction(1))["k"][0] == [15.0, 20.0]).all()
 
 

@@ -1,4 +1,6 @@
-"""Constant noise: two private tables with the same public facts leave the same bytes behind, wherever anything is written."""
+"""Constant noise: two private tables with the same public facts leave the same bytes behind,
+wherever anything is written.
+"""
 
 import shutil
 import sqlite3
@@ -61,9 +63,17 @@ droop_gain = 0.04
 """
 # Inside the usual bounds; elsewhere inside; and on, above and far below or above them.
 TABLES = {
-    "one": {"x": (0.11, 0.22, 0.13, 0.18, 0.12), "m": (10.5, 14.25, 19.75), "d": (5.5, 7.25, 9.125)},
+    "one": {
+        "x": (0.11, 0.22, 0.13, 0.18, 0.12),
+        "m": (10.5, 14.25, 19.75),
+        "d": (5.5, 7.25, 9.125),
+    },
     "other": {"x": (0.35, 0.07, 0.29, 0.05, 0.41), "m": (30.1, 3.7, 8.3), "d": (2.3, 21.7, 13.9)},
-    "beyond": {"x": (0.001, 5.0, 0.01, 1.0, 1e-6), "m": (40.0, 4000.0, 0.002), "d": (40.5, 1e-3, 900.0)},
+    "beyond": {
+        "x": (0.001, 5.0, 0.01, 1.0, 1e-6),
+        "m": (40.0, 4000.0, 0.002),
+        "d": (40.5, 1e-3, 900.0),
+    },
 }
 
 
@@ -80,13 +90,16 @@ def write_table(folder, name):
 
 
 def constant(self, values, scale):
-    """Whatever it is given, the same vector: with its exponentials, inside the usual bounds of items and of sums."""
+    """Whatever it is given, the same vector: with its exponentials, inside the usual bounds of
+    items and of sums.
+    """
     return np.linspace(2.2, 3.5, len(values)) if len(values) > 1 else np.array([3.1])
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run commands on a table, always in the same places and from the same ledger; return all that they said and left.
+    """Run commands on a table, always in the same places and from the same ledger; return all that
+    they said and left.
 
     The secure sampler is what draws, so that releases are real ones: charged, certified and signed.
     """
@@ -110,7 +123,10 @@ def run(tmp_path, monkeypatch):
             shutil.copytree(copied, work / copied.name)
         pin_nonces(monkeypatch)
         monkeypatch.chdir(work)
-        said = {f"{n}: {' '.join(map(str, command))}": gridveil(*command) for n, command in enumerate(commands)}
+        said = {
+            f"{n}: {' '.join(map(str, command))}": gridveil(*command)
+            for n, command in enumerate(commands)
+        }
         left = {
             str(path.relative_to(tmp_path)): dumped(path) if path.suffix == ".sqlite" else data
             for path, data in (files_under(home) | files_under(work)).items()
@@ -125,7 +141,8 @@ def pin_nonces(monkeypatch):
     """Let the ledger's nonces be the same in every run: all that may differ."""
     numbers = count(1)
     stand_in = SimpleNamespace(
-        token_hex=lambda n=32: f"{next(numbers):0{2 * n}x}", token_bytes=lambda n=32: next(numbers).to_bytes(n, "big")
+        token_hex=lambda n=32: f"{next(numbers):0{2 * n}x}",
+        token_bytes=lambda n=32: next(numbers).to_bytes(n, "big"),
     )
     for name, module in list(sys.modules.items()):
         if name.startswith("gridveil.privacy.ledger") and hasattr(module, "secrets"):
@@ -159,9 +176,13 @@ QUICK = ("one-asset", "one-asset-relative")
 
 
 @pytest.mark.parametrize("mechanism", ["items", "aggregates", "topology"])
-@pytest.mark.parametrize("rule", [pytest.param(rule, marks=[] if rule in QUICK else pytest.mark.slow) for rule in RULES])
+@pytest.mark.parametrize(
+    "rule", [pytest.param(rule, marks=[] if rule in QUICK else pytest.mark.slow) for rule in RULES]
+)
 def test_every_mechanism_and_adjacency_leaves_the_same_bytes(run, rule, mechanism):
-    number = RULES.index(rule) + len(mechanism)  # folders and zips, words and JSON, signed and not, in turns
+    number = RULES.index(rule) + len(
+        mechanism
+    )  # folders and zips, words and JSON, signed and not, in turns
     out = ("bundle", "bundle.zip")[number % 2]
     options = (f"--adjacency={rule}", f"--mechanism={mechanism}", f"--formats={','.join(FORMATS)}")
     left = check_equal(
@@ -173,7 +194,10 @@ def test_every_mechanism_and_adjacency_leaves_the_same_bytes(run, rule, mechanis
         signed=bool(number % 3),
     )
     assert {"work/rows.json", "home/ledger.sqlite"} < left.keys()
-    assert "work/bundle.zip" in left or {f"work/bundle/{name}" for name in ("certificate.json", "model.mat")} < left.keys()
+    assert (
+        "work/bundle.zip" in left
+        or {f"work/bundle/{name}" for name in ("certificate.json", "model.mat")} < left.keys()
+    )
 
 
 @pytest.mark.slow
@@ -229,7 +253,16 @@ def test_a_fit_to_a_trajectory_leaves_the_same_bytes(run, tmp_path, options, cha
         (release("--trajectory=nowhere.toml"),),
         (release(out="private.m"),),
     ],
-    ids=["spent", "other adjacency", "other lineage", "tiny epsilon", "no logarithm", "bounds", "record", "place taken"],
+    ids=[
+        "spent",
+        "other adjacency",
+        "other lineage",
+        "tiny epsilon",
+        "no logarithm",
+        "bounds",
+        "record",
+        "place taken",
+    ],
 )
 def test_refusals_read_the_same(run, commands):
     check_equal(run, *commands, codes={2} if len(commands) == 1 else {0, 2})
@@ -237,7 +270,9 @@ def test_refusals_read_the_same(run, commands):
 
 @pytest.mark.slow
 def test_a_plan_reads_the_same_after_any_release(run):
-    check_equal(run, release(), ("plan", "star5", "--nadir-error=20mHz", "--draws=50"), ("inspect", "star5"))
+    check_equal(
+        run, release(), ("plan", "star5", "--nadir-error=20mHz", "--draws=50"), ("inspect", "star5")
+    )
 
 
 @pytest.mark.slow
@@ -255,11 +290,14 @@ def test_python_publishes_the_same_files(run, tmp_path, rule, start):
             ledger=Ledger(default_location()),
             start=start,
         )
-        found.append(contents(released, formats=tuple(FORMATS)) | {"clipped": released.clipped, "receipt": released.receipt})
+        found.append(
+            contents(released, formats=tuple(FORMATS))
+            | {"clipped": released.clipped, "receipt": released.receipt}
+        )
     assert [differing(found[0], other) for other in found[1:]] == [[], []]
 
 
-# --- planted faults ---------------------------------------------------------------------------------------------------
+# --- planted faults -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -299,7 +337,13 @@ def test_a_true_value_in_any_file_or_on_the_screen_is_caught(run, monkeypatch, p
             return replace(made, omega=made.omega * (1 + 1e-12 * true[0]))
         if name == "to_document":
             low, high = made.bounds.m
-            return made.model_copy(update={"bounds": made.bounds.model_copy(update={"m": (low, high * (1 + 1e-12 * true[0]))})})
+            return made.model_copy(
+                update={
+                    "bounds": made.bounds.model_copy(
+                        update={"m": (low, high * (1 + 1e-12 * true[0]))}
+                    )
+                }
+            )
         if name == "posterior_mean":
             return replace(made, d=made.d * (1 + 1e-12 * true[0]))
         return f"{made}{true[0]}"

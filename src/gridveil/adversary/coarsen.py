@@ -1,4 +1,7 @@
-"""A coarser record: fewer locations, a lower rate, rounded values. It helps only where the finer one is not public."""
+"""A coarser record: fewer locations, a lower rate, rounded values.
+
+It helps only where the finer one is not public.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ RECORD, DECLARED = "record.csv", "record.toml"
 
 @dataclass(frozen=True)
 class Coarser:
-    """How much coarser. keep : buses whose columns stay (None: all); rate_hz : samples a second (None: all of them);
+    """How much coarser. keep : buses whose columns stay (None: all); rate_hz : samples a second
+    (None: all of them);
     step_hz : values are rounded to multiples of it [Hz] (None: not at all).
     """
 
@@ -39,7 +43,9 @@ class Coarser:
         return self.keep is not None or self.rate_hz is not None or self.step_hz is not None
 
     def sigma(self, sigma: float, unit_hz: float) -> float:
-        """Noise of a rounded sample, in units of so many Hz: a step s adds as much as noise of standard deviation s/√12."""
+        """Noise of a rounded sample, in units of so many Hz: a step s adds as much as noise of
+        standard deviation s/√12.
+        """
         return math.hypot(sigma, (self.step_hz or 0.0) / unit_hz / math.sqrt(12))
 
     def notes(self, sigma: float, nominal_hz: float) -> tuple[str, ...]:
@@ -47,8 +53,8 @@ class Coarser:
         if (self.step_hz or 0.0) / nominal_hz <= 2 * sigma:
             return ()
         return (
-            "Rounding is coarser than twice the noise, so that it is no white noise: the times at which values change tell "
-            "more than these figures say.",
+            "Rounding is coarser than twice the noise, so that it is no white noise: the times at "
+            "which values change tell more than these figures say.",
         )
 
     def in_words(self) -> str:
@@ -63,17 +69,27 @@ class Coarser:
         return ", ".join(parts) or "as it is"
 
 
-def write_coarser(declared: Declaration, how: Coarser, out: Path, *, base_mva: float) -> Declaration:
-    """Write a coarser record and its declaration into a new folder; return the declaration as it is read back.
+def write_coarser(
+    declared: Declaration, how: Coarser, out: Path, *, base_mva: float
+) -> Declaration:
+    """Write a coarser record and its declaration into a new folder; return the declaration as it is
+    read back.
 
     What it says of the event still holds; sigma grows by the rounding.
     """
     check_free_folder(out)
     columns = _kept(declared, how)
-    raw = read_record(declared.record, time_column=declared.time_column, time_format=declared.time_format, columns=columns)
+    raw = read_record(
+        declared.record,
+        time_column=declared.time_column,
+        time_format=declared.time_format,
+        columns=columns,
+    )
     rows = _rows(raw, declared, how, base_mva)
     values, sigma = raw.values[rows], declared.sigma
-    unit = {"Hz": 1.0, "mHz": 1000.0, "p.u.": 1 / declared.nominal_hz, "rad/s": 2 * math.pi}[declared.unit]  # of 1 Hz
+    unit = {"Hz": 1.0, "mHz": 1000.0, "p.u.": 1 / declared.nominal_hz, "rad/s": 2 * math.pi}[
+        declared.unit
+    ]  # of 1 Hz
     if how.step_hz is not None:
         values = np.rint(values / (how.step_hz * unit)) * (how.step_hz * unit)
     if sigma is not None:
@@ -88,7 +104,9 @@ def write_coarser(declared: Declaration, how: Coarser, out: Path, *, base_mva: f
     for time, row in zip(raw.time_s[rows], values, strict=True):
         shown = ("" if np.isnan(value) else f"{value:.12g}" for value in row.tolist())
         lines.append(",".join([_time(float(time), raw.zoned), *shown]))
-    write_folder(out, {RECORD: ("\n".join(lines) + "\n").encode(), DECLARED: _toml(written, how).encode()})
+    write_folder(
+        out, {RECORD: ("\n".join(lines) + "\n").encode(), DECLARED: _toml(written, how).encode()}
+    )
     return read_declaration(out / DECLARED)
 
 
@@ -112,18 +130,24 @@ def _kept(declared: Declaration, how: Coarser) -> list[str]:
 
 
 def _rows(raw: RawRecord, declared: Declaration, how: Coarser, base_mva: float) -> Sequence[int]:
-    """Rows that stay: every so many, counted from the event, so that one falls on it where one did. Nothing is averaged."""
+    """Rows that stay: every so many, counted from the event, so that one falls on it where one did.
+
+    Nothing is averaged.
+    """
     if how.rate_hz is None:
         return range(len(raw.time_s))
     interval_s, _ = sampling(raw)
     every = round(1 / (how.rate_hz * interval_s))
     if every < 1 or abs(every * interval_s * how.rate_hz - 1) > 0.02:
         raise OptionError(
-            f"A rate of {how.rate_hz:g} Hz is no whole part of the record's {1 / interval_s:.4g} Hz.",
+            f"A rate of {how.rate_hz:g} Hz is no whole part of the record's {1 / interval_s:.4g} "
+            "Hz.",
             expected="the record's rate divided by a whole number",
             outcome=NOT_COARSER,
         )
-    zero_s, _ = read_time(declared.event_time, declared.time_format, file=declared.file, key="event_time")
+    zero_s, _ = read_time(
+        declared.event_time, declared.time_format, file=declared.file, key="event_time"
+    )
     if is_unknown(declared.event):
         first_s = zero_s + read_unknown(declared.event, base_mva, declared.file)[1]
     else:
@@ -163,7 +187,11 @@ def _toml(declared: Declaration, how: Coarser) -> str:
         if getattr(declared.provenance, name)
     }
     for title, table in (("locations", declared.locations), ("provenance", provenance)):
-        lines += ["", f"[{title}]", *(f"{_value(key)} = {_value(value)}" for key, value in table.items())]
+        lines += [
+            "",
+            f"[{title}]",
+            *(f"{_value(key)} = {_value(value)}" for key, value in table.items()),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -171,4 +199,6 @@ def _value(value: object) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text) + '"'
+    return (
+        '"' + "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text) + '"'
+    )

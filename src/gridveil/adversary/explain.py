@@ -1,6 +1,8 @@
-"""A release beside the public facts of a grid: whether it can be of that grid, and a table that explains it. No private value.
+"""A release beside the public facts of a grid: whether it can be of that grid, and a table that
+explains it. No private value.
 
-What an attacker who knows the topology makes of a release, and an owner who wants figures at a release instead of a surrogate.
+What an attacker who knows the topology makes of a release, and an owner who wants figures at a
+release instead of a surrogate.
 """
 
 from __future__ import annotations
@@ -19,15 +21,18 @@ from gridveil.inference.posterior import middle
 from gridveil.publication.ports import port_shares
 from gridveil.publication.release import Release, loaded_buses
 
-# A release of a grid is explained by its topology to 1e-6 and better, one of another grid to some 10 %.
+# A release of a grid is explained by its topology to 1e-6 and better, one of another grid to some
+# 10 %.
 EXPLAINED = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """A table on a grid's topology whose Kron reduction is a release's model, or comes nearest to it.
+    """A table on a grid's topology whose Kron reduction is a release's model, or comes nearest to
+    it.
 
-    misfit : root mean square of relative residuals of the network; None where the release shows none.
+    misfit : root mean square of relative residuals of the network; None where the release shows
+    none.
     doubts : why the release may be of another grid, in sentences.
     """
 
@@ -37,11 +42,12 @@ class Explained:
 
 
 def explain(facts: GridFacts, release: Release) -> Explained:
-    """Find a table on a grid's topology that a release may have been made of: m and d as released, k by Gauss–Newton.
+    """Find a table on a grid's topology that a release may have been made of: m and d as released,
+    k by Gauss–Newton.
 
-    Lines that the release does not fix stay near the middle of its public bounds, as all do in topology mode and where they are
-    `too_many_lines`. Loads count as public if the release publishes them. Raises InputError where it cannot be of the grid, by
-    public sizes.
+    Lines that the release does not fix stay near the middle of its public bounds, as all do in
+    topology mode and where they are `too_many_lines`. Loads count as public if the release
+    publishes them. Raises InputError where it cannot be of the grid, by public sizes.
 
     Privacy
     -------
@@ -50,7 +56,8 @@ def explain(facts: GridFacts, release: Release) -> Explained:
     shares, model = port_shares(facts, release), release.model
     if facts.load_damping.any() and not release.publishes_loads:
         raise InputError(
-            "the bundle withholds its loads, so it was made without load damping, and the grid is opened with some",
+            "the bundle withholds its loads, so it was made without load damping, and the grid is "
+            "opened with some",
             expected="the grid as it was released",
             outcome="Nothing was computed.",
             remedy="Leave --load-damping out, and load_damping of a dynamics file too.",
@@ -58,13 +65,17 @@ def explain(facts: GridFacts, release: Release) -> Explained:
     facts = replace(facts, loads_are_public=release.publishes_loads)
     k, misfit = np.full(len(facts.edges), middle(release.bounds.k)), None
     if shares is None:
-        felt = facts.load_damping[facts.machines] + math.fsum(facts.load_damping[facts.interior]) / len(model.m)
+        felt = facts.load_damping[facts.machines] + math.fsum(
+            facts.load_damping[facts.interior]
+        ) / len(model.m)
     else:
         if len(model.m) > 1 and not too_many_lines(facts):
             patterns = port_patterns(facts, loaded_buses(facts)) @ shares
             found = invert(model, facts, release.bounds.k, patterns, stop_if_exact=True)
             k, misfit = found.k, found.misfit
-        felt = eliminate(facts.edges, k, len(facts.buses), facts.machines).to_machines(facts.load_damping)
+        felt = eliminate(facts.edges, k, len(facts.buses), facts.machines).to_machines(
+            facts.load_damping
+        )
     table = PublicTable(facts, k, model.m, np.maximum(model.d - felt, 0.0))
     return Explained(table, misfit, doubts(facts, release, misfit))
 
@@ -75,25 +86,40 @@ def too_many_lines(facts: GridFacts) -> bool:
 
 
 def doubts(facts: GridFacts, release: Release, misfit: float | None) -> tuple[str, ...]:
-    """Say why a release may be of another grid of the same size; nothing where nothing speaks for that."""
+    """Say why a release may be of another grid of the same size; nothing where nothing speaks for
+    that.
+    """
     said = []
     if names := _differing(facts, release):
         said.append(
-            f"The bundle's {' and '.join(names)} are not the grid's: it is likely of another grid, or the grid was opened with "
-            "other options. Do not rely on these figures."
+            f"The bundle's {' and '.join(names)} are not the grid's: it is likely of another grid, "
+            "or the grid was opened with other options. Do not rely on these figures."
         )
-    declared, opened = (release.load_damping if release.publishes_loads else 0.0), facts.damping_of_load
-    if declared is not None and opened is not None and not math.isclose(declared, opened, rel_tol=1e-9):
+    declared, opened = (
+        (release.load_damping if release.publishes_loads else 0.0),
+        facts.damping_of_load,
+    )
+    if (
+        declared is not None
+        and opened is not None
+        and not math.isclose(declared, opened, rel_tol=1e-9)
+    ):
         why = "" if release.publishes_loads else " (it withholds its loads)"
         said.append(
-            f"The bundle was made {_damped(declared)}{why}, and the grid was opened {_damped(opened)}: open it as it was "
-            f"released, with --load-damping {declared:.12g}. Do not rely on figures of d."
+            f"The bundle was made {_damped(declared)}{why}, and the grid was opened "
+            f"{_damped(opened)}: open it as it was released, with --load-damping {declared:.12g}. "
+            "Do not rely on figures of d."
         )
     if misfit is not None and misfit > EXPLAINED:
-        why = "The fit may have moved the reduced weights off the topology, or it is" if release.fitted else "It is likely"
+        why = (
+            "The fit may have moved the reduced weights off the topology, or it is"
+            if release.fitted
+            else "It is likely"
+        )
         said.append(
-            f"No line weights on the grid's topology give the bundle's network; the nearest miss it by {100 * misfit:.2g} %. "
-            f"{why} a bundle of another grid. Do not rely on figures of its lines."
+            "No line weights on the grid's topology give the bundle's network; the nearest miss "
+            f"it by {100 * misfit:.2g} %. {why} a bundle of another grid. Do not rely on figures "
+            "of its lines."
         )
     return tuple(said)
 
@@ -114,5 +140,12 @@ def _differing(facts: GridFacts, release: Release) -> list[str]:
     }
     if release.publishes_loads:  # ports may be merged: what is elsewhere counts as a whole
         elsewhere = math.fsum(facts.loads[facts.interior])
-        public["loads"] = (np.append(model.loads[:g], model.loads[g:].sum()), np.append(facts.loads[facts.machines], elsewhere))
-    return [name for name, (one, other) in public.items() if not np.allclose(one, other, rtol=1e-9, atol=1e-12)]
+        public["loads"] = (
+            np.append(model.loads[:g], model.loads[g:].sum()),
+            np.append(facts.loads[facts.machines], elsewhere),
+        )
+    return [
+        name
+        for name, (one, other) in public.items()
+        if not np.allclose(one, other, rtol=1e-9, atol=1e-12)
+    ]

@@ -1,1 +1,3 @@
-"""Whether it holds: the audit of the mechanism, and the report to the owner of what attacks find."""
+"""Whether it holds: the audit of the mechanism, and the report to the owner of what attacks
+find.
+"""

@@ -1,4 +1,6 @@
-"""The command line: `gridveil demo | cases | inspect | plan | leakage | release | verify | simulate | export | …`."""
+"""The command line: `gridveil demo | cases | inspect | plan | leakage | release | verify | simulate
+| export | …`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,20 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from gridveil.cli import assurance, attack, bundles, cases, export, grids, keys, leakage, ledger, plan, release, research
+from gridveil.cli import (
+    assurance,
+    attack,
+    bundles,
+    cases,
+    export,
+    grids,
+    keys,
+    leakage,
+    ledger,
+    plan,
+    release,
+    research,
+)
 from gridveil.cli.ends import exit_code, outcome_words, own_streams
 from gridveil.cli.output import fail, fail_unexpectedly, print_json, print_text
 from gridveil.foundation.errors import GridveilError
@@ -37,8 +52,13 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def general(
-    debug: Annotated[bool, typer.Option("--debug", help="on an error, list the places it came through; never a value")] = False,
-    version: Annotated[bool, typer.Option("--version", help="print the version", is_eager=True, callback=_version)] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="on an error, list the places it came through; never a value"),
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version", is_eager=True, callback=_version)
+    ] = False,
 ) -> None:
     """Options of every command."""
     # Read by main, which also sees errors that come before this is called.
@@ -66,12 +86,16 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 def main() -> None:
-    """Run the command line: exit code 2 for a user's mistake, 1 for a bundle that does not verify; docs/commands.md has all."""
+    """Run the command line: exit code 2 for a user's mistake, 1 for a bundle that does not verify;
+    docs/commands.md has all.
+    """
     _end_with(sys.exit)
 
 
 def program() -> None:
-    """Run the command line as a program of its own, which ends at once: a signal on the way out would deny what was done."""
+    """Run the command line as a program of its own, which ends at once: a signal on the way out
+    would deny what was done.
+    """
     _end_with(os._exit)
 
 
@@ -86,7 +110,8 @@ def _end_with(leave: Callable[[int], NoReturn]) -> None:
             number = signal_of(interrupt)
             how = "interrupted" if number == SIGINT else f"ended by {number.name}"
             sys.stderr.write(f"gridveil: {how}.{outcome_words()}\n")
-            # At once: a progress bar's thread may hold stderr, on which Python's own way out would abort.
+            # At once: a progress bar's thread may hold stderr, on which Python's own way out would
+            # abort.
             os._exit(exit_code(128 + number, out))
         leave(exit_code(code, out))
 
@@ -96,14 +121,20 @@ def _run(as_json: bool, debug: bool) -> int:
     try:
         return app(standalone_mode=False) or 0
     except _UsageError as error:  # an option that typer cannot read
-        if error.ctx and error.message == error.ctx.get_help():  # it was called with nothing, and says what it takes
+        if (
+            error.ctx and error.message == error.ctx.get_help()
+        ):  # it was called with nothing, and says what it takes
             sys.stderr.write(f"{error.message}\n")
             return 2
         error.message = shown(error.message)
         error.show()
         if as_json:
             print_json(
-                {"error": "The command line cannot be read: see stderr.", "outcome": "Nothing was done.", "remedy": "--help"}
+                {
+                    "error": "The command line cannot be read: see stderr.",
+                    "outcome": "Nothing was done.",
+                    "remedy": "--help",
+                }
             )
         return 2
     except typer.Abort:

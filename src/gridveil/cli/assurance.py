@@ -18,20 +18,29 @@ def audit(
     adjacency: Annotated[
         list[str] | None,
         typer.Option(
-            help="one-asset, one-item or one-per-group, or with -relative; may be repeated; default: the three, in full all",
+            help="one-asset, one-item or one-per-group, or with -relative; may be repeated; "
+            "default: the three, in full all",
             show_default=False,
         ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="at full power, in some ten minutes; else within half a minute")] = False,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="at full power, in some ten minutes; else within half a minute"
+        ),
+    ] = False,
     canaries: Annotated[
         int | None,
         typer.Option(
-            help="secrets to guess, for each adjacency; default: 30 000, in full a million", min=1000, show_default=False
+            help="secrets to guess, for each adjacency; default: 30 000, in full a million",
+            min=1000,
+            show_default=False,
         ),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Attack releases of synthetic grids: lower bounds on epsilon, tests of the noise. Exit code 1 if the claim falls.
+    """Attack releases of synthetic grids: lower bounds on epsilon, tests of the noise. Exit code 1
+    if the claim falls.
 
     It reads no grid of yours and charges no ledger of yours.
     """
@@ -64,7 +73,17 @@ def audit(
 def _print(found: list[Finding], fits: list[Fit]) -> None:
     print_table(
         "what the guesses prove: ε is above …",
-        ("audited", "canaries", "guesses", "right", "ε charged", "95 % bound", "of ε", "99.99 % bound", "verdict"),
+        (
+            "audited",
+            "canaries",
+            "guesses",
+            "right",
+            "ε charged",
+            "95 % bound",
+            "of ε",
+            "99.99 % bound",
+            "verdict",
+        ),
         [
             (
                 f"{row.subject}: {row.pattern}",
@@ -104,7 +123,10 @@ def _print(found: list[Finding], fits: list[Fit]) -> None:
     if leaking or odd:
         print_text("Make no release with this installation, and report it with these tables.")
     else:
-        print_text("Passed: no bound exceeds the ε that was charged, and the noise is what was charged for.")
+        print_text(
+            "Passed: no bound exceeds the ε that was charged, and the noise is what was charged "
+            "for."
+        )
 
 
 def _finding_json(row: Finding) -> dict[str, Any]:

@@ -31,27 +31,44 @@ NOT_ATTACKED = "Nothing was attacked and nothing was written."
 def attack(
     bundle: options.Bundle,
     source: Annotated[
-        str, typer.Option(help="the private grid it was made of: a file, or a name such as ieee30", show_default=False)
+        str,
+        typer.Option(
+            help="the private grid it was made of: a file, or a name such as ieee30",
+            show_default=False,
+        ),
     ],
     out: Annotated[
-        Path, typer.Option(help="folder for the report: tables, JSON, figures. CONFIDENTIAL; never inside a bundle")
+        Path,
+        typer.Option(
+            help="folder for the report: tables, JSON, figures. CONFIDENTIAL; never inside a bundle"
+        ),
     ] = Path("attack-confidential"),
     trajectory: options.Trajectories = None,
-    seed: Annotated[int, typer.Option(help="seed of the demo draws behind the figures over epsilon", min=0)] = 1,
+    seed: Annotated[
+        int, typer.Option(help="seed of the demo draws behind the figures over epsilon", min=0)
+    ] = 1,
     *,
     reading: GridReading,
     publish_loads: PublishLoads = None,
     json: options.Json = False,
 ) -> None:
-    """Try attacks on your own release, beside the plain Kron reduction of the grid and a blind guess. For the owner.
+    """Try attacks on your own release, beside the plain Kron reduction of the grid and a blind
+    guess. For the owner.
 
-    With --trajectory, also what public records give by themselves and beside a release (gridveil leakage says that at public
-    values). Figures over epsilon come from releases without a fit. It spends no epsilon, and what it shows is covered by none:
-    do not publish it, and do not choose among releases by it.
+    With --trajectory, also what public records give by themselves and beside a release (gridveil
+    leakage says that at public values). Figures over epsilon come from releases without a fit. It
+    spends no epsilon, and what it shows is covered by none: do not publish it, and do not choose
+    among releases by it.
     """
     from gridveil.assurance.audit.advantage import values_for_advantage
     from gridveil.assurance.owner_report.assess import assess_attacks, check_matches, steps
-    from gridveil.assurance.owner_report.signoff import CONFIDENTIAL, attack_files, attack_json, attack_notes, attack_tables
+    from gridveil.assurance.owner_report.signoff import (
+        CONFIDENTIAL,
+        attack_files,
+        attack_json,
+        attack_notes,
+        attack_tables,
+    )
     from gridveil.foundation.archive import check_free_folder, write_folder
     from gridveil.publication.bundle import load_named
 
@@ -76,14 +93,18 @@ def attack(
         "epsilon": str(g.epsilon),
         "adjacency": g.rule,
         "seed": seed,
-        "all_but_one": [asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in advantages],
+        "all_but_one": [
+            asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in advantages
+        ],
     }
     about = (
-        f"Of the bundle {name} (SHA-256 of its checksums {digest}): ε = {g.epsilon}, adjacency {g.rule}. Demo draws "
-        f"have the seed {seed}."
+        f"Of the bundle {name} (SHA-256 of its checksums {digest}): ε = {g.epsilon}, adjacency "
+        f"{g.rule}. Demo draws have the seed {seed}."
     )
     table = _advantage_table(advantages)
-    write_folder(out, attack_files(found, release, extra, [table], about), mode=0o700)  # for its owner's eyes
+    write_folder(
+        out, attack_files(found, release, extra, [table], about), mode=0o700
+    )  # for its owner's eyes
     if json:
         print_json(attack_json(found, release) | extra | {"report": str(out)})
         return
@@ -94,7 +115,9 @@ def attack(
     print_text(f"Report   {out}", CONFIDENTIAL)
 
 
-def _observed(trajectories: list[Path] | None, grid: SourceGrid, release: Release) -> list[Observation]:
+def _observed(
+    trajectories: list[Path] | None, grid: SourceGrid, release: Release
+) -> list[Observation]:
     """Read the records that an attacker is said to have, before any attack."""
     if not trajectories:
         return []
@@ -113,15 +136,22 @@ def _observed(trajectories: list[Path] | None, grid: SourceGrid, release: Releas
 
 
 def _advantages(release: Release) -> tuple[Advantage, ...]:
-    """Play the all-but-one adversary against perturb, on synthetic grids, with the release's rule, α and ε."""
+    """Play the all-but-one adversary against perturb, on synthetic grids, with the release's rule,
+    α and ε.
+    """
     from gridveil.assurance.audit import measure_advantage
 
-    return measure_advantage(release.guarantee.adjacency, release.guarantee.epsilon, ADVANTAGE_DRAWS)
+    return measure_advantage(
+        release.guarantee.adjacency, release.guarantee.epsilon, ADVANTAGE_DRAWS
+    )
 
 
-def _advantage_table(rows: tuple[Advantage, ...]) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+def _advantage_table(
+    rows: tuple[Advantage, ...],
+) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     return (
-        "all but one: advantage of the best test on perturb's output (synthetic grids, every item drawn, usual shares of ε)",
+        "all but one: advantage of the best test on perturb's output (synthetic grids, every item "
+        "drawn, usual shares of ε)",
         ("what differs by α", "draws", "measured", "99.9 % interval", "exact", "tanh(ε/2)"),
         [
             (
@@ -156,9 +186,20 @@ def _bar(total: int, quiet: bool) -> Iterator[Callable[[str], Any] | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    columns = (
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("attacking", total=total)
         yield lambda name: bar.update(task, advance=1, description=name)

@@ -1,4 +1,6 @@
-"""Where `leakage` computes its figures: at the middle of the bounds, at a public case, or at a bundle of the grid."""
+"""Where `leakage` computes its figures: at the middle of the bounds, at a public case, or at a
+bundle of the grid.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ NOTHING_DONE = "Nothing was computed."
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """What figures are computed with: a public table and what it is, public bounds, who is a neighbour; notes on all that.
+    """What figures are computed with: a public table and what it is, public bounds, who is a
+    neighbour; notes on all that.
 
     claimed : a table on the grid's own topology, which alone a joint claim can be about.
     """
@@ -36,13 +39,17 @@ class Basis:
 
 
 def basis_of(settings: ReleaseSettings, surrogate: str | None, bounded: Sequence[str]) -> Basis:
-    """The table to compute at: never the grid's own, of which only the public facts are used. bounded : groups with bounds."""
+    """The table to compute at: never the grid's own, of which only the public facts are used.
+
+    bounded : groups with bounds.
+    """
     from gridveil.planning.surrogate import AT_MIDDLE, at_middle
     from gridveil.publication.bundle import is_bundle
 
     if is_bundle(Path(settings.grid)):
         raise OptionError(
-            f"{settings.grid} is a bundle, which names neither the record's buses nor the lines between them.",
+            f"{settings.grid} is a bundle, which names neither the record's buses nor the lines "
+            "between them.",
             expected="the grid that it was made of",
             outcome=NOTHING_DONE,
             remedy=f"gridveil leakage GRID --surrogate {settings.grid} computes at the bundle.",
@@ -55,12 +62,26 @@ def basis_of(settings: ReleaseSettings, surrogate: str | None, bounded: Sequence
     if surrogate is None:
         return Basis(own, own, AT_MIDDLE, settings.bounds, asked)
     name = Path(surrogate).name
-    note = f"The record's buses and its event are those of the same names in {name}, wherever they lie there."
-    return Basis(options.open_surrogate(surrogate, settings, facts), own, name, settings.bounds, asked, (note,))
+    note = (
+        f"The record's buses and its event are those of the same names in {name}, wherever they "
+        "lie there."
+    )
+    return Basis(
+        options.open_surrogate(surrogate, settings, facts),
+        own,
+        name,
+        settings.bounds,
+        asked,
+        (note,),
+    )
 
 
-def _at_release(path: Path, facts: GridFacts, settings: ReleaseSettings, bounded: Sequence[str]) -> Basis:
-    """Compute at a bundle of the grid, once it verifies; with its own bounds and α where no others are asked for."""
+def _at_release(
+    path: Path, facts: GridFacts, settings: ReleaseSettings, bounded: Sequence[str]
+) -> Basis:
+    """Compute at a bundle of the grid, once it verifies; with its own bounds and α where no others
+    are asked for.
+    """
     from gridveil.adversary.explain import explain, too_many_lines
     from gridveil.adversary.leakage import check_machines
     from gridveil.publication.bundle import load, verify
@@ -70,16 +91,26 @@ def _at_release(path: Path, facts: GridFacts, settings: ReleaseSettings, bounded
     release = load(path)
     found, guarantee = explain(facts, release), release.guarantee
     fitted = ", fitted to a trajectory" if release.fitted else ""
-    notes = [f"Figures come from a noisy release (ε = {guarantee.epsilon}{fitted}) and hold near it: its noise is in them."]
+    notes = [
+        f"Figures come from a noisy release (ε = {guarantee.epsilon}{fitted}) and hold near it: "
+        "its noise is in them."
+    ]
     if undrawn := [name for name in "kmd" if name not in guarantee.groups]:
-        notes.append(f"Nothing was drawn of {' and '.join(undrawn)}: taken from the middle of its public bounds.")
+        notes.append(
+            f"Nothing was drawn of {' and '.join(undrawn)}: taken from the middle of its public "
+            "bounds."
+        )
     if "k" in guarantee.groups and too_many_lines(facts):
         notes.append(
-            f"{len(facts.edges)} lines are too many to be won back from a bundle: their k is taken from the middle of its "
-            "public bounds, and its network was not compared with the grid's topology."
+            f"{len(facts.edges)} lines are too many to be won back from a bundle: their k is taken "
+            "from the middle of its public bounds, and its network was not compared with the "
+            "grid's topology."
         )
     if sums := [name for name, loss in guarantee.groups.items() if loss.drawn == "sum"]:
-        notes.append(f"Only the sum was drawn of {' and '.join(sums)}: single machines have the shares that it gives them.")
+        notes.append(
+            f"Only the sum was drawn of {' and '.join(sums)}: single machines have the shares that "
+            "it gives them."
+        )
     notes += ["It is a DEMO: made with a seed, it protects nothing."] * release.demo
     return Basis(
         found.table,

@@ -1,4 +1,7 @@
-"""Commands that read a bundle: verify, simulate. They work without the source, and without its vault."""
+"""Commands that read a bundle: verify, simulate.
+
+They work without the source, and without its vault.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import check_figure, check_place, print_json, print_table, print_text, writing
+from gridveil.cli.output import (
+    check_figure,
+    check_place,
+    print_json,
+    print_table,
+    print_text,
+    writing,
+)
 
 if TYPE_CHECKING:
     from gridveil.publication.bundle import Report
@@ -18,15 +28,25 @@ if TYPE_CHECKING:
 def verify(
     bundle: options.Bundle,
     key: Annotated[
-        Path | None, typer.Option(help="the publisher's public key (PEM) or keyring: it must have signed", show_default=False)
+        Path | None,
+        typer.Option(
+            help="the publisher's public key (PEM) or keyring: it must have signed",
+            show_default=False,
+        ),
     ] = None,
     beside: Annotated[
         Path | None,
-        typer.Option(help="another bundle of the same owner: do both belong to one history of the ledger?", show_default=False),
+        typer.Option(
+            help="another bundle of the same owner: do both belong to one history of the ledger?",
+            show_default=False,
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Check every bit of a bundle, its schema, certificate and signature. Exit code 1 if anything is wrong."""
+    """Check every bit of a bundle, its schema, certificate and signature.
+
+    Exit code 1 if anything is wrong.
+    """
     from gridveil.publication.bundle import verify as check
 
     report = check(bundle, key, beside)
@@ -35,8 +55,8 @@ def verify(
         return
     kind = "DEMO (made with a seed; protects nothing)" if report.demo else "real release"
     print_text(
-        f"{report.path}: intact. {kind}, ε = {report.epsilon}, adjacency {report.adjacency}, {report.machines} machines, "
-        f"{len(report.files)} files.",
+        f"{report.path}: intact. {kind}, ε = {report.epsilon}, adjacency {report.adjacency}, "
+        f"{report.machines} machines, {len(report.files)} files.",
         *(f"Noise of {name}: {words}." for name, words in report.noise.items()),
         f"SHA-256 of its checksums: {report.digest}",
         *_repacked(report),
@@ -54,8 +74,15 @@ def _history(beside: Path, *, trusted: bool) -> str:
 def _repacked(report: Report) -> list[str]:
     if not report.repacked:
         return []
-    extras = f" It put {report.ignored} file(s) of its own in, which are no part of the bundle." if report.ignored else ""
-    return [f"Repacked: another program made this zip; the files in it are the bundle's, bit by bit.{extras}"]
+    extras = (
+        f" It put {report.ignored} file(s) of its own in, which are no part of the bundle."
+        if report.ignored
+        else ""
+    )
+    return [
+        "Repacked: another program made this zip; the files in it are the bundle's, bit by "
+        f"bit.{extras}"
+    ]
 
 
 def _exports(report: Report) -> list[str]:
@@ -63,7 +90,10 @@ def _exports(report: Report) -> list[str]:
     told = [f"Also for {', '.join(made)}: as this model gives them."] if made else []
     if report.not_recomputed:
         others = ", ".join(report.not_recomputed)
-        told.append(f"Also for {others}: by another version of gridveil, so that only the checksums vouch for it.")
+        told.append(
+            f"Also for {others}: by another version of gridveil, so that only the checksums vouch "
+            "for it."
+        )
     return told
 
 
@@ -74,7 +104,9 @@ def _signature(report: Report) -> str:
 
     key = KeyInfo(bytes.fromhex(report.signed_by), "active").id
     return (
-        f"Signed by key {key}, which you trust." if report.trusted else f"Signed by key {key}; use --key to check whose it is."
+        f"Signed by key {key}, which you trust."
+        if report.trusted
+        else f"Signed by key {key}; use --key to check whose it is."
     )
 
 
@@ -83,23 +115,38 @@ def simulate(
     event: Annotated[
         list[str],
         typer.Option(
-            help="load:G1=+0.1, load:L2=+15MW@10s, gen:G2=-0.5, uniform:+5%, lost:L3; several are combined", show_default=False
+            help="load:G1=+0.1, load:L2=+15MW@10s, gen:G2=-0.5, uniform:+5%, lost:L3; several are "
+            "combined",
+            show_default=False,
         ),
     ],
     horizon: Annotated[float, typer.Option(help="how long [s]")] = 30.0,
     dt: Annotated[float, typer.Option(help="time step [s]")] = 0.01,
     scheme: Annotated[
         str | None,
-        typer.Option(help="exact (default), trapezoidal (default above 400 machines) or euler", show_default=False),
+        typer.Option(
+            help="exact (default), trapezoidal (default above 400 machines) or euler",
+            show_default=False,
+        ),
     ] = None,
     buses: Annotated[
-        str | None, typer.Option(help="buses to show, such as G1,L3; default: all machines", show_default=False)
+        str | None,
+        typer.Option(
+            help="buses to show, such as G1,L3; default: all machines", show_default=False
+        ),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="write a figure there (.png, .pdf or .svg)", show_default=False)] = None,
-    csv: Annotated[Path | None, typer.Option(help="write the trajectory there [s, p.u.]", show_default=False)] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="write a figure there (.png, .pdf or .svg)", show_default=False),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="write the trajectory there [s, p.u.]", show_default=False)
+    ] = None,
     json: options.Json = False,
 ) -> None:
-    """Simulate an event on a release: nadir, rate of change, settling value of the system and each bus, and the modes."""
+    """Simulate an event on a release: nadir, rate of change, settling value of the system and each
+    bus, and the modes.
+    """
     from gridveil.dynamics.events import Event
     from gridveil.dynamics.metrics import read
     from gridveil.publication.bundle import load
@@ -144,24 +191,46 @@ def simulate(
         )
         return
     print_text(
-        "System   inertia-weighted frequency: nadir {nadir_mhz:+.1f} mHz at {nadir_s:.2f} s, RoCoF {rocof_hz_s:+.4f} Hz/s over "
-        "0.5 s ({initial_rocof_hz_s:+.4f} Hz/s at the step itself), settles at {settling_mhz:+.1f} mHz".format(
+        "System   inertia-weighted frequency: nadir {nadir_mhz:+.1f} mHz at {nadir_s:.2f} s, RoCoF "
+        "{rocof_hz_s:+.4f} Hz/s over 0.5 s ({initial_rocof_hz_s:+.4f} Hz/s at the step itself), "
+        "settles at {settling_mhz:+.1f} mHz".format(
             **system, nadir_mhz=1e3 * system["nadir_hz"], settling_mhz=1e3 * system["settling_hz"]
         )
     )
-    rows = responses if len(responses) <= 60 else sorted(responses, key=lambda r: -abs(r.nadir_hz))[:20]
+    rows = (
+        responses
+        if len(responses) <= 60
+        else sorted(responses, key=lambda r: -abs(r.nadir_hz))[:20]
+    )
     print_table(
         f"{'DEMO: ' if release.demo else ''}response to {'; '.join(event)}",
         ("bus", "nadir [Hz]", "at [s]", "RoCoF over 0.5 s [Hz/s]", "settles at [Hz]"),
-        [(r.bus, f"{r.nadir_hz:+.4f}", f"{r.nadir_s:.2f}", f"{r.rocof_hz_s:+.4f}", f"{r.settling_hz:+.4f}") for r in rows],
+        [
+            (
+                r.bus,
+                f"{r.nadir_hz:+.4f}",
+                f"{r.nadir_s:.2f}",
+                f"{r.rocof_hz_s:+.4f}",
+                f"{r.settling_hz:+.4f}",
+            )
+            for r in rows
+        ],
     )
     if len(rows) < len(responses):
-        print_text(f"The {len(rows)} that go furthest, of {len(responses)}; --json and --csv have all, --buses others.")
+        print_text(
+            f"The {len(rows)} that go furthest, of {len(responses)}; --json and --csv have all, "
+            "--buses others."
+        )
     if modes:
         print_table(
             "modes",
             ("mode", "frequency [Hz]", "damping ratio [%]"),
-            [(str(n), f"{mode.frequency_hz:.4f}", f"{100 * mode.damping_ratio:.2f}") for n, mode in enumerate(modes, start=1)],
+            [
+                (str(n), f"{mode.frequency_hz:.4f}", f"{100 * mode.damping_ratio:.2f}")
+                for n, mode in enumerate(modes, start=1)
+            ],
         )
     written = [f"Figure   {plot}"] * bool(plot) + [f"Samples  {csv}  [s, p.u.]"] * bool(csv)
-    print_text(*(written or ["Add --plot response.png for a figure, --csv response.csv for the samples."]))
+    print_text(
+        *(written or ["Add --plot response.png for a figure, --csv response.csv for the samples."])
+    )

@@ -1,7 +1,8 @@
 """How a command ends: its exit code, and what is said where a stream can no longer be written to.
 
-A reader that went away (`| head -1`) is no error and changes no exit code. Where stdout is closed or full, what a command left
-behind is said on stderr; one that left nothing but its text ends with 74.
+A reader that went away (`| head -1`) is no error and changes no exit code. Where stdout is closed
+or full, what a command left behind is said on stderr; one that left nothing but its text ends with
+74.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ TEXT_LOST = 74  # EX_IOERR of sysexits.h
 
 
 class Outlet:
-    """A stream that falls silent, and remembers why, where writing fails: what a command did stands all the same."""
+    """A stream that falls silent, and remembers why, where writing fails: what a command did stands
+    all the same.
+    """
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = Path(os.devnull).open("w", encoding="utf-8") if stream is None else stream  # noqa: SIM115
@@ -72,7 +75,10 @@ _result = _Result()
 
 
 def note_outcome(words: str, *, done: bool = False) -> None:
-    """Note what stands, however the command may end from here on. done : nothing is missing but its text."""
+    """Note what stands, however the command may end from here on.
+
+    done : nothing is missing but its text.
+    """
     _result.words, _result.done, _result.told = words, done, False
 
 
@@ -88,16 +94,24 @@ def own_streams() -> Iterator[Outlet]:
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:  # closed: the next file that is opened, a ledger perhaps, would be taken for stdout
+        except (
+            OSError
+        ):  # closed: the next file that is opened, a ledger perhaps, would be taken for stdout
             os.open(os.devnull, os.O_RDWR)
     before = sys.stdin, sys.stdout, sys.stderr
     for stream in before[1:]:
-        if isinstance(stream, TextIOWrapper):  # a screen without ε must not break off a release that was drawn
+        if isinstance(
+            stream, TextIOWrapper
+        ):  # a screen without ε must not break off a release that was drawn
             stream.reconfigure(errors="replace")
     out: Any = Outlet(sys.stdout)
     err: Any = Outlet(sys.stderr)
     note_outcome("")
-    sys.stdin, sys.stdout, sys.stderr = sys.stdin or Path(os.devnull).open(encoding="utf-8"), out, err  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = (
+        sys.stdin or Path(os.devnull).open(encoding="utf-8"),
+        out,
+        err,
+    )  # noqa: SIM115
     try:
         yield out
     finally:
@@ -105,7 +119,9 @@ def own_streams() -> Iterator[Outlet]:
 
 
 def exit_code(code: int, out: Outlet) -> int:
-    """Flush, say what stands if the command did not get to say it, and return the exit code that follows from it."""
+    """Flush, say what stands if the command did not get to say it, and return the exit code that
+    follows from it.
+    """
     sys.stdout.flush()
     lost = f"stdout could not be written ({out.lost})" if out.lost and not out.left else ""
     if _result.done and not _result.told and (code or out.lost):

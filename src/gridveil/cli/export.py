@@ -16,20 +16,26 @@ from gridveil.foundation.errors import GridveilError, OptionError
 
 def export(
     bundle: options.Bundle,
-    to: Annotated[str, typer.Option(help="andes, psse, matpower, mat, csv or statespace", show_default=False)],
+    to: Annotated[
+        str, typer.Option(help="andes, psse, matpower, mat, csv or statespace", show_default=False)
+    ],
     event: Annotated[
         list[str] | None,
         typer.Option(
-            help="what to write along (andes): load:G1=+0.1, uniform:+5%@10s; default: the bundle's reference event",
+            help="what to write along (andes): load:G1=+0.1, uniform:+5%@10s; default: the "
+            "bundle's reference event",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="folder, or .zip, to write; default BUNDLE-FORMAT", show_default=False)
+        Path | None,
+        typer.Option(help="folder, or .zip, to write; default BUNDLE-FORMAT", show_default=False),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Write a release for another tool: ANDES, PSS/E, MATPOWER, MATLAB, CSV or state space; print the line that runs it."""
+    """Write a release for another tool: ANDES, PSS/E, MATPOWER, MATLAB, CSV or state space; print
+    the line that runs it.
+    """
     from gridveil.foundation.archive import check_free, write_files
     from gridveil.publication.bundle import load
     from gridveil.publication.export import export as make
@@ -39,10 +45,15 @@ def export(
     release = load(bundle)
     place = out or Path(f"{bundle.absolute().stem}-{to}")
     if bundle.is_dir() and bundle.absolute() in place.absolute().parents:
-        raise OptionError(f"{place} lies inside the bundle, which would no longer verify.", remedy="Name a place outside it.")
+        raise OptionError(
+            f"{place} lies inside the bundle, which would no longer verify.",
+            remedy="Name a place outside it.",
+        )
     if lexists(place):
         raise GridveilError(
-            f"{place} exists already.", outcome="Nothing was written.", remedy="Name another place with --out, or move it away."
+            f"{place} exists already.",
+            outcome="Nothing was written.",
+            remedy="Name another place with --out, or move it away.",
         )
     check_free(place)
     files = make(release, to, ";".join(event) if event else None)
@@ -50,10 +61,20 @@ def export(
         write_files(place, files)
     except GridveilError as error:  # which speaks of a bundle and its budget
         raise GridveilError(
-            error.problem.replace("The bundle", "The export"), outcome="No file was left there.", remedy=error.remedy
+            error.problem.replace("The bundle", "The export"),
+            outcome="No file was left there.",
+            remedy=error.remedy,
         ) from None
     if json:
-        print_json({"demo": release.demo, "to": to, "out": str(place), "files": list(files), "run": chosen.runs})
+        print_json(
+            {
+                "demo": release.demo,
+                "to": to,
+                "out": str(place),
+                "files": list(files),
+                "run": chosen.runs,
+            }
+        )
         return
     print_text(
         *["DEMO: made with a seed; it protects nothing."] * release.demo,
@@ -64,4 +85,8 @@ def export(
 
 def _go_to(place: Path) -> str:
     quoted, folder = quote(str(place)), quote(str(place.with_suffix("")))
-    return f"python -m zipfile -e {quoted} {folder} && cd {folder}" if place.suffix == ".zip" else f"cd {quoted}"
+    return (
+        f"python -m zipfile -e {quoted} {folder} && cd {folder}"
+        if place.suffix == ".zip"
+        else f"cd {quoted}"
+    )

@@ -33,7 +33,9 @@ def demo(
     epsilon: Annotated[str, typer.Option(help="privacy loss, exact: 1/2 or 0.5")] = "1/2",
     profile: Annotated[str, typer.Option(help="default or paper")] = "default",
     seed: Annotated[int, typer.Option(help="seed of the noise")] = 1,
-    out: Annotated[Path, typer.Option(help="folder for the bundle and the figure")] = Path("gridveil-demo"),
+    out: Annotated[Path, typer.Option(help="folder for the bundle and the figure")] = Path(
+        "gridveil-demo"
+    ),
     json: options.Json = False,
 ) -> None:
     """Run Algorithm 1 on a public case: perturb, reduce, fit; write a demo bundle and a figure."""
@@ -46,7 +48,9 @@ def demo(
     options.profile_named(profile)
     check_free(out)
     with fit_progress(quiet=json) as progress:
-        result = run_demo(grid, epsilon=exact_epsilon, profile=profile, seed=seed, progress=progress)  # pyright: ignore[reportArgumentType]
+        result = run_demo(
+            grid, epsilon=exact_epsilon, profile=profile, seed=seed, progress=progress
+        )  # pyright: ignore[reportArgumentType]
     out.mkdir(parents=True)
     report = result.release.save(out / "bundle")
     figure = out / "frequency.png"
@@ -73,8 +77,8 @@ def demo(
         return
     print_guarantee(result.release.guarantee, result.release.clipped)
     print_text(
-        f"Mismatch J of the noisy model {fitted.mismatch_before:.3e}, of the fitted one {fitted.mismatch_after:.3e} p.u.² s "
-        f"({fitted.iterations} iterations).",
+        f"Mismatch J of the noisy model {fitted.mismatch_before:.3e}, of the fitted one "
+        f"{fitted.mismatch_after:.3e} p.u.² s ({fitted.iterations} iterations).",
         f"Largest frequency error {noisy_mhz:.1f} mHz noisy, {fitted_mhz:.1f} mHz fitted.",
         "",
     )
@@ -93,11 +97,16 @@ def inspect(
     reading: GridReading,
     trajectory: options.Trajectories = None,
     plot: Annotated[
-        Path | None, typer.Option(help="draw the trajectories there (.png, .pdf or .svg), the event marked", show_default=False)
+        Path | None,
+        typer.Option(
+            help="draw the trajectories there (.png, .pdf or .svg), the event marked",
+            show_default=False,
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Read and check a grid; show its public facts and the names its buses would get. Prints no private value.
+    """Read and check a grid; show its public facts and the names its buses would get. Prints no
+    private value.
 
     With a measured trajectory, show what was read of it too.
     """
@@ -115,7 +124,10 @@ def inspect(
     if json:
         found = _facts_json(facts)
         if measured:
-            found |= {"trajectories": [trajectory_json(one) for one in measured], "plot": str(plot) if plot else None}
+            found |= {
+                "trajectories": [trajectory_json(one) for one in measured],
+                "plot": str(plot) if plot else None,
+            }
         print_json(found)
         return
     shown = _facts_json(facts)
@@ -124,13 +136,19 @@ def inspect(
     print_table(
         f"{facts.name}: public facts",
         ("fact", "value"),
-        [(key.replace("_", " "), value if isinstance(value, list) else f"{value}") for key, value in shown.items()],
+        [
+            (key.replace("_", " "), value if isinstance(value, list) else f"{value}")
+            for key, value in shown.items()
+        ],
         texts=2,
     )
     print_table(
         "private: what a release protects",
         ("group", "asset", "unit", "default bounds", "items"),
-        [(name, asset, unit, _default_bounds(name), str(size)) for name, size, unit, asset in _private_groups(facts)],
+        [
+            (name, asset, unit, _default_bounds(name), str(size))
+            for name, size, unit, asset in _private_groups(facts)
+        ],
         texts=4,
     )
     shown_names = ", ".join(f"{bus}: {name}" for bus, name in list(names.items())[:60])
@@ -144,7 +162,9 @@ def inspect(
 
 def _check_plot(plot: Path, anything: bool) -> None:
     if not anything:
-        raise OptionError("--plot has nothing to draw.", expected="--trajectory FILE.toml beside it")
+        raise OptionError(
+            "--plot has nothing to draw.", expected="--trajectory FILE.toml beside it"
+        )
     check_figure(plot)
 
 

@@ -41,7 +41,9 @@ def new(passphrase: Passphrase = None, json: options.Json = False) -> None:
 
     folder = key_folder()
     if active_key(keys_in(folder)) is None:  # else new_key refuses, and there is nothing to ask
-        made = new_key(folder, _new_passphrase(passphrase, otherwise=bool(os.environ.get(PASSPHRASE))))
+        made = new_key(
+            folder, _new_passphrase(passphrase, otherwise=bool(os.environ.get(PASSPHRASE)))
+        )
     else:
         made = new_key(folder)
     _show(folder, json, f"Made the key {made.id}.", {"made": made.id})
@@ -49,8 +51,19 @@ def new(passphrase: Passphrase = None, json: options.Json = False) -> None:
 
 @app.command("rotate")
 def rotate(passphrase: Passphrase = None, json: options.Json = False) -> None:
-    """Replace the key. What the old one signed still verifies; its private half is destroyed. Sealed as the old one was."""
-    from gridveil.publication.signing import active_key, is_encrypted, key_folder, keys_in, private_file, rotate
+    """Replace the key.
+
+    What the old one signed still verifies; its private half is destroyed. Sealed as the old one
+    was.
+    """
+    from gridveil.publication.signing import (
+        active_key,
+        is_encrypted,
+        key_folder,
+        keys_in,
+        private_file,
+        rotate,
+    )
 
     folder = key_folder()
     old = active_key(keys_in(folder))
@@ -60,15 +73,25 @@ def rotate(passphrase: Passphrase = None, json: options.Json = False) -> None:
     lost = not (folder / private_file(old)).exists()
     sealed = bool(os.environ.get(PASSPHRASE)) if lost else is_encrypted(folder)
     made = rotate(folder, _new_passphrase(passphrase, otherwise=sealed))
-    _show(folder, json, f"Made the key {made.id}; {old.id} is retired.", {"made": made.id, "retired": old.id})
+    _show(
+        folder,
+        json,
+        f"Made the key {made.id}; {old.id} is retired.",
+        {"made": made.id, "retired": old.id},
+    )
 
 
 @app.command("revoke")
 def revoke(
-    key_id: Annotated[str | None, typer.Argument(help="which key; default: the active one", show_default=False)] = None,
+    key_id: Annotated[
+        str | None, typer.Argument(help="which key; default: the active one", show_default=False)
+    ] = None,
     json: options.Json = False,
 ) -> None:
-    """Revoke a key that others may have: every bundle it ever signed is refused from then on. It cannot be undone."""
+    """Revoke a key that others may have: every bundle it ever signed is refused from then on.
+
+    It cannot be undone.
+    """
     from gridveil.publication.signing import key_folder, revoke
 
     folder = key_folder()
@@ -85,12 +108,17 @@ def show(json: options.Json = False) -> None:
 
 
 def open_signer() -> Signer | None:
-    """Open the owner's active key, asking for its passphrase if it has one; None if there is no key."""
+    """Open the owner's active key, asking for its passphrase if it has one; None if there is no
+    key.
+    """
     from gridveil.publication.signing import is_encrypted, key_folder, load_signer
 
     folder = key_folder()
     sealed = is_encrypted(folder)
-    return load_signer(folder, (os.environ.get(PASSPHRASE) or _ask("Passphrase of the signing key: ")) if sealed else None)
+    return load_signer(
+        folder,
+        (os.environ.get(PASSPHRASE) or _ask("Passphrase of the signing key: ")) if sealed else None,
+    )
 
 
 def _new_passphrase(wanted: bool | None, *, otherwise: bool) -> str | None:
@@ -100,7 +128,11 @@ def _new_passphrase(wanted: bool | None, *, otherwise: bool) -> str | None:
         return given
     first = _ask("Passphrase for the new key: ")
     if first != _ask("The same again: "):
-        raise options.OptionError("The two passphrases differ.", outcome="No key was made or changed.", remedy="Try again.")
+        raise options.OptionError(
+            "The two passphrases differ.",
+            outcome="No key was made or changed.",
+            remedy="Try again.",
+        )
     return first
 
 
@@ -131,7 +163,11 @@ def _show(folder: Path, json: bool, done: str, more: dict[str, Any]) -> None:
 
     keys = keys_in(folder)
     active = active_key(keys)
-    files = {"private_key": folder / private_file(active), "public_key": folder / PUBLIC} if active else {}
+    files = (
+        {"private_key": folder / private_file(active), "public_key": folder / PUBLIC}
+        if active
+        else {}
+    )
     if keys:
         files["keyring"] = folder / KEYRING
     if json:
@@ -141,7 +177,9 @@ def _show(folder: Path, json: bool, done: str, more: dict[str, Any]) -> None:
                 "active": active.id if active else None,
                 "folder": str(folder),
                 "files": {name: str(path) for name, path in files.items()},
-                "keys": [{"id": key.id, "public_key": key.text, "status": key.status} for key in keys],
+                "keys": [
+                    {"id": key.id, "public_key": key.text, "status": key.status} for key in keys
+                ],
             }
         )
         return
@@ -150,13 +188,21 @@ def _show(folder: Path, json: bool, done: str, more: dict[str, Any]) -> None:
     if not keys:
         print_text(f"No key in {folder}. Make one: gridveil keys new")
         return
-    print_table(f"keys in {folder}", ("id", "status", "public key"), [(key.id, key.status, key.text) for key in keys])
+    print_table(
+        f"keys in {folder}",
+        ("id", "status", "public key"),
+        [(key.id, key.status, key.text) for key in keys],
+    )
     if active:
         print_text(
-            f"Publish  {files['keyring']}   (again after every change; recipients: gridveil verify BUNDLE --key keyring.json)",
+            f"Publish  {files['keyring']}   (again after every change; recipients: gridveil verify "
+            "BUNDLE --key keyring.json)",
             f"         {files['public_key']}   (for openssl alone)",
             f"Back up  {files['private_key']}   (never publish it)",
             f"         {files['keyring']}",
         )
     else:
-        print_text(f"Publish  {files['keyring']}   (recipients learn of the revocation from it)", "Next     gridveil keys new")
+        print_text(
+            f"Publish  {files['keyring']}   (recipients learn of the revocation from it)",
+            "Next     gridveil keys new",
+        )

@@ -11,13 +11,20 @@ if TYPE_CHECKING:
     from gridveil.adversary.leakage import Attacker, Leakage
 
 SEARCHED = (
-    "The supremum over neighbours was searched for at the corners of the public bounds, not proven: others may have a larger "
-    "μ, and then the claim does not hold."
+    "The supremum over neighbours was searched for at the corners of the public bounds, not "
+    "proven: others may have a larger μ, and then the claim does not hold."
 )
 OWN = "the grid's own topology"
 COLUMNS = (
-    "group", "bounds alone", "Σℓ public: bound", "with bounds", "largest μ", "Σℓ unknown: bound", "with bounds", "largest μ",
-)  # fmt: skip
+    "group",
+    "bounds alone",
+    "Σℓ public: bound",
+    "with bounds",
+    "largest μ",
+    "Σℓ unknown: bound",
+    "with bounds",
+    "largest μ",
+)
 
 
 def print_leakage(name: str, found: Leakage) -> None:
@@ -41,13 +48,14 @@ def print_leakage(name: str, found: Leakage) -> None:
             )
         )
     print_table(
-        f"The record {name}: {found.samples} values at {len(found.locations)} location(s), computed at {found.origin}",
+        f"The record {name}: {found.samples} values at {len(found.locations)} location(s), "
+        f"computed at {found.origin}",
         COLUMNS,
         rows,
     )
     print_text(
-        f"Rank     {known.rank} of {known.size} directions of (k, m, d) seen, {known.seen} fixed better than by the bounds "
-        f"(Σℓ unknown: {unknown.seen})",
+        f"Rank     {known.rank} of {known.size} directions of (k, m, d) seen, {known.seen} fixed "
+        f"better than by the bounds (Σℓ unknown: {unknown.seen})",
         "Reduced  without topology, Σℓ public: "
         + ", ".join(f"{group} {_spread(values)}" for group, values in known.reduced.items()),
         f"μ        {known.mu_neighbours:.3g} between neighbours ({found.rule}) here",
@@ -60,9 +68,9 @@ def print_leakage(name: str, found: Leakage) -> None:
 def print_joint(joint: dict[str, Any]) -> None:
     """Print what trajectory and release promise together, and on what condition."""
     print_text(
-        f"Joint    if the noise is white and of the declared size, (ε + {_up(joint['epsilon_x'])}, {joint['delta']:g}) for "
-        f"trajectory and release together at μ = {joint['mu']:.3g} on {OWN}. {SEARCHED}"
-        + (" So large an ε says nothing." if joint["epsilon_x"] > 10 else ""),
+        f"Joint    if the noise is white and of the declared size, (ε + {_up(joint['epsilon_x'])}, "
+        f"{joint['delta']:g}) for trajectory and release together at μ = {joint['mu']:.3g} on "
+        f"{OWN}. {SEARCHED}" + (" So large an ε says nothing." if joint["epsilon_x"] > 10 else ""),
         "",
     )
 
@@ -84,6 +92,9 @@ def _spread(values: Any) -> str:
     from gridveil.adversary.leakage import percent
 
     shown = [
-        percent(float(value)) if np.isfinite(value) else "none" for value in (np.median(values), values.min(), values.max())
+        percent(float(value)) if np.isfinite(value) else "none"
+        for value in (np.median(values), values.min(), values.max())
     ]
-    return shown[0] if shown[0] == shown[1] == shown[2] else f"{shown[0]} ({shown[1]} to {shown[2]})"
+    return (
+        shown[0] if shown[0] == shown[1] == shown[2] else f"{shown[0]} ({shown[1]} to {shown[2]})"
+    )

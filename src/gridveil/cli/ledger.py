@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from gridveil.privacy.ledger import Account, Entry, Ledger
     from gridveil.privacy.ledger.chain import Head
 
-app = typer.Typer(help="What was spent on which grid: accounts, budgets, checks.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="What was spent on which grid: accounts, budgets, checks.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 SHOWN = 50  # rows of a table, the latest ones
 
@@ -27,18 +31,23 @@ Heads = Annotated[
     list[Path] | None,
     typer.Option(
         "--head",
-        help="an earlier head, or a certificate.json that holds one, to check besides; may be repeated",
+        help="an earlier head, or a certificate.json that holds one, to check besides; may be "
+        "repeated",
         show_default=False,
     ),
 ]
-Lineage = Annotated[str, typer.Argument(help="name of a grid and all its versions", show_default=False)]
+Lineage = Annotated[
+    str, typer.Argument(help="name of a grid and all its versions", show_default=False)
+]
 
 
 @app.command()
 @reads_grid
 def register(
     lineage: Lineage,
-    grid: Annotated[str | None, typer.Argument(help="the grid, so that it is known again", show_default=False)] = None,
+    grid: Annotated[
+        str | None, typer.Argument(help="the grid, so that it is known again", show_default=False)
+    ] = None,
     *,
     reading: GridReading,
     ledger: options.LedgerPlace = None,
@@ -62,7 +71,12 @@ def register(
 @app.command()
 def budget(
     lineage: Lineage,
-    epsilon: Annotated[str, typer.Option(help="total privacy loss that may be spent, exact: 2 or 3/2", show_default=False)],
+    epsilon: Annotated[
+        str,
+        typer.Option(
+            help="total privacy loss that may be spent, exact: 2 or 3/2", show_default=False
+        ),
+    ],
     adjacency: options.AdjacencyName = None,
     alpha_k: options.AlphaK = None,
     alpha_m: options.AlphaM = None,
@@ -71,7 +85,10 @@ def budget(
     witness: options.WitnessPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Give a lineage its budget, or raise it. Adjacency and α are fixed by the first one, for ever."""
+    """Give a lineage its budget, or raise it.
+
+    Adjacency and α are fixed by the first one, for ever.
+    """
     from gridveil.privacy.epsilon import exact
 
     alpha = options.given_alpha({"alpha_k": alpha_k, "alpha_m": alpha_m, "alpha_d": alpha_d})
@@ -82,11 +99,18 @@ def budget(
     if json:
         print_json(_account_json(account, book.versions().get(lineage, 0), book.entries(lineage)))
         return
-    print_text(f"The budget of {lineage} is ε = {account.epsilon} under {chosen.rule}; {_number(account.left)} is left.")
+    print_text(
+        f"The budget of {lineage} is ε = {account.epsilon} under {chosen.rule}; "
+        f"{_number(account.left)} is left."
+    )
 
 
 @app.command()
-def show(ledger: options.LedgerPlace = None, witness: options.WitnessPlace = None, json: options.Json = False) -> None:
+def show(
+    ledger: options.LedgerPlace = None,
+    witness: options.WitnessPlace = None,
+    json: options.Json = False,
+) -> None:
     """Show every account: its budget, what was spent, what is left, and each draw."""
     book = _open(ledger, witness)
     for problem in book.verify():
@@ -96,7 +120,9 @@ def show(ledger: options.LedgerPlace = None, witness: options.WitnessPlace = Non
         of: dict[str, list[Entry]] = {account.lineage: [] for account in accounts}
         for entry in draws:  # read before the accounts: each has one
             of[entry.lineage].append(entry)
-        shown = [_account_json(one, versions.get(one.lineage, 0), of[one.lineage]) for one in accounts]
+        shown = [
+            _account_json(one, versions.get(one.lineage, 0), of[one.lineage]) for one in accounts
+        ]
         print_json({"ledger": book.location, "accounts": shown})
         return
     print_table(
@@ -119,7 +145,13 @@ def show(ledger: options.LedgerPlace = None, witness: options.WitnessPlace = Non
         f"draws{_latest(draws)}",
         ("row", "lineage", "ε", "state", "bundle"),
         [
-            (str(entry.number), entry.lineage, str(entry.epsilon), entry.state, (entry.digest or "")[:16])
+            (
+                str(entry.number),
+                entry.lineage,
+                str(entry.epsilon),
+                entry.state,
+                (entry.digest or "")[:16],
+            )
             for entry in draws[-SHOWN:]
         ],
     )
@@ -132,18 +164,32 @@ def verify(
     witness: options.WitnessPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Check every row against the chain, the head and the witness. Exit code 1 if a row was changed, dropped or lost."""
+    """Check every row against the chain, the head and the witness.
+
+    Exit code 1 if a row was changed, dropped or lost.
+    """
     book = _open(ledger, witness)
     problems = book.verify(*_heads(head))
     rows, missing = len(book.export()), book.missing
     if json:
-        print_json({"ok": not problems, "ledger": book.location, "rows": rows, "problems": problems, "missing": missing})
+        print_json(
+            {
+                "ok": not problems,
+                "ledger": book.location,
+                "rows": rows,
+                "problems": problems,
+                "missing": missing,
+            }
+        )
     elif problems:
         print_text(f"{book.location}: {'; '.join(problems)}.")
     else:
         print_text(f"{book.location}: {rows} rows, all as they were written.")
         for name in missing:
-            print_text(f"No {name} knows this ledger: lost rows at its end would not be noticed (gridveil ledger adopt).")
+            print_text(
+                f"No {name} knows this ledger: lost rows at its end would not be noticed (gridveil "
+                "ledger adopt)."
+            )
     if problems:
         raise typer.Exit(1)
 
@@ -155,7 +201,8 @@ def adopt(
     witness: options.WitnessPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Take a ledger for whole whose head or witness is lost or new, as on a new machine; every row is checked first.
+    """Take a ledger for whole whose head or witness is lost or new, as on a new machine; every row
+    is checked first.
 
     Give the latest certificate with --head: nothing else tells whether rows were lost at the end.
     """
@@ -167,19 +214,29 @@ def adopt(
     if json:
         print_json({"adopted": book.location, "rows": rows, "missing": missing})
         return
-    print_text(f"{book.location}: {rows} rows, all as they were written; head and witness know them now.")
+    print_text(
+        f"{book.location}: {rows} rows, all as they were written; head and witness know them now."
+    )
     if not heads:
-        print_text("No certificate was compared: rows lost at the end would not be noticed. Give the latest one with --head.")
+        print_text(
+            "No certificate was compared: rows lost at the end would not be noticed. Give the "
+            "latest one with --head."
+        )
 
 
 @app.command()
 def export(
-    out: Annotated[Path | None, typer.Option(help="file to write; default: print", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="file to write; default: print", show_default=False)
+    ] = None,
     ledger: options.LedgerPlace = None,
     witness: options.WitnessPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Write all rows and the signed head as JSON, for an auditor. No key and no value of a grid is in it."""
+    """Write all rows and the signed head as JSON, for an auditor.
+
+    No key and no value of a grid is in it.
+    """
     book = _open(ledger, witness)
     rows = book.export()
     head = book.head_of(rows)
@@ -227,7 +284,8 @@ def _known(lineage: str, book: Ledger) -> Account:
         raise OptionError(
             f"The lineage {lineage!r} is not registered.",
             outcome="Nothing was changed.",
-            remedy=(f"Did you mean {close[0]}? " if close else "") + f"Register it: gridveil ledger register {lineage} GRID.",
+            remedy=(f"Did you mean {close[0]}? " if close else "")
+            + f"Register it: gridveil ledger register {lineage} GRID.",
         )
     return account
 
@@ -239,13 +297,20 @@ def _account_json(account: Account, versions: int, draws: Sequence[Entry]) -> di
         "lineage": account.lineage,
         "versions": versions,
         "adjacency": account.adjacency.rule if account.adjacency else None,
-        "alpha": {name: str(alpha) for name, alpha in account.adjacency.alpha.items()} if account.adjacency else None,
+        "alpha": {name: str(alpha) for name, alpha in account.adjacency.alpha.items()}
+        if account.adjacency
+        else None,
         "epsilon": str(account.epsilon),
         "spent": float_at_least(account.spent),
         "left": float_at_most(account.left),
         "groups": {name: float_at_least(total) for name, total in account.totals.items()},
         "draws": [
-            {"row": entry.number, "epsilon": str(entry.epsilon), "state": entry.state, "digest": entry.digest}
+            {
+                "row": entry.number,
+                "epsilon": str(entry.epsilon),
+                "state": entry.state,
+                "digest": entry.digest,
+            }
             for entry in draws
         ],
     }

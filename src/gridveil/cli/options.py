@@ -23,17 +23,27 @@ if TYPE_CHECKING:
     from gridveil.privacy.allocation import Allocation
     from gridveil.privacy.ledger import Account
 
-Grid = Annotated[str, typer.Argument(help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False)]
-OptionalGrid = Annotated[
-    str | None, typer.Argument(help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False)
+Grid = Annotated[
+    str,
+    typer.Argument(
+        help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False
+    ),
 ]
-Bundle = Annotated[Path, typer.Argument(help="a bundle: its folder or its .zip", show_default=False)]
+OptionalGrid = Annotated[
+    str | None,
+    typer.Argument(
+        help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False
+    ),
+]
+Bundle = Annotated[
+    Path, typer.Argument(help="a bundle: its folder or its .zip", show_default=False)
+]
 WitnessPlace = Annotated[
     str | None,
     typer.Option(
         "--witness",
-        help="a path or a URL, away from the ledger's backups, that notices a restored one; default $GRIDVEIL_WITNESS or the "
-        "user's state folder",
+        help="a path or a URL, away from the ledger's backups, that notices a restored one; "
+        "default $GRIDVEIL_WITNESS or the user's state folder",
         show_default=False,
     ),
 ]
@@ -42,7 +52,8 @@ LedgerPlace = Annotated[
     str | None,
     typer.Option(
         "--ledger",
-        help="a path, or a URL such as postgresql://host/database; default $GRIDVEIL_LEDGER or the user's data folder",
+        help="a path, or a URL such as postgresql://host/database; default $GRIDVEIL_LEDGER or the "
+        "user's data folder",
         show_default=False,
     ),
 ]
@@ -50,29 +61,49 @@ LedgerPlace = Annotated[
 AdjacencyName = Annotated[
     str | None,
     typer.Option(
-        help="one-asset (default), one-item or one-per-group; with -relative behind it, α is a ratio", show_default=False
+        help="one-asset (default), one-item or one-per-group; with -relative behind it, α is a "
+        "ratio",
+        show_default=False,
     ),
 ]
 AlphaK = Annotated[
     str | None,
-    typer.Option(help="distance protected in k [p.u. power / rad]; default 1, relative 1/10", show_default=False),
+    typer.Option(
+        help="distance protected in k [p.u. power / rad]; default 1, relative 1/10",
+        show_default=False,
+    ),
 ]
 AlphaM = Annotated[
     str | None,
-    typer.Option(help="distance protected in m [p.u. power s / p.u. frequency]; default 1, relative 1/10", show_default=False),
+    typer.Option(
+        help="distance protected in m [p.u. power s / p.u. frequency]; default 1, relative 1/10",
+        show_default=False,
+    ),
 ]
 AlphaD = Annotated[
     str | None,
-    typer.Option(help="distance protected in d [p.u. power / p.u. frequency]; default 1, relative 1/10", show_default=False),
+    typer.Option(
+        help="distance protected in d [p.u. power / p.u. frequency]; default 1, relative 1/10",
+        show_default=False,
+    ),
 ]
 BoundsK = Annotated[
-    str | None, typer.Option(help="public bounds lower:upper of k [p.u. power / rad]; default 1:100", show_default=False)
+    str | None,
+    typer.Option(
+        help="public bounds lower:upper of k [p.u. power / rad]; default 1:100", show_default=False
+    ),
 ]
 BoundsM = Annotated[
-    str | None, typer.Option(help="public bounds of m [p.u. power s / p.u. frequency]; default 1:40", show_default=False)
+    str | None,
+    typer.Option(
+        help="public bounds of m [p.u. power s / p.u. frequency]; default 1:40", show_default=False
+    ),
 ]
 BoundsD = Annotated[
-    str | None, typer.Option(help="public bounds of d [p.u. power / p.u. frequency]; default 1:40", show_default=False)
+    str | None,
+    typer.Option(
+        help="public bounds of d [p.u. power / p.u. frequency]; default 1:40", show_default=False
+    ),
 ]
 
 Trajectories = Annotated[
@@ -89,7 +120,9 @@ OWN = ("inertia", "damping", "base", "island")
 
 
 def open_surrogate(name: str, settings: ReleaseSettings, own: GridFacts) -> PublicTable:
-    """Open the public case that stands in for a grid, with nothing of the grid's own inertia and damping in it."""
+    """Open the public case that stands in for a grid, with nothing of the grid's own inertia and
+    damping in it.
+    """
     from gridveil.inference.posterior import middle
     from gridveil.privacy.ledger.fingerprints import facts_alike
     from gridveil.readers.cases import declared_public
@@ -102,7 +135,8 @@ def open_surrogate(name: str, settings: ReleaseSettings, own: GridFacts) -> Publ
         other = open_named_grid(name, None, public | usual)
     if facts_alike(own, other.facts):
         raise OptionError(
-            "The surrogate is a version of the grid itself, or part of it: what is found at it would depend on private values.",
+            "The surrogate is a version of the grid itself, or part of it: what is found at it "
+            "would depend on private values.",
             outcome=NOTHING_SPENT,
             remedy="Name a public case, or leave --surrogate out.",
         )
@@ -111,7 +145,9 @@ def open_surrogate(name: str, settings: ReleaseSettings, own: GridFacts) -> Publ
 
 @dataclass(frozen=True)
 class ReleaseSettings:
-    """Everything that `release` needs, from options, a release.toml and the profile's defaults, in that order."""
+    """Everything that `release` needs, from options, a release.toml and the profile's defaults, in
+    that order.
+    """
 
     grid: str
     epsilon: Fraction
@@ -136,13 +172,17 @@ class ReleaseSettings:
     merge_loads: str | None
 
     def adjacency(self, account: Account | None) -> Adjacency:
-        """What was asked for; where nothing was, what the lineage's budget fixes, else the profile's rule and the usual α."""
+        """What was asked for; where nothing was, what the lineage's budget fixes, else the
+        profile's rule and the usual α.
+        """
         fixed = account.adjacency if account else None
         rule = self.rule or (self.profile.rule if fixed is None or self.profile_given else None)
         return adjacency_over(fixed, rule, self.alpha)
 
     def given_allocation(self) -> Allocation | None:
-        """What is drawn, and its shares, where options alone say so; None where a surrogate has to be asked."""
+        """What is drawn, and its shares, where options alone say so; None where a surrogate has to
+        be asked.
+        """
         from gridveil.privacy.allocation import ITEMS, MECHANISMS, Allocation, aggregates, topology
 
         mechanism = self.mechanism or ("items" if self.trajectories else self.profile.mechanism)
@@ -164,8 +204,12 @@ class ReleaseSettings:
         return aggregates(lines="k" in self.shares, shares=self.shares, sharing=sharing)
 
 
-def adjacency_over(fixed: Adjacency | None, rule: str | None, alpha: Mapping[str, Fraction]) -> Adjacency:
-    """What was asked for; where nothing was, what a budget fixes, else the usual rule and its usual α."""
+def adjacency_over(
+    fixed: Adjacency | None, rule: str | None, alpha: Mapping[str, Fraction]
+) -> Adjacency:
+    """What was asked for; where nothing was, what a budget fixes, else the usual rule and its usual
+    α.
+    """
     from gridveil.privacy.adjacency import Adjacency
 
     rule = rule or (fixed.rule if fixed else "one-asset")
@@ -174,18 +218,55 @@ def adjacency_over(fixed: Adjacency | None, rule: str | None, alpha: Mapping[str
 
 
 KNOWN = {
-    "grid", "epsilon", "adjacency", "alpha_k", "alpha_m", "alpha_d", "split", "bounds_k", "bounds_k_r", "bounds_m", "bounds_d",
-    "bounds_origin", "profile", "out", "ledger", "witness", "lineage", "count", "dynamics", "formats", "trajectory",
-    "mechanism", "share_by", "surrogate", "merge_loads", *DYNAMICS,
-}  # fmt: skip
+    "grid",
+    "epsilon",
+    "adjacency",
+    "alpha_k",
+    "alpha_m",
+    "alpha_d",
+    "split",
+    "bounds_k",
+    "bounds_k_r",
+    "bounds_m",
+    "bounds_d",
+    "bounds_origin",
+    "profile",
+    "out",
+    "ledger",
+    "witness",
+    "lineage",
+    "count",
+    "dynamics",
+    "formats",
+    "trajectory",
+    "mechanism",
+    "share_by",
+    "surrogate",
+    "merge_loads",
+    *DYNAMICS,
+}
 TEXTS = {
-    "grid", "adjacency", "split", "bounds_origin", "profile", "out", "ledger", "witness", "lineage", "dynamics", "formats",
-    "mechanism", "share_by", "surrogate",
-}  # fmt: skip
+    "grid",
+    "adjacency",
+    "split",
+    "bounds_origin",
+    "profile",
+    "out",
+    "ledger",
+    "witness",
+    "lineage",
+    "dynamics",
+    "formats",
+    "mechanism",
+    "share_by",
+    "surrogate",
+}
 
 
 def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSettings:
-    """Merge options over a release.toml over defaults, and check all of it before anything is drawn."""
+    """Merge options over a release.toml over defaults, and check all of it before anything is
+    drawn.
+    """
     from gridveil.privacy.epsilon import exact
     from gridveil.privacy.ledger import default_location
 
@@ -194,7 +275,8 @@ def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSe
     for name, meaning in (("grid", "GRID"), ("epsilon", "--epsilon")):
         if name not in merged:
             raise OptionError(
-                f"{meaning} is missing.", remedy=f"Give {meaning} on the command line or {name} = … in release.toml."
+                f"{meaning} is missing.",
+                remedy=f"Give {meaning} on the command line or {name} = … in release.toml.",
             )
     profile = profile_named(merged.get("profile", "default"))
     split = merged.get("split")
@@ -214,7 +296,9 @@ def release_settings(config: Path | None, given: Mapping[str, Any]) -> ReleaseSe
         count=_count(merged.get("count", 1)),
         dynamics_file=Path(merged["dynamics"]) if "dynamics" in merged else None,
         dynamics={name: merged.get(name) for name in DYNAMICS},
-        formats=tuple(name.strip() for name in merged.get("formats", "").split(",") if name.strip()),
+        formats=tuple(
+            name.strip() for name in merged.get("formats", "").split(",") if name.strip()
+        ),
         trajectories=read_declarations(merged.get("trajectory"), config),
         mechanism=merged.get("mechanism"),
         sharing=merged.get("share_by"),
@@ -248,7 +332,9 @@ def _merge_loads(value: Any) -> str | None:
 
 
 def read_declarations(value: Any, config: Path | None = None) -> tuple[Declaration, ...]:
-    """Read what declares trajectories: paths of TOML files, or in a release.toml such tables themselves."""
+    """Read what declares trajectories: paths of TOML files, or in a release.toml such tables
+    themselves.
+    """
     if value is None:
         return ()
     from gridveil.inference.records import declaration, read_declaration
@@ -273,7 +359,9 @@ def read_declarations(value: Any, config: Path | None = None) -> tuple[Declarati
 
 def _count(value: Any) -> int:
     if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1000):
-        raise OptionError("The count of draws is not usable.", expected="a whole number from 1 to 1000")
+        raise OptionError(
+            "The count of draws is not usable.", expected="a whole number from 1 to 1000"
+        )
     return value
 
 
@@ -282,16 +370,24 @@ def profile_named(name: Any) -> Profile:
     from gridveil.planning.profiles import PROFILES
 
     if name not in PROFILES:
-        raise OptionError(f"The profile {name!r} is unknown.", remedy=f"Choose one of {', '.join(PROFILES)}.")
+        raise OptionError(
+            f"The profile {name!r} is unknown.", remedy=f"Choose one of {', '.join(PROFILES)}."
+        )
     return PROFILES[name]
 
 
 def given_alpha(given: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Distances protected that options give, exact, by group; a group that none was given of is left out."""
+    """Distances protected that options give, exact, by group; a group that none was given of is
+    left out.
+    """
     from gridveil.privacy.epsilon import exact
 
     values = {name: given.get(f"alpha_{name}") for name in "kmd"}
-    return {name: exact(value, name=f"alpha of {name}") for name, value in values.items() if value is not None}
+    return {
+        name: exact(value, name=f"alpha of {name}")
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def given_bounds(given: Mapping[str, Any]) -> Bounds:
@@ -303,7 +399,11 @@ def _bounds(merged: Mapping[str, Any], profile: Profile) -> Bounds:
     from gridveil.grid.parameters import Bounds
 
     chosen = {name: getattr(profile.bounds, name) for name in ("k", "k_r", "m", "d")}
-    given = {name: _range(name, merged[f"bounds_{name}"]) for name in chosen if f"bounds_{name}" in merged}
+    given = {
+        name: _range(name, merged[f"bounds_{name}"])
+        for name in chosen
+        if f"bounds_{name}" in merged
+    }
     usual = "declared public by the owner" if given else profile.bounds.origin
     return Bounds(**chosen | given, origin=merged.get("bounds_origin", usual))  # pyright: ignore[reportArgumentType]
 
@@ -316,7 +416,9 @@ def _range(name: str, text: Any) -> Range:
     try:
         return Range(float(lower), float(upper))
     except ValueError:
-        raise OptionError(f"{option} is not two numbers.", expected="lower:upper, such as 1:100") from None
+        raise OptionError(
+            f"{option} is not two numbers.", expected="lower:upper, such as 1:100"
+        ) from None
     except OptionError as error:
         raise OptionError(f"{option}: {error.problem}", remedy=error.remedy) from None
 
@@ -328,7 +430,9 @@ def _split(text: Any) -> dict[str, Fraction]:
     for part in str(text).split(","):
         name, equals, share = part.partition("=")
         if not equals:
-            raise OptionError("The split cannot be read.", expected="shares of epsilon such as k=1,m=1/2,d=1/2")
+            raise OptionError(
+                "The split cannot be read.", expected="shares of epsilon such as k=1,m=1/2,d=1/2"
+            )
         shares[name.strip()] = exact(share, name=f"share of {name.strip()}")
     return shares
 
@@ -339,7 +443,11 @@ def _read_config(path: Path) -> dict[str, Any]:
     merged = {name.replace("-", "_"): value for name, value in read_toml(path).items()}
     for name, value in merged.items():
         if name not in KNOWN:
-            raise InputError(f"the key {name!r} is unknown", file=path.name, expected=f"one of {', '.join(sorted(KNOWN))}")
+            raise InputError(
+                f"the key {name!r} is unknown",
+                file=path.name,
+                expected=f"one of {', '.join(sorted(KNOWN))}",
+            )
         if name in TEXTS and not isinstance(value, str):
             raise InputError(f"{name} is not usable", file=path.name, expected="text in quotes")
     return merged

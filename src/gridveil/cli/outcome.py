@@ -1,4 +1,6 @@
-"""What a release left behind, however it ended: what was charged, which bundles stand, which of them the ledger has noted."""
+"""What a release left behind, however it ended: what was charged, which bundles stand, which of
+them the ledger has noted.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,18 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def outcome_told(book: Ledger, lineage: str, places: Sequence[Path], epsilon: Fraction) -> Iterator[None]:
-    """Say what stands at the end. A bundle that was moved to its place but not noted in the ledger is noted first.
+def outcome_told(
+    book: Ledger, lineage: str, places: Sequence[Path], epsilon: Fraction
+) -> Iterator[None]:
+    """Say what stands at the end. A bundle that was moved to its place but not noted in the ledger
+    is noted first.
 
     epsilon : of each bundle.
     """
     before = len(book.charged)
-    note_outcome(f"What was charged to the lineage {lineage}, gridveil ledger show says.")  # until more is known
+    note_outcome(
+        f"What was charged to the lineage {lineage}, gridveil ledger show says."
+    )  # until more is known
     try:
         yield
         note_outcome(_words(lineage, len(places) * epsilon, dict.fromkeys(places, True)), done=True)
@@ -39,16 +46,34 @@ def outcome_told(book: Ledger, lineage: str, places: Sequence[Path], epsilon: Fr
             raise
         if isinstance(error, GridveilError):
             raise error.also(words) if charged else error from None
-        remedy = "See gridveil ledger show; another release may need gridveil ledger budget." if charged else ""
-        raise Interrupted("Interrupted", outcome=words, remedy=remedy, signal=signal_of(error)) from None
+        remedy = (
+            "See gridveil ledger show; another release may need gridveil ledger budget."
+            if charged
+            else ""
+        )
+        raise Interrupted(
+            "Interrupted", outcome=words, remedy=remedy, signal=signal_of(error)
+        ) from None
 
 
-def _outcome(book: Ledger, lineage: str, before: int, places: Sequence[Path]) -> tuple[bool, str, bool]:
-    """Whether anything was charged, what became of it in a sentence, and whether all places hold bundles that are noted."""
+def _outcome(
+    book: Ledger, lineage: str, before: int, places: Sequence[Path]
+) -> tuple[bool, str, bool]:
+    """Whether anything was charged, what became of it in a sentence, and whether all places hold
+    bundles that are noted.
+    """
     try:
-        mine = {entry.number: entry for entry in book.entries(lineage) if entry.number in book.charged[before:]}
+        mine = {
+            entry.number: entry
+            for entry in book.entries(lineage)
+            if entry.number in book.charged[before:]
+        }
     except GridveilError as error:
-        return True, f"What was charged to the lineage {lineage} cannot be read: {error.problem}", False
+        return (
+            True,
+            f"What was charged to the lineage {lineage} cannot be read: {error.problem}",
+            False,
+        )
     if not mine:
         return False, NOTHING_SPENT, False
     noted = {place: _note(book, place, mine) for place in places}
@@ -59,7 +84,8 @@ def _outcome(book: Ledger, lineage: str, before: int, places: Sequence[Path]) ->
 def _words(lineage: str, charged: Fraction, noted: Mapping[Path, bool | None]) -> str:
     """What was charged, which bundles stand, and which of them the ledger could not note."""
     standing, missing, unnoted = (
-        [str(place) for place, known in noted.items() if known in wanted] for wanted in ((True, False), (None,), (False,))
+        [str(place) for place, known in noted.items() if known in wanted]
+        for wanted in ((True, False), (None,), (False,))
     )
     words = f"ε = {charged} was charged to the lineage {lineage} and stays spent; "
     if not standing:
@@ -73,7 +99,9 @@ def _words(lineage: str, charged: Fraction, noted: Mapping[Path, bool | None]) -
 
 
 def _note(book: Ledger, place: Path, mine: dict[int, Entry]) -> bool | None:
-    """Note the bundle at a place if the ledger has not: True if it is noted then, False if not, None: no bundle of this run."""
+    """Note the bundle at a place if the ledger has not: True if it is noted then, False if not,
+    None: no bundle of this run.
+    """
     try:
         files = read_files(place).files
         entry = mine[json.loads(files["certificate.json"])["ledger_entry"]]

@@ -27,11 +27,16 @@ def print_json(data: Any) -> None:
 
 
 def print_text(*lines: str) -> None:
-    """Print lines, wrapped to the terminal. A line end within one is escaped: a value cannot begin a line of its own."""
+    """Print lines, wrapped to the terminal.
+
+    A line end within one is escaped: a value cannot begin a line of its own.
+    """
     from rich.console import Console
 
     text = "\n".join(map(shown, lines))
-    Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty()).print(text)
+    Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty()).print(
+        text
+    )
 
 
 def print_notice(text: str) -> None:
@@ -39,8 +44,17 @@ def print_notice(text: str) -> None:
     sys.stderr.write(f"gridveil: {shown(text)}\n")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Sequence[str]]], *, texts: int = 1) -> None:
-    """Print a table; the first columns are texts, the others line up on the right. A cell is a line, or a list of lines."""
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | Sequence[str]]],
+    *,
+    texts: int = 1,
+) -> None:
+    """Print a table; the first columns are texts, the others line up on the right.
+
+    A cell is a line, or a list of lines.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -49,7 +63,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str 
     for number, column in enumerate(columns):
         table.add_column(shown(column), justify="left" if number < texts else "right")
     for row in rows:
-        table.add_row(*("\n".join(map(shown, [cell] if isinstance(cell, str) else cell)) for cell in row))
+        table.add_row(
+            *("\n".join(map(shown, [cell] if isinstance(cell, str) else cell)) for cell in row)
+        )
     width = None if sys.stdout.isatty() else 160
     Console(highlight=False, markup=False, emoji=False, width=width).print(table)
 
@@ -71,7 +87,14 @@ def _group_row(name: str, guarantee: Guarantee, clipped: dict[str, int]) -> tupl
     if loss is None:
         return name, "nothing", "", "0", "", ""
     drawn = "every item" if loss.drawn == "items" else "their sum"
-    return name, drawn, loss.alpha_in_words, str(loss.epsilon), loss.scale_in_words, str(clipped[name])
+    return (
+        name,
+        drawn,
+        loss.alpha_in_words,
+        str(loss.epsilon),
+        loss.scale_in_words,
+        str(clipped[name]),
+    )
 
 
 def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
@@ -121,12 +144,21 @@ def fit_progress(quiet: bool) -> Iterator[Progress | None]:
 
 @contextmanager
 def counted(words: str, total: int, quiet: bool) -> Iterator[Callable[..., None] | None]:
-    """Show a bar over work of a known size. What it yields takes how much more was done, 1 unless told."""
+    """Show a bar over work of a known size.
+
+    What it yields takes how much more was done, 1 unless told.
+    """
     if quiet or not sys.stderr.isatty():  # even an empty bar would leave a blank line in a log
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (TextColumn(words), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -145,32 +177,48 @@ def stage_progress(stages: Sequence[str], quiet: bool) -> Iterator[None]:
 
     from gridveil.foundation.progress import told_to
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(stages[0], total=len(stages))
 
         def begin(name: str) -> None:
-            bar.update(task, description=name, completed=stages.index(name) if name in stages else None)
+            bar.update(
+                task, description=name, completed=stages.index(name) if name in stages else None
+            )
 
         with told_to(begin):
             yield
 
 
 def check_figure(path: Path) -> None:
-    """Refuse a figure whose format cannot be drawn, or that has no place, before any work is done for it."""
+    """Refuse a figure whose format cannot be drawn, or that has no place, before any work is done
+    for it.
+    """
     if path.suffix not in FIGURES:
-        raise OptionError(f"--plot {path} is no figure that can be drawn.", expected=".png, .pdf or .svg at its end")
+        raise OptionError(
+            f"--plot {path} is no figure that can be drawn.",
+            expected=".png, .pdf or .svg at its end",
+        )
     check_place(path, "--plot")
 
 
 def check_place(path: Path, option: str) -> None:
-    """Refuse a file that has no place, or whose place, links followed, is a bundle's, before any work is done for it."""
+    """Refuse a file that has no place, or whose place, links followed, is a bundle's, before any
+    work is done for it.
+    """
     _check_no_bundle(path, option)
     with _failures_told(path, option):
         taken, there = path.is_dir(), path.parent.is_dir()
     if taken or not there:
         why = "it is a folder" if taken else f"{path.parent} is no folder"
-        raise OptionError(f"{path} could not be written: {why}.", remedy=f"Name another place with {option}.")
+        raise OptionError(
+            f"{path} could not be written: {why}.", remedy=f"Name another place with {option}."
+        )
 
 
 @contextmanager
@@ -178,7 +226,9 @@ def writing(path: Path, option: str) -> Iterator[None]:
     """Write a file, never into a bundle; turn a failure into a clear error."""
     _check_no_bundle(path, option)
     with _failures_told(path, option):
-        if path.is_file() and path.stat().st_nlink > 1:  # a bundle may hold the same file under another name
+        if (
+            path.is_file() and path.stat().st_nlink > 1
+        ):  # a bundle may hold the same file under another name
             path.resolve().unlink()
         yield
 
@@ -191,7 +241,9 @@ def _check_no_bundle(path: Path, option: str) -> None:
     with _failures_told(path, option):
         is_file = path.is_file()
     if is_file and is_bundle(path):
-        raise OptionError(f"{path} is a bundle, and would be lost.", remedy=f"Name another place with {option}.")
+        raise OptionError(
+            f"{path} is a bundle, and would be lost.", remedy=f"Name another place with {option}."
+        )
 
 
 @contextmanager
@@ -218,19 +270,23 @@ def fail(error: GridveilError, as_json: bool, debug: bool) -> NoReturn:
 
 
 def fail_unexpectedly(error: Exception, debug: bool) -> NoReturn:
-    """Print where a bug struck, without the exception's own words: they might hold a private value."""
+    """Print where a bug struck, without the exception's own words: they might hold a private
+    value.
+    """
     if debug:
         _list_places(error)
     places = (place.rpartition(" ") for place in reversed(places_of(error)[-4:]))
     where = " < ".join(f"{name} ({at.rpartition(':')[2]})" for at, _, name in places)
     sys.stderr.write(
-        f"gridveil: internal error, {type(error).__name__} in {where}. Please report it with the command you ran."
-        f"{outcome_words()}\n"
+        f"gridveil: internal error, {type(error).__name__} in {where}. Please report it with the "
+        f"command you ran.{outcome_words()}\n"
     )
     sys.exit(70)
 
 
 def _list_places(error: Exception) -> None:
-    """List the places that an error came through, innermost last: modules, functions and lines, no source and no values."""
+    """List the places that an error came through, innermost last: modules, functions and lines, no
+    source and no values.
+    """
     for place in places_of(error):
         sys.stderr.write(f"  {shown(place)}\n")

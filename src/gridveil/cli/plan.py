@@ -1,4 +1,7 @@
-"""The command that proposes ε: plan. It reads a public surrogate only, draws with seeds and charges nothing."""
+"""The command that proposes ε: plan.
+
+It reads a public surrogate only, draws with seeds and charges nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,13 @@ if TYPE_CHECKING:
     from gridveil.vault.source import SourceGrid
 
 NOT_BINDING = (
-    "These figures are the surrogate's. They bind nothing for the private grid, which had no part in them: there, errors may "
-    "be larger or smaller. ε, the rule and α are a matter of what must be hidden; a plan says only what they cost."
+    "These figures are the surrogate's. They bind nothing for the private grid, which had no part "
+    "in them: there, errors may be larger or smaller. ε, the rule and α are a matter of what must "
+    "be hidden; a plan says only what they cost."
 )
 MET_WITHOUT = (
-    "The bounds alone meet the targets: this surrogate lies in their middle, so that it says little about ε. Name another "
-    "one as well."
+    "The bounds alone meet the targets: this surrogate lies in their middle, so that it says "
+    "little about ε. Name another one as well."
 )
 # Above this, `release` says that next to nothing is hidden.
 LARGE = 10
@@ -39,34 +43,56 @@ def plan(
     surrogate: Annotated[
         str,
         typer.Argument(
-            help="a PUBLIC case like your grid: a file, or a name such as ieee30 or matpower:case118", show_default=False
+            help="a PUBLIC case like your grid: a file, or a name such as ieee30 or "
+            "matpower:case118",
+            show_default=False,
         ),
     ],
     nadir_error: Annotated[
-        str | None, typer.Option(help="largest error of the nadir, such as 5mHz or 2% [mHz, Hz or %]", show_default=False)
+        str | None,
+        typer.Option(
+            help="largest error of the nadir, such as 5mHz or 2% [mHz, Hz or %]", show_default=False
+        ),
     ] = None,
     rocof_error: Annotated[
         str | None,
-        typer.Option(help="largest error of the RoCoF over 0.5 s, such as 10% [mHz/s, Hz/s or %]", show_default=False),
+        typer.Option(
+            help="largest error of the RoCoF over 0.5 s, such as 10% [mHz/s, Hz/s or %]",
+            show_default=False,
+        ),
     ] = None,
     settling_error: Annotated[
-        str | None, typer.Option(help="largest error of the settling frequency [mHz, Hz or %]", show_default=False)
+        str | None,
+        typer.Option(
+            help="largest error of the settling frequency [mHz, Hz or %]", show_default=False
+        ),
     ] = None,
-    event: Annotated[str, typer.Option(help="what the figures are of, as in gridveil simulate; the surrogate's own buses")] = (
-        "uniform:+10%"
-    ),
-    quantile: Annotated[float, typer.Option(help="share of releases that must meet all targets")] = 0.9,
+    event: Annotated[
+        str,
+        typer.Option(
+            help="what the figures are of, as in gridveil simulate; the surrogate's own buses"
+        ),
+    ] = ("uniform:+10%"),
+    quantile: Annotated[
+        float, typer.Option(help="share of releases that must meet all targets")
+    ] = 0.9,
     adjacency: Annotated[
         str | None,
         typer.Option(
-            help="one-asset, one-item or one-per-group, or one of them with -relative; default: one-asset, the others beside",
+            help="one-asset, one-item or one-per-group, or one of them with -relative; default: "
+            "one-asset, the others beside",
             show_default=False,
         ),
     ] = None,
     mechanism: Annotated[
-        str | None, typer.Option(help="aggregates, items or topology; default: all are tried", show_default=False)
+        str | None,
+        typer.Option(
+            help="aggregates, items or topology; default: all are tried", show_default=False
+        ),
     ] = None,
-    share_by: Annotated[str, typer.Option(help="how machines share a sum: equal, or rating (rated MVA)")] = "equal",
+    share_by: Annotated[
+        str, typer.Option(help="how machines share a sum: equal, or rating (rated MVA)")
+    ] = "equal",
     alpha_k: options.AlphaK = None,
     alpha_m: options.AlphaM = None,
     alpha_d: options.AlphaD = None,
@@ -75,15 +101,20 @@ def plan(
     bounds_d: options.BoundsD = None,
     draws: Annotated[int, typer.Option(help="seeded draws of each trial")] = 200,
     plot: Annotated[
-        Path | None, typer.Option(help="draw error against epsilon there (.png, .pdf or .svg)", show_default=False)
+        Path | None,
+        typer.Option(
+            help="draw error against epsilon there (.png, .pdf or .svg)", show_default=False
+        ),
     ] = None,
     *,
     reading: GridReading,
     json: options.Json = False,
 ) -> None:
-    """Propose epsilon, mechanism and split that meet targets in mHz or %, found on a public surrogate alone.
+    """Propose epsilon, mechanism and split that meet targets in mHz or %, found on a public
+    surrogate alone.
 
-    Never name your private grid here: a choice that depends on it would not be covered by any epsilon.
+    Never name your private grid here: a choice that depends on it would not be covered by any
+    epsilon.
     """
     given = {name: value for name, value in locals().items() if value is not None}
     from gridveil.dynamics.events import Event
@@ -92,7 +123,11 @@ def plan(
     from gridveil.privacy.allocation import MECHANISMS
     from gridveil.readers.cases import declared_public
 
-    targets = [Target.parse(figure, given[f"{figure}_error"]) for figure in FIGURES if f"{figure}_error" in given]
+    targets = [
+        Target.parse(figure, given[f"{figure}_error"])
+        for figure in FIGURES
+        if f"{figure}_error" in given
+    ]
     adjacencies = _adjacencies(adjacency, given)
     bounds = options.given_bounds(given)
     options.check_one_of("share-by", share_by, ("equal", "rating"))
@@ -139,7 +174,9 @@ def _adjacencies(rule: str | None, given: dict[str, Any]) -> list[Adjacency]:
 
 
 def _check_not_private(name: str, source: SourceGrid) -> None:
-    """Refuse a file that the ledger at hand knows as a grid with a budget: it is no public surrogate."""
+    """Refuse a file that the ledger at hand knows as a grid with a budget: it is no public
+    surrogate.
+    """
     from gridveil.foundation.errors import GridveilError
     from gridveil.privacy.ledger import Ledger, default_location
     from gridveil.readers.cases import BUNDLED
@@ -155,8 +192,8 @@ def _check_not_private(name: str, source: SourceGrid) -> None:
     lineage = book.lineage_of(version_of(source, book))
     if lineage is not None:
         raise OptionError(
-            f"The ledger knows {name} as a version of the lineage {lineage}: it is a private grid, and a plan made on it would "
-            "depend on private values.",
+            f"The ledger knows {name} as a version of the lineage {lineage}: it is a private grid, "
+            "and a plan made on it would depend on private values.",
             outcome="Nothing was drawn and nothing was planned.",
             remedy="Name a public case that is like it in size, such as matpower:case118.",
         )
@@ -171,7 +208,10 @@ def _command(chosen: Choice, given: dict[str, Any]) -> str:
         f"--mechanism {chosen.mechanism}",
     ]
     if chosen.allocation.shares is not None:
-        parts.append("--split " + ",".join(f"{name}={share}" for name, share in chosen.allocation.shares.items()))
+        parts.append(
+            "--split "
+            + ",".join(f"{name}={share}" for name, share in chosen.allocation.shares.items())
+        )
     if chosen.allocation.sharing != "equal":
         parts.append(f"--share-by {chosen.allocation.sharing}")
     for name in ("alpha_k", "alpha_m", "alpha_d", "bounds_k", "bounds_m", "bounds_d"):
@@ -185,13 +225,19 @@ def _print(found: Plan, event: str, command: str | None) -> None:
 
     facts, at = found.surrogate.facts, found.reference
     print_text(
-        f"Surrogate  {facts.name}, public: {len(facts.buses)} buses, {len(facts.machines)} machines",
-        f"Event      {event}: nadir {1e3 * at.nadir_hz[0]:+.1f} mHz at {at.nadir_s[0]:.1f} s, RoCoF "
-        f"{1e3 * at.rocof_hz_s[0]:+.1f} mHz/s over 0.5 s, settles at {1e3 * at.settling_hz[0]:+.1f} mHz",
+        f"Surrogate  {facts.name}, public: {len(facts.buses)} buses, "
+        f"{len(facts.machines)} machines",
+        f"Event      {event}: nadir {1e3 * at.nadir_hz[0]:+.1f} mHz at {at.nadir_s[0]:.1f} s, "
+        f"RoCoF {1e3 * at.rocof_hz_s[0]:+.1f} mHz/s over 0.5 s, settles at "
+        f"{1e3 * at.settling_hz[0]:+.1f} mHz",
     )
-    print_text(f"Targets    {' and '.join(t.in_words for t in found.targets)}, in {100 * found.quantile:g} % of releases")
+    print_text(
+        f"Targets    {' and '.join(t.in_words for t in found.targets)}, in "
+        f"{100 * found.quantile:g} % of releases"
+    )
     print_table(
-        f"least ε on {facts.name}, and the errors that {100 * found.quantile:g} % of {found.draws} fresh draws stay below",
+        f"least ε on {facts.name}, and the errors that {100 * found.quantile:g} % of {found.draws} "
+        "fresh draws stay below",
         (
             "adjacency",
             "mechanism",
@@ -208,38 +254,65 @@ def _print(found: Plan, event: str, command: str | None) -> None:
         texts=3,
     )
     print_text(
-        f"Control    with the public bounds alone, and no release at all: nadir off by {found.control['nadir_mhz']:.3g} mHz, "
-        f"RoCoF by {found.control['rocof_percent']:.3g} %, settling frequency by {found.control['settling_mhz']:.3g} mHz"
+        "Control    with the public bounds alone, and no release at all: nadir off by "
+        f"{found.control['nadir_mhz']:.3g} mHz, RoCoF by {found.control['rocof_percent']:.3g} %, "
+        f"settling frequency by {found.control['settling_mhz']:.3g} mHz"
     )
     if found.met_without:
         print_text(f"           {MET_WITHOUT}")
     if outside := found.outside():
-        counts = " and ".join(f"{count} of {len(getattr(found.surrogate, name))} {name}" for name, count in outside.items())
-        print_text(f"Bounds     {counts} of the surrogate lie outside the public bounds: some errors stay, whatever ε is")
+        counts = " and ".join(
+            f"{count} of {len(getattr(found.surrogate, name))} {name}"
+            for name, count in outside.items()
+        )
+        print_text(
+            f"Bounds     {counts} of the surrogate lie outside the public bounds: some errors "
+            "stay, whatever ε is"
+        )
     chosen = found.chosen
     if chosen is None or chosen.epsilon is None:
-        print_text("No ε up to 100 meets the targets under this rule: loosen them, or choose larger α or narrower bounds.")
+        print_text(
+            "No ε up to 100 meets the targets under this rule: loosen them, or choose larger α or "
+            "narrower bounds."
+        )
         print_text(NOT_BINDING)
         return
     print_text(
-        f"Proposal   ε = {float(chosen.epsilon):g} under {chosen.adjacency.rule} by {chosen.mechanism}: "
-        f"{odds_in_words(chosen.epsilon)}."
+        f"Proposal   ε = {float(chosen.epsilon):g} under {chosen.adjacency.rule} by "
+        f"{chosen.mechanism}: {odds_in_words(chosen.epsilon)}."
     )
     if chosen.epsilon > LARGE:
         print_text(f"           An ε above {LARGE} hides next to nothing. Loosen the targets.")
     print_table(
         "noise of the proposal",
-        ("drawn", "ε of it", "Laplace scale", "typical on the surrogate", "scale / typical", "unit"),
+        (
+            "drawn",
+            "ε of it",
+            "Laplace scale",
+            "typical on the surrogate",
+            "scale / typical",
+            "unit",
+        ),
         [
-            (one.name, f"{float(one.epsilon):.3g}", f"{one.scale:.3g}", f"{one.typical:.3g}", _ratio(found, one), one.unit)
+            (
+                one.name,
+                f"{float(one.epsilon):.3g}",
+                f"{one.scale:.3g}",
+                f"{one.typical:.3g}",
+                _ratio(found, one),
+                one.unit,
+            )
             for one in found.noise()
         ],
     )
     others = ", ".join(
-        f"{float(loss):.3g} by {rule}" for rule, loss in found.counted_by().items() if rule != chosen.adjacency.rule
+        f"{float(loss):.3g} by {rule}"
+        for rule, loss in found.counted_by().items()
+        if rule != chosen.adjacency.rule
     )
     print_text(
-        f"Counted    the same draw costs ε = {others}. ε of two rules do not compare: choose the rule by what must be hidden."
+        f"Counted    the same draw costs ε = {others}. ε of two rules do not compare: choose the "
+        "rule by what must be hidden."
     )
     print_text(f"Release    {command}")
     print_text(NOT_BINDING)
@@ -278,7 +351,13 @@ def _json(found: Plan, event: str, command: str | None, plot: Path | None) -> di
         proposal = _choice_json(chosen) | {
             "odds": odds_in_words(chosen.epsilon),
             "noise": [
-                {"drawn": n.name, "unit": n.unit, "epsilon": str(n.epsilon), "scale": n.scale, "typical": n.typical}
+                {
+                    "drawn": n.name,
+                    "unit": n.unit,
+                    "epsilon": str(n.epsilon),
+                    "scale": n.scale,
+                    "typical": n.typical,
+                }
                 for n in found.noise()
             ],
             "counted_by": {rule: str(loss) for rule, loss in found.counted_by().items()},
@@ -342,7 +421,14 @@ def _bar(quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("drawing", total=None)
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+        yield lambda done, total, what: bar.update(
+            task, completed=done, total=total, description=what
+        )

@@ -1,4 +1,6 @@
-"""How a command reads a grid: the options that say what its file does not, stated once for every command that has them."""
+"""How a command reads a grid: the options that say what its file does not, stated once for every
+command that has them.
+"""
 
 from __future__ import annotations
 
@@ -23,43 +25,81 @@ def _option(help_: str, panel: str) -> Any:
 
 
 DynamicsFile = Annotated[
-    Path | None, _option("TOML with dynamics and policies, or a PSS/E DYR; default: the one beside the grid file", MACHINES)
+    Path | None,
+    _option(
+        "TOML with dynamics and policies, or a PSS/E DYR; default: the one beside the grid file",
+        MACHINES,
+    ),
 ]
-Inertia = Annotated[float | None, _option("M = 2H of each machine, system base [p.u. power s / p.u. frequency]", MACHINES)]
-Damping = Annotated[float | None, _option("D of each machine [p.u. power / p.u. frequency]", MACHINES)]
+Inertia = Annotated[
+    float | None,
+    _option("M = 2H of each machine, system base [p.u. power s / p.u. frequency]", MACHINES),
+]
+Damping = Annotated[
+    float | None, _option("D of each machine [p.u. power / p.u. frequency]", MACHINES)
+]
 PublishLoads = Annotated[
     bool | None,
-    typer.Option("--publish-loads/--withhold-loads", help="whether the bundle carries the nominal loads", show_default=False),
+    typer.Option(
+        "--publish-loads/--withhold-loads",
+        help="whether the bundle carries the nominal loads",
+        show_default=False,
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class GridReading:
-    """What a grid file does not say of its machines, and what to do with awkward data; None where not given."""
+    """What a grid file does not say of its machines, and what to do with awkward data; None where
+    not given.
+    """
 
     dynamics: DynamicsFile = None
     inertia: Inertia = None
     damping: Damping = None
-    governor_rate: Annotated[float | None, _option("T, inverse governor time constant [1/s]", MACHINES)] = None
-    droop_gain: Annotated[float | None, _option("G = 1/R [p.u. power / p.u. frequency]", MACHINES)] = None
-    load_damping: Annotated[
-        float | None, _option("public damping of loads [p.u. power / p.u. frequency, a p.u. of load]", MACHINES)
+    governor_rate: Annotated[
+        float | None, _option("T, inverse governor time constant [1/s]", MACHINES)
     ] = None
-    frequency_hz: Annotated[float | None, _option("nominal frequency [Hz]; default 60", MACHINES)] = None
+    droop_gain: Annotated[
+        float | None, _option("G = 1/R [p.u. power / p.u. frequency]", MACHINES)
+    ] = None
+    load_damping: Annotated[
+        float | None,
+        _option("public damping of loads [p.u. power / p.u. frequency, a p.u. of load]", MACHINES),
+    ] = None
+    frequency_hz: Annotated[
+        float | None, _option("nominal frequency [Hz]; default 60", MACHINES)
+    ] = None
     omega_b: Annotated[float | None, _option("omega_b [rad/s]; default 2 pi f", MACHINES)] = None
     operating_point: Annotated[
-        str | None, _option("newton (default), file or flat: voltages and angles inside k", MACHINES)
+        str | None,
+        _option("newton (default), file or flat: voltages and angles inside k", MACHINES),
     ] = None
     base: Annotated[
-        str | None, _option("system (default) or rated: the base that inertia, damping and droop gain are p.u. of", MACHINES)
+        str | None,
+        _option(
+            "system (default) or rated: the base that inertia, damping and droop gain are p.u. of",
+            MACHINES,
+        ),
     ] = None
-    negative_x: Annotated[str | None, _option("branches with x < 0: refuse (default), abs or merge", AWKWARD)] = None
-    zero_x: Annotated[str | None, _option("branches with |x| < 1e-6 p.u.: refuse (default) or merge", AWKWARD)] = None
+    negative_x: Annotated[
+        str | None, _option("branches with x < 0: refuse (default), abs or merge", AWKWARD)
+    ] = None
+    zero_x: Annotated[
+        str | None, _option("branches with |x| < 1e-6 p.u.: refuse (default) or merge", AWKWARD)
+    ] = None
     island: Annotated[
-        str | None, _option("of several islands: largest, or a bus in the one to keep; default: refuse", AWKWARD)
+        str | None,
+        _option(
+            "of several islands: largest, or a bus in the one to keep; default: refuse", AWKWARD
+        ),
     ] = None
-    taps: Annotated[str | None, _option("tap ratios in k: include (default) or ignore", AWKWARD)] = None
-    without_dynamics: Annotated[str | None, _option("machines without inertia: refuse (default) or drop", AWKWARD)] = None
+    taps: Annotated[
+        str | None, _option("tap ratios in k: include (default) or ignore", AWKWARD)
+    ] = None
+    without_dynamics: Annotated[
+        str | None, _option("machines without inertia: refuse (default) or drop", AWKWARD)
+    ] = None
 
     def open(self, grid: str, *, publish_loads: bool | None = None) -> SourceGrid:
         """Open a grid by name or path, read like this."""
@@ -70,15 +110,20 @@ class GridReading:
 DYNAMICS = (*(f.name for f in fields(GridReading) if f.name != "dynamics"), "publish_loads")
 
 
-def open_named_grid(grid: str, dynamics_file: Path | None, options: Mapping[str, Any]) -> SourceGrid:
+def open_named_grid(
+    grid: str, dynamics_file: Path | None, options: Mapping[str, Any]
+) -> SourceGrid:
     """Open a grid with the dynamics that options give."""
     from gridveil.readers.cases import open_grid
 
-    return open_grid(grid, dynamics_file=dynamics_file, options={name: options.get(name) for name in DYNAMICS})
+    return open_grid(
+        grid, dynamics_file=dynamics_file, options={name: options.get(name) for name in DYNAMICS}
+    )
 
 
 def reads_grid(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that takes `reading: GridReading` the fields of it as options, listed where that parameter stands.
+    """Give a command that takes `reading: GridReading` the fields of it as options, listed where
+    that parameter stands.
 
     >>> @reads_grid
     ... def show(grid: str, *, reading: GridReading, loud: bool = False) -> None:
@@ -90,12 +135,17 @@ def reads_grid(command: Callable[..., None]) -> Callable[..., None]:
     """
     hints = get_type_hints(GridReading, include_extras=True)
     spread = {
-        f.name: Parameter(f.name, Parameter.KEYWORD_ONLY, default=None, annotation=hints[f.name]) for f in fields(GridReading)
+        f.name: Parameter(f.name, Parameter.KEYWORD_ONLY, default=None, annotation=hints[f.name])
+        for f in fields(GridReading)
     }
     own = signature(command, eval_str=True)
     listed: list[Parameter] = []
     for name, parameter in own.parameters.items():
-        listed += spread.values() if name == "reading" else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+        listed += (
+            spread.values()
+            if name == "reading"
+            else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+        )
 
     @wraps(command)
     def spreading(**given: Any) -> None:

@@ -24,7 +24,13 @@ from gridveil.cli.output import (
     stage_progress,
 )
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
-from gridveil.cli.trajectories import event_json, events_in_words, print_trajectory, read_all, trajectory_json
+from gridveil.cli.trajectories import (
+    event_json,
+    events_in_words,
+    print_trajectory,
+    read_all,
+    trajectory_json,
+)
 from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, OptionError
 from gridveil.foundation.progress import RELEASE, stage
 from gridveil.privacy.epsilon import float_at_least, float_at_most
@@ -43,7 +49,9 @@ if TYPE_CHECKING:
 @reads_grid
 def release(
     grid: options.OptionalGrid = None,
-    epsilon: Annotated[str | None, typer.Option(help="privacy loss, exact: 1/2 or 0.5", show_default=False)] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="privacy loss, exact: 1/2 or 0.5", show_default=False)
+    ] = None,
     adjacency: options.AdjacencyName = None,
     alpha_k: options.AlphaK = None,
     alpha_m: options.AlphaM = None,
@@ -51,64 +59,93 @@ def release(
     mechanism: Annotated[
         str | None,
         typer.Option(
-            help="aggregates (sums of m and of d; default without a trajectory), items (every entry; default with one) or "
-            "topology (sums, and nothing of the network)",
+            help="aggregates (sums of m and of d; default without a trajectory), items (every "
+            "entry; default with one) or topology (sums, and nothing of the network)",
             show_default=False,
         ),
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="shares of epsilon, such as k=1,m=1/4,d=3/4; default: chosen on a surrogate", show_default=False),
+        typer.Option(
+            help="shares of epsilon, such as k=1,m=1/4,d=3/4; default: chosen on a surrogate",
+            show_default=False,
+        ),
     ] = None,
     share_by: Annotated[
         str | None,
-        typer.Option(help="how machines share a sum: equal (default), or rating (rated MVA, then public)", show_default=False),
+        typer.Option(
+            help="how machines share a sum: equal (default), or rating (rated MVA, then public)",
+            show_default=False,
+        ),
     ] = None,
     surrogate: Annotated[
         str | None,
         typer.Option(
-            help="a public case to choose the shares on, named in the certificate; default: this topology at the middle of the "
-            "bounds",
+            help="a public case to choose the shares on, named in the certificate; default: this "
+            "topology at the middle of the bounds",
             show_default=False,
         ),
     ] = None,
     bounds_k: options.BoundsK = None,
     bounds_k_r: Annotated[
         str | None,
-        typer.Option(help="public bounds of the reduced weights [p.u. power / rad]; default 0:200", show_default=False),
+        typer.Option(
+            help="public bounds of the reduced weights [p.u. power / rad]; default 0:200",
+            show_default=False,
+        ),
     ] = None,
     bounds_m: options.BoundsM = None,
     bounds_d: options.BoundsD = None,
-    profile: Annotated[str | None, typer.Option(help="default or paper", show_default=False)] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="default or paper", show_default=False)
+    ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="bundle to write: a folder, or a file that ends in .zip; default release", show_default=False),
+        typer.Option(
+            help="bundle to write: a folder, or a file that ends in .zip; default release",
+            show_default=False,
+        ),
     ] = None,
     lineage: Annotated[
-        str | None, typer.Option(help="account of the ledger to charge; default: the grid's name", show_default=False)
+        str | None,
+        typer.Option(
+            help="account of the ledger to charge; default: the grid's name", show_default=False
+        ),
     ] = None,
     ledger: options.LedgerPlace = None,
     witness: options.WitnessPlace = None,
     count: Annotated[
-        int | None, typer.Option(help="draw this many releases; costs as many times epsilon; default 1", show_default=False)
+        int | None,
+        typer.Option(
+            help="draw this many releases; costs as many times epsilon; default 1",
+            show_default=False,
+        ),
     ] = None,
     bounds_origin: Annotated[
-        str | None, typer.Option(help="where the bounds come from: a public source, in words", show_default=False)
+        str | None,
+        typer.Option(
+            help="where the bounds come from: a public source, in words", show_default=False
+        ),
     ] = None,
     formats: Annotated[
         str | None,
-        typer.Option(help="other tools' formats to put into the bundle, such as andes,psse,mat", show_default=False),
+        typer.Option(
+            help="other tools' formats to put into the bundle, such as andes,psse,mat",
+            show_default=False,
+        ),
     ] = None,
     merge_loads: Annotated[
         str | None,
         typer.Option(
-            help="show loaded buses as fewer ports: equal (those behind one cut vertex), or a number of zones",
+            help="show loaded buses as fewer ports: equal (those behind one cut vertex), or a "
+            "number of zones",
             show_default=False,
         ),
     ] = None,
     trajectory: options.Trajectories = None,
     config: Annotated[
-        Path | None, typer.Option(help="a release.toml that holds any of these options", show_default=False)
+        Path | None,
+        typer.Option(help="a release.toml that holds any of these options", show_default=False),
     ] = None,
     publish_loads: PublishLoads = None,
     *,
@@ -118,10 +155,15 @@ def release(
 ) -> None:
     """Perturb a grid and reduce it to its machines: a real release, charged, certified and signed.
 
-    With a public trajectory the model is fitted to it as well (step 3), and the guarantee is conditional on that trajectory.
+    With a public trajectory the model is fitted to it as well (step 3), and the guarantee is
+    conditional on that trajectory.
     """
     trajectory = trajectory or None
-    given = {name: value for name, value in locals().items() if name not in ("config", "json", "yes", "reading")}
+    given = {
+        name: value
+        for name, value in locals().items()
+        if name not in ("config", "json", "yes", "reading")
+    }
     settings = options.release_settings(config, given | vars(reading))
     from gridveil.cli.outcome import outcome_told
     from gridveil.foundation import crash_points
@@ -134,7 +176,11 @@ def release(
     from gridveil.workflow.publish import check_allocation, check_observed, publish
 
     note_outcome(NOTHING_SPENT)
-    places = [settings.out] if settings.count == 1 else [_numbered(settings.out, n + 1) for n in range(settings.count)]
+    places = (
+        [settings.out]
+        if settings.count == 1
+        else [_numbered(settings.out, n + 1) for n in range(settings.count)]
+    )
     for place in places:
         check_free(place)
     with stage_progress(RELEASE, quiet=json):
@@ -165,11 +211,14 @@ def release(
     signer = open_signer()
     if settings.count > 1:
         print_notice(
-            f"{settings.count} draws at ε = {settings.epsilon} each cost ε = {settings.count * settings.epsilon} together."
+            f"{settings.count} draws at ε = {settings.epsilon} each cost ε = "
+            f"{settings.count * settings.epsilon} together."
         )
         print_notice(SELECTION)
         if known is None:
-            book.set_budget(name, chosen, settings.count * settings.epsilon, version_of(source, book))
+            book.set_budget(
+                name, chosen, settings.count * settings.epsilon, version_of(source, book)
+            )
         else:
             losses = allocation.over(chosen).split(settings.epsilon, allocation.assets)
             known.check_covers(settings.epsilon, losses, settings.count)
@@ -220,7 +269,9 @@ def release(
                 "ports": _named(ports, source.facts),
                 "clipped": made.clipped,
                 "fits": [_fit_json(one.fitted) for one, _ in reports if one.fitted],
-                "estimated_events": [event_json(one, measured, source.facts) for one in made.events],
+                "estimated_events": [
+                    event_json(one, measured, source.facts) for one in made.events
+                ],
                 "trajectories": [trajectory_json(one) for one in measured],
                 "leakage": leaked,
                 "ledger": book.location,
@@ -247,17 +298,22 @@ def release(
     for _, one in reports:
         print_text(f"Bundle   {one.path}")
     print_text(
-        f"Ledger   {book.location}: lineage {name}, ε = {spent:.6g} spent, {left:.6g} left of {account.epsilon}",
-        f"Signed   by key {signer.key_id}" if signer else "Signed   by nobody: make a key with gridveil keys new",
+        f"Ledger   {book.location}: lineage {name}, ε = {spent:.6g} spent, {left:.6g} left of "
+        f"{account.epsilon}",
+        f"Signed   by key {signer.key_id}"
+        if signer
+        else "Signed   by nobody: make a key with gridveil keys new",
         f"Next     gridveil verify {report.path}",
     )
 
 
 def _default_bounds(bounds: Bounds) -> str:
-    shown = ", ".join(f"{name} {getattr(bounds, name).lower:g}:{getattr(bounds, name).upper:g}" for name in "kmd")
+    shown = ", ".join(
+        f"{name} {getattr(bounds, name).lower:g}:{getattr(bounds, name).upper:g}" for name in "kmd"
+    )
     return (
-        f"public bounds are the defaults, {shown}; values beyond them are clipped, and the release is charged all the same. "
-        "Set --bounds-k, --bounds-m and --bounds-d from public knowledge."
+        f"public bounds are the defaults, {shown}; values beyond them are clipped, and the release "
+        "is charged all the same. Set --bounds-k, --bounds-m and --bounds-d from public knowledge."
     )
 
 
@@ -286,12 +342,16 @@ def _fit_json(fitted: FitSummary) -> dict[str, Any]:
 
 def _fit_in_words(fitted: FitSummary) -> list[str]:
     text = (
-        f"Fit      {fitted.method}: mismatch J from {fitted.mismatch_before:.3e} to {fitted.mismatch_after:.3e} p.u.² s in "
-        f"{fitted.iterations} iterations{'' if fitted.converged else ', where it stopped before converging'}"
+        f"Fit      {fitted.method}: mismatch J from {fitted.mismatch_before:.3e} to "
+        f"{fitted.mismatch_after:.3e} p.u.² s in {fitted.iterations} "
+        f"iterations{'' if fitted.converged else ', where it stopped before converging'}"
     )
     if fitted.by_records is None:
         return [text]
-    fixed = f"{fitted.by_records} directions of the parameters fixed by records, {fitted.by_release} by the release"
+    fixed = (
+        f"{fitted.by_records} directions of the parameters fixed by records, "
+        f"{fitted.by_release} by the release"
+    )
     return [text, f"         {fixed}"]
 
 
@@ -299,7 +359,9 @@ def _numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 
-def _ports(merge: str | None, facts: GridFacts, allocation: Allocation) -> tuple[IntArray, ...] | None:
+def _ports(
+    merge: str | None, facts: GridFacts, allocation: Allocation
+) -> tuple[IntArray, ...] | None:
     """Group the loaded buses as asked, by the topology alone; None: each is a port of its own."""
     if merge is None:
         return None
@@ -321,33 +383,63 @@ def _named(ports: tuple[IntArray, ...] | None, facts: GridFacts) -> dict[str, tu
     return {} if ports is None else named_ports(facts, ports)
 
 
-def _chosen_on_surrogate(settings: ReleaseSettings, source: SourceGrid, adjacency: Adjacency) -> Allocation:
-    """Share ε by what a public surrogate shows; the grid itself has no part in it, in topology mode not even its network."""
-    from gridveil.planning.surrogate import AROUND_ONE_BUS, AT_MIDDLE, at_middle, choose, without_network
+def _chosen_on_surrogate(
+    settings: ReleaseSettings, source: SourceGrid, adjacency: Adjacency
+) -> Allocation:
+    """Share ε by what a public surrogate shows; the grid itself has no part in it, in topology mode
+    not even its network.
+    """
+    from gridveil.planning.surrogate import (
+        AROUND_ONE_BUS,
+        AT_MIDDLE,
+        at_middle,
+        choose,
+        without_network,
+    )
 
     mechanism: Any = settings.mechanism or settings.profile.mechanism
     sharing: Any = settings.sharing or "equal"
     if settings.surrogate is not None:
-        table, origin = options.open_surrogate(settings.surrogate, settings, source.facts), Path(settings.surrogate).name
+        table, origin = (
+            options.open_surrogate(settings.surrogate, settings, source.facts),
+            Path(settings.surrogate).name,
+        )
     elif mechanism == "topology":
         table, origin = at_middle(without_network(source.facts), settings.bounds), AROUND_ONE_BUS
     else:
         table, origin = at_middle(source.facts, settings.bounds), AT_MIDDLE
     stage("sharing epsilon out")
-    return choose(table, adjacency, settings.epsilon, settings.bounds, mechanism=mechanism, sharing=sharing, origin=origin)
+    return choose(
+        table,
+        adjacency,
+        settings.epsilon,
+        settings.bounds,
+        mechanism=mechanism,
+        sharing=sharing,
+        origin=origin,
+    )
 
 
-def _warnings(epsilon: Fraction, clipped: Mapping[str, int], facts: GridFacts, allocation: Allocation) -> list[str]:
-    """Say what an owner should not overlook: an ε that hides little, bounds that hold the values."""
+def _warnings(
+    epsilon: Fraction, clipped: Mapping[str, int], facts: GridFacts, allocation: Allocation
+) -> list[str]:
+    """Say what an owner should not overlook: an ε that hides little, bounds that hold the
+    values.
+    """
     found = []
     if epsilon > 10:
-        found.append(f"ε = {epsilon} hides next to nothing: odds between neighbours may change by e^ε.")
+        found.append(
+            f"ε = {epsilon} hides next to nothing: odds between neighbours may change by e^ε."
+        )
     for name, count in clipped.items():
         if count > (0 if allocation.draws[name] == "sum" else facts.sizes[name] / 4):
             what = f"The noisy sum of {name} lies on its public bounds"
             if allocation.draws[name] == "items":
-                what = f"{count} of {facts.sizes[name]} entries of {name} lie on their public bounds"
+                what = (
+                    f"{count} of {facts.sizes[name]} entries of {name} lie on their public bounds"
+                )
             found.append(
-                f"{what}: if these do not fit the grid, the model is poor. Choose --bounds-{name} from public knowledge."
+                f"{what}: if these do not fit the grid, the model is poor. Choose --bounds-{name} "
+                "from public knowledge."
             )
     return found

@@ -13,16 +13,27 @@ from gridveil.cli.output import counted, print_json, print_table, print_text
 
 
 def paper(
-    runs: Annotated[int, typer.Option(help="runs of Algorithm 1 an epsilon; each 100 take a seed of their own")] = 100,
+    runs: Annotated[
+        int, typer.Option(help="runs of Algorithm 1 an epsilon; each 100 take a seed of their own")
+    ] = 100,
     out: Annotated[
-        Path, typer.Option(help="folder for figures, data and finished runs; called again, it goes on there")
+        Path,
+        typer.Option(
+            help="folder for figures, data and finished runs; called again, it goes on there"
+        ),
     ] = Path("paper"),
     only: Annotated[
-        list[str] | None, typer.Option(help="draw only this figure (fig1 to fig9); may be repeated", show_default=False)
+        list[str] | None,
+        typer.Option(
+            help="draw only this figure (fig1 to fig9); may be repeated", show_default=False
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Reproduce the paper on IEEE-30: every figure, table and claim. A demo: seeds and truth are known."""
+    """Reproduce the paper on IEEE-30: every figure, table and claim.
+
+    A demo: seeds and truth are known.
+    """
     from gridveil.foundation.archive import check_outside_bundles
     from gridveil.paper import iterations, reproduce
 
@@ -34,14 +45,17 @@ def paper(
         print_json({"demo": True, **asdict(found)})
         return
     print_table(
-        f"DEMO: L on the five named transients, {runs} runs an ε [p.u.² s], mean with 90 % interval",
+        f"DEMO: L on the five named transients, {runs} runs an ε [p.u.² s], mean with "
+        "90 % interval",
         ("ε", "L_lap", "median", "L_pp", "median", "20 s means [p.u.²]", "wins", "damping rmse"),
         [
             (
                 level.epsilon,
-                f"{level.laplace.mean:.2e} [{level.laplace.mean_low:.2e}, {level.laplace.mean_high:.2e}]",
+                f"{level.laplace.mean:.2e} [{level.laplace.mean_low:.2e}, "
+                f"{level.laplace.mean_high:.2e}]",
                 f"{level.laplace.median:.2e}",
-                f"{level.fitted.mean:.2e} [{level.fitted.mean_low:.2e}, {level.fitted.mean_high:.2e}]",
+                f"{level.fitted.mean:.2e} [{level.fitted.mean_low:.2e}, "
+                f"{level.fitted.mean_high:.2e}]",
                 f"{level.fitted.median:.2e}",
                 f"{level.laplace.time_mean:.1e} / {level.fitted.time_mean:.1e}",
                 f"{100 * level.wins:.0f} %",

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 
 
 def read_all(
-    declared: Sequence[Declaration], facts: GridFacts, dt_s: float | None = None, bounds: Bounds | None = None
+    declared: Sequence[Declaration],
+    facts: GridFacts,
+    dt_s: float | None = None,
+    bounds: Bounds | None = None,
 ) -> list[Measured]:
-    """Read declared trajectories onto the fit's clock; refuse what does not fit the grid and, given bounds, its event."""
+    """Read declared trajectories onto the fit's clock; refuse what does not fit the grid and, given
+    bounds, its event.
+    """
     if not declared:
         return []
     from gridveil.inference.fit import FitSettings
@@ -60,7 +65,16 @@ def print_trajectory(one: Measured) -> None:
     """Print what was read: a row for each location, then the record as a whole."""
     print_table(
         f"{one.declared.file}: {one.declared.event}",
-        ("location", "bus", "samples", "gaps [%]", "used", "offset [mHz]", "peak deviation [mHz]", "after the event [s]"),
+        (
+            "location",
+            "bus",
+            "samples",
+            "gaps [%]",
+            "used",
+            "offset [mHz]",
+            "peak deviation [mHz]",
+            "after the event [s]",
+        ),
         [
             (
                 place.column,
@@ -75,16 +89,21 @@ def print_trajectory(one: Measured) -> None:
             for place in one.locations
         ],
     )
-    rate = f"{1 / one.interval_s:.4g} Hz" if one.interval_s < 1 else f"one in {one.interval_s:.4g} s"
+    rate = (
+        f"{1 / one.interval_s:.4g} Hz" if one.interval_s < 1 else f"one in {one.interval_s:.4g} s"
+    )
     lead = one.event_s - float(one.trajectory.time_s[0])
     when = f"the event {abs(lead):.4g} s {'before' if lead < 0 else 'after'} its start"
     more = [f"event to be estimated: {', '.join(_to_estimate(one.unknown))}"] * one.unknown.anything
-    more += [f"σ of a sample {1000 * one.declared.nominal_hz * one.sigma:.4g} mHz"] if one.sigma else []
+    more += (
+        [f"σ of a sample {1000 * one.declared.nominal_hz * one.sigma:.4g} mHz"] if one.sigma else []
+    )
     more += [f"{one.repeated} rows repeated"] * bool(one.repeated)
     more += [f"columns not used: {', '.join(one.unused)}"] * bool(one.unused)
     print_text(
-        f"{one.duration_s:.4g} s at {rate}, {when}. On the fit's clock: {one.on_step} values as they are, "
-        f"{one.interpolated} interpolated to the nearest step, {one.left_out} left out; gaps stay gaps.",
+        f"{one.duration_s:.4g} s at {rate}, {when}. On the fit's clock: {one.on_step} values as "
+        f"they are, {one.interpolated} interpolated to the nearest step, {one.left_out} left out; "
+        "gaps stay gaps.",
         *[f"{'; '.join(more)}."] * bool(more),
         f"Origin   {one.declared.provenance.origin}: {one.declared.provenance.in_words()}",
         "",
@@ -98,10 +117,19 @@ def _to_estimate(unknown: Unknown) -> list[str]:
     return [part for part in (size, "place" if unknown.split else None, time) if part]
 
 
-def event_json(event: EstimatedEvent, measured: Sequence[Measured], facts: GridFacts) -> dict[str, Any]:
-    """What the fit found out about an event; times on the record's own clock, in seconds after event_time."""
+def event_json(
+    event: EstimatedEvent, measured: Sequence[Measured], facts: GridFacts
+) -> dict[str, Any]:
+    """What the fit found out about an event; times on the record's own clock, in seconds after
+    event_time.
+    """
     found: dict[str, Any] = {"file": measured[event.observation].declared.file}
-    if event.total is not None and event.total_sd is not None and event.split is not None and event.split_sd is not None:
+    if (
+        event.total is not None
+        and event.total_sd is not None
+        and event.split is not None
+        and event.split_sd is not None
+    ):
         found |= {
             "size_pu": event.total,
             "size_sd_pu": event.total_sd,
@@ -113,23 +141,33 @@ def event_json(event: EstimatedEvent, measured: Sequence[Measured], facts: GridF
     return found | {"time_s": _after(event, measured), "time_sd_s": event.time_sd}
 
 
-def events_in_words(events: Sequence[EstimatedEvent], measured: Sequence[Measured], facts: GridFacts) -> list[str]:
+def events_in_words(
+    events: Sequence[EstimatedEvent], measured: Sequence[Measured], facts: GridFacts
+) -> list[str]:
     """The same, a line an event."""
     found = []
     for event in events:
         text = f"Event    {measured[event.observation].declared.file}: "
-        if event.total is not None and event.total_sd is not None and event.split is not None and event.split_sd is not None:
+        if (
+            event.total is not None
+            and event.total_sd is not None
+            and event.split is not None
+            and event.split_sd is not None
+        ):
             mw = facts.base_mva
             text += f"{event.total:+.4g} ± {event.total_sd:.2g} p.u. of load "
             text += f"({mw * event.total:+.4g} ± {mw * event.total_sd:.2g} MW), "
             felt = ", ".join(
                 f"G{number} {share:+.3g} ± {sd:.2g}"
-                for number, (share, sd) in enumerate(zip(event.split, event.split_sd, strict=True), start=1)
+                for number, (share, sd) in enumerate(
+                    zip(event.split, event.split_sd, strict=True), start=1
+                )
             )
             text += f"felt by the machines as {felt} p.u., " if len(event.split) <= 10 else ""
         late = f" ± {event.time_sd:.2g}" if event.time_sd else ""
         found.append(
-            f"{text}{_after(event, measured):.5g}{late} s after event_time; estimated from public data and the release"
+            f"{text}{_after(event, measured):.5g}{late} s after event_time; estimated from public "
+            "data and the release"
         )
     return found
 

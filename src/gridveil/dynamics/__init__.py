@@ -1,1 +1,3 @@
-"""From a grid to its motion: models, reduction to the machines, events, simulation, figures of a trajectory."""
+"""From a grid to its motion: models, reduction to the machines, events, simulation, figures of a
+trajectory.
+"""

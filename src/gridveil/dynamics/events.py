@@ -15,8 +15,9 @@ from gridveil.grid.facts import Array
 
 NOT_SIMULATED = "Nothing was simulated."
 GRAMMAR = (
-    "one of 'uniform:+20%', 'load:BUS=+0.2,BUS=+15MW', 'gen:BUS=-0.5' or 'lost:BUS,BUS', each with an optional time such as "
-    "'@10s'; sizes are p.u. unless they end in MW; several steps are separated by ';'"
+    "one of 'uniform:+20%', 'load:BUS=+0.2,BUS=+15MW', 'gen:BUS=-0.5' or 'lost:BUS,BUS', each with "
+    "an optional time such as '@10s'; sizes are p.u. unless they end in MW; several steps are "
+    "separated by ';'"
 )
 
 
@@ -24,7 +25,9 @@ GRAMMAR = (
 class Step:
     """A lasting change of load at one time.
 
-    at_s : when [s]; change : added load by bus [p.u. power]; uniform : added share of every bus's nominal load;
+    at_s : when [s].
+    change : added load by bus [p.u. power].
+    uniform : added share of every bus's nominal load;
     lost : buses whose nominal load goes to zero.
     """
 
@@ -40,7 +43,8 @@ class Step:
                 "the model carries no nominal loads, so a share of them means nothing",
                 expected="an event given bus by bus",
                 outcome=NOT_SIMULATED,
-                remedy="Write it as load:BUS=+0.2 in p.u. or MW. (An owner may publish loads: --publish-loads.)",
+                remedy="Write it as load:BUS=+0.2 in p.u. or MW. (An owner may publish loads: "
+                "--publish-loads.)",
             )
         added = self.uniform * model.loads if self.uniform else np.zeros(len(model.ports))
         lost = port_positions(model, dict.fromkeys(self.lost))
@@ -61,13 +65,22 @@ class Event:
 
     def __post_init__(self) -> None:
         if not self.steps:
-            raise EventError("an event has no steps", expected="at least one step", outcome=NOT_SIMULATED)
+            raise EventError(
+                "an event has no steps", expected="at least one step", outcome=NOT_SIMULATED
+            )
         if len(self.steps) > MOST_STEPS:
-            raise EventError(f"an event has {len(self.steps)} steps", expected=f"at most {MOST_STEPS}", outcome=NOT_SIMULATED)
+            raise EventError(
+                f"an event has {len(self.steps)} steps",
+                expected=f"at most {MOST_STEPS}",
+                outcome=NOT_SIMULATED,
+            )
         for step in self.steps:
             numbers = [step.at_s, step.uniform, *step.change.values()]
             if not all(isfinite(number) for number in numbers) or step.at_s < 0:
-                raise EventError("an event's times and sizes must be finite, and its times not negative", outcome=NOT_SIMULATED)
+                raise EventError(
+                    "an event's times and sizes must be finite, and its times not negative",
+                    outcome=NOT_SIMULATED,
+                )
 
     @classmethod
     def uniform(cls, share: float, *, at_s: float = 0.0) -> Event:
@@ -96,7 +109,11 @@ class Event:
     @classmethod
     def parse(cls, text: str, *, base_mva: float) -> Event:
         """Read an event as it is written on the command line; base_mva turns MW into p.u."""
-        parts = [part.strip() for part in text.split(";") if part.strip()] if len(text) <= LONGEST_EVENT else []
+        parts = (
+            [part.strip() for part in text.split(";") if part.strip()]
+            if len(text) <= LONGEST_EVENT
+            else []
+        )
         if not parts:
             raise _unreadable(text)
         steps = [_parse_step(part, base_mva) for part in parts]
@@ -123,7 +140,11 @@ def _parse_step(text: str, base_mva: float) -> Step:
         if not equals:
             raise _unreadable(text)
         size = size.strip()
-        value = _number(size[:-2], text) / base_mva if size.upper().endswith("MW") else _number(size.removesuffix("pu"), text)
+        value = (
+            _number(size[:-2], text) / base_mva
+            if size.upper().endswith("MW")
+            else _number(size.removesuffix("pu"), text)
+        )
         change[bus.strip()] = change.get(bus.strip(), 0.0) + sign * value
     return Step(at_s, change=change)
 

@@ -1,7 +1,9 @@
-"""Figures that engineers use: nadir, rate of change, settling frequency and modes of models, and their errors.
+"""Figures that engineers use: nadir, rate of change, settling frequency and modes of models, and
+their errors.
 
-The system's frequency is the inertia-weighted mean of the machines', Σ m ω / Σ m, each model with its own m. Right after a step
-of load its slope is −Σu/Σm whatever the network is, and it settles at −Σu/Σ(D + G).
+The system's frequency is the inertia-weighted mean of the machines', Σ m ω / Σ m, each model with
+its own m. Right after a step of load its slope is −Σu/Σm whatever the network is, and it settles at
+−Σu/Σ(D + G).
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from gridveil.dynamics.engine import LTI, SchemeName
 from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import NOT_SIMULATED, Event
 from gridveil.dynamics.models import FullModel, ReducedModel
-from gridveil.dynamics.simulate import Clock, check_euler, eigenvalues, is_large, oscillating, simulate
+from gridveil.dynamics.simulate import (
+    Clock,
+    check_euler,
+    eigenvalues,
+    is_large,
+    oscillating,
+    simulate,
+)
 from gridveil.dynamics.trajectory import ROCOF_WINDOW_S, Trajectory, nadir, rocof
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, IntArray
@@ -33,7 +42,8 @@ HELD = 2**22
 class Metrics:
     """What is read off the answer to an event; leading axes are a batch.
 
-    nadir_hz : (...,) largest deviation of the system's frequency, with its sign [Hz]; nadir_s : when [s];
+    nadir_hz : (...,) largest deviation of the system's frequency, with its sign [Hz].
+    nadir_s : when [s];
     machine_nadir_hz, machine_nadir_s : (..., g) the same at each machine;
     rocof_hz_s : (...,) steepest mean slope of the system's frequency over the window [Hz/s];
     initial_rocof_hz_s : (...,) its exact slope right after the largest step, −f Σu/Σm [Hz/s];
@@ -51,12 +61,14 @@ class Metrics:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Errors of a model against a reference: model minus reference, and in percent of the reference's size.
+    """Errors of a model against a reference: model minus reference, and in percent of the
+    reference's size.
 
-    Of each event (..., events): nadir and settling [mHz, %], rocof and initial_rocof [mHz/s, %] of the system's frequency;
-    machine_nadir_mhz at the machine whose nadir is furthest off; L = ∫ |ω − ω_ref|² dt, summed over the machines [p.u.² s].
-    Of each oscillating mode of the reference, slowest first (..., modes): mode_frequency_mhz, and mode_damping_points, the
-    error of the damping ratio in percentage points; NaN where the model has no mode left for it.
+    Of each event (..., events): nadir and settling [mHz, %], rocof and initial_rocof [mHz/s, %] of
+    the system's frequency; machine_nadir_mhz at the machine whose nadir is furthest off; L = ∫ |ω −
+    ω_ref|² dt, summed over the machines [p.u.² s]. Of each oscillating mode of the reference,
+    slowest first (..., modes): mode_frequency_mhz, and mode_damping_points, the error of the
+    damping ratio in percentage points; NaN where the model has no mode left for it.
     """
 
     nadir_mhz: Array
@@ -73,16 +85,21 @@ class Comparison:
     L: Array
 
 
-def read(trajectory: Trajectory, model: AnyModel, event: Event, *, window_s: float = ROCOF_WINDOW_S) -> Metrics:
+def read(
+    trajectory: Trajectory, model: AnyModel, event: Event, *, window_s: float = ROCOF_WINDOW_S
+) -> Metrics:
     """Read the figures off a model's answer to an event, at all its machines."""
     if trajectory.buses != model.machines:
         raise OptionError(
             "The system's frequency is a mean over all machines.",
-            expected=f"a trajectory of {', '.join(model.machines[:8])}{', …' if len(model.machines) > 8 else ''}",
+            expected="a trajectory of "
+            f"{', '.join(model.machines[:8])}{', …' if len(model.machines) > 8 else ''}",
             outcome="Nothing was computed.",
         )
     first, settling = _slope_and_settling(model, event)
-    return read_arrays(trajectory.time_s, trajectory.omega, model.m, first, settling, model.frequency_hz, window_s)
+    return read_arrays(
+        trajectory.time_s, trajectory.omega, model.m, first, settling, model.frequency_hz, window_s
+    )
 
 
 def measure(
@@ -94,16 +111,29 @@ def measure(
     scheme: SchemeName | None = None,
     window_s: float = ROCOF_WINDOW_S,
 ) -> Metrics:
-    """Simulate events and read their figures: leading axes (events,), or (models, events) for a sequence of models.
+    """Simulate events and read their figures: leading axes (events,), or (models, events) for a
+    sequence of models.
 
-    Models of a sequence have the same number of machines. The scheme `exact` has no step error and nadirs are found between
-    samples, so that dt_s may be coarse against the slowest mode, but not against those that are looked for.
+    Models of a sequence have the same number of machines. The scheme `exact` has no step error and
+    nadirs are found between samples, so that dt_s may be coarse against the slowest mode, but not
+    against those that are looked for.
     """
     models = [model] if isinstance(model, AnyModel) else list(model)
     clock = Clock(horizon_s, dt_s)
-    parts = [_read_batch(some, events, clock, omega, window_s) for some, omega in _answers(models, events, clock, scheme)]
-    found = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Metrics.__dataclass_fields__}
-    return Metrics(**{name: values[0] if isinstance(model, AnyModel) else values for name, values in found.items()})
+    parts = [
+        _read_batch(some, events, clock, omega, window_s)
+        for some, omega in _answers(models, events, clock, scheme)
+    ]
+    found = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in Metrics.__dataclass_fields__
+    }
+    return Metrics(
+        **{
+            name: values[0] if isinstance(model, AnyModel) else values
+            for name, values in found.items()
+        }
+    )
 
 
 def compare(
@@ -116,10 +146,11 @@ def compare(
     scheme: SchemeName | None = None,
     window_s: float = ROCOF_WINDOW_S,
 ) -> Comparison:
-    """Measure the errors of a model, or of each of a sequence of models, against a reference with the same machines.
+    """Measure the errors of a model, or of each of a sequence of models, against a reference with
+    the same machines.
 
-    Modes are matched one to one, so that Σ |λ − λ_ref| over the pairs of eigenvalues [1/s] is least; a mode that the model has
-    beyond those of the reference is left out.
+    Modes are matched one to one, so that Σ |λ − λ_ref| over the pairs of eigenvalues [1/s] is
+    least; a mode that the model has beyond those of the reference is left out.
     """
     models = [model] if isinstance(model, AnyModel) else list(model)
     clock = Clock(horizon_s, dt_s)
@@ -130,7 +161,8 @@ def compare(
     for some, omega in _answers(models, events, clock, scheme):
         if omega.shape[-1] != omega_ref.shape[-1]:
             raise OptionError(
-                f"A model of {omega.shape[-1]} machines cannot be compared with one of {omega_ref.shape[-1]}.",
+                f"A model of {omega.shape[-1]} machines cannot be compared with one of "
+                f"{omega_ref.shape[-1]}.",
                 outcome="Nothing was computed.",
             )
         part = errors(_read_batch(some, events, clock, omega, window_s), base)
@@ -138,19 +170,35 @@ def compare(
         part |= mode_errors([_oscillating(one) for one in some], values_ref)
         parts.append(part)
     found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Comparison(**{name: values[0] if isinstance(model, AnyModel) else values for name, values in found.items()})
+    return Comparison(
+        **{
+            name: values[0] if isinstance(model, AnyModel) else values
+            for name, values in found.items()
+        }
+    )
 
 
 def _answers(
     models: Sequence[AnyModel], events: Sequence[Event], clock: Clock, scheme: SchemeName | None
 ) -> Iterator[tuple[Sequence[AnyModel], Array]]:
-    """Simulate models through events, some models at a time: ω of the machines (models, events, N + 1, g) [p.u.]."""
+    """Simulate models through events, some models at a time: ω of the machines (models, events, N +
+    1, g) [p.u.].
+    """
     if not models or not events:
-        raise OptionError("There is no model or no event.", expected="at least one of each", outcome=NOT_SIMULATED)
+        raise OptionError(
+            "There is no model or no event.", expected="at least one of each", outcome=NOT_SIMULATED
+        )
     if any(is_large(one) for one in models):
-        settings: dict[str, Any] = {"horizon_s": clock.horizon_s, "dt_s": clock.dt_s, "scheme": scheme}
+        settings: dict[str, Any] = {
+            "horizon_s": clock.horizon_s,
+            "dt_s": clock.dt_s,
+            "scheme": scheme,
+        }
         for one in models:
-            yield [one], np.stack([simulate(one, event, **settings).omega for event in events])[None]
+            yield (
+                [one],
+                np.stack([simulate(one, event, **settings).omega for event in events])[None],
+            )
         return
     for start, size in _chunks(models, events, clock):
         some = models[start : start + size]
@@ -158,8 +206,12 @@ def _answers(
             for one in some:
                 check_euler(one, clock.dt_s)
         each = [one.lti(_drive(one, events), _machine_ports(one)) for one in some]
-        lti = LTI(np.stack([one.F for one in each]), np.stack([one.H for one in each]), each[0].states)
-        unit = step_responses(lti, range(lti.inputs), clock.steps + 1, dt_s=clock.dt_s, scheme=scheme or "exact")
+        lti = LTI(
+            np.stack([one.F for one in each]), np.stack([one.H for one in each]), each[0].states
+        )
+        unit = step_responses(
+            lti, range(lti.inputs), clock.steps + 1, dt_s=clock.dt_s, scheme=scheme or "exact"
+        )
         omega = np.zeros((len(some), len(events), clock.steps + 1, unit.shape[-1]))
         column = 0
         for number, event in enumerate(events):
@@ -170,7 +222,9 @@ def _answers(
         yield some, omega
 
 
-def _chunks(models: Sequence[AnyModel], events: Sequence[Event], clock: Clock) -> Iterator[tuple[int, int]]:
+def _chunks(
+    models: Sequence[AnyModel], events: Sequence[Event], clock: Clock
+) -> Iterator[tuple[int, int]]:
     steps = sum(len(event.steps) for event in events)
     each = max((clock.steps + 1) * len(models[0].m) * steps, (3 * len(models[0].m)) ** 2 * 20)
     size = max(1, HELD // each)
@@ -189,7 +243,9 @@ def _machine_ports(model: AnyModel) -> IntArray:
 
 
 def _slope_and_settling(model: AnyModel, event: Event) -> tuple[float, float]:
-    """Slope of the system's frequency right after the largest step [p.u./s], and where it settles [p.u.]."""
+    """Slope of the system's frequency right after the largest step [p.u./s], and where it settles
+    [p.u.].
+    """
     drive = _drive(model, [event])
     if isinstance(model, ReducedModel):
         slopes = -model.to_machines(drive).sum(axis=0) / model.m.sum()
@@ -199,10 +255,14 @@ def _slope_and_settling(model: AnyModel, event: Event) -> tuple[float, float]:
     return float(slopes[np.argmax(np.abs(slopes))]), model.settling(drive.sum(axis=1))
 
 
-def _read_batch(models: Sequence[AnyModel], events: Sequence[Event], clock: Clock, omega: Array, window_s: float) -> Metrics:
+def _read_batch(
+    models: Sequence[AnyModel], events: Sequence[Event], clock: Clock, omega: Array, window_s: float
+) -> Metrics:
     known = np.array([[_slope_and_settling(one, event) for event in events] for one in models])
     inertia = np.stack([one.m for one in models])[:, None]
-    return read_arrays(clock.time_s, omega, inertia, known[..., 0], known[..., 1], models[0].frequency_hz, window_s)
+    return read_arrays(
+        clock.time_s, omega, inertia, known[..., 0], known[..., 1], models[0].frequency_hz, window_s
+    )
 
 
 def read_arrays(
@@ -237,7 +297,12 @@ def read_arrays(
 def errors(found: Metrics, base: Metrics) -> dict[str, Array]:
     """Subtract a reference's figures, by the names that they have in `Comparison`."""
     off_by: dict[str, Array] = {}
-    for name, unit in (("nadir_hz", "mhz"), ("rocof_hz_s", "mhz_s"), ("initial_rocof_hz_s", "mhz_s"), ("settling_hz", "mhz")):
+    for name, unit in (
+        ("nadir_hz", "mhz"),
+        ("rocof_hz_s", "mhz_s"),
+        ("initial_rocof_hz_s", "mhz_s"),
+        ("settling_hz", "mhz"),
+    ):
         short = name.partition("_hz")[0]
         off = getattr(found, name) - getattr(base, name)
         off_by[f"{short}_{unit}"] = 1e3 * off
@@ -250,18 +315,27 @@ def errors(found: Metrics, base: Metrics) -> dict[str, Array]:
 
 
 def _oscillating(model: AnyModel) -> NDArray[np.complex128]:
-    return oscillating(eigenvalues(model)) if not is_large(model) else np.zeros(0, dtype=np.complex128)
+    return (
+        oscillating(eigenvalues(model)) if not is_large(model) else np.zeros(0, dtype=np.complex128)
+    )
 
 
-def mode_errors(values: Sequence[NDArray[np.complex128]], reference: NDArray[np.complex128]) -> dict[str, Array]:
-    """Match each model's oscillating eigenvalues to the reference's (modes,) [1/s], and subtract: (models, modes) each."""
+def mode_errors(
+    values: Sequence[NDArray[np.complex128]], reference: NDArray[np.complex128]
+) -> dict[str, Array]:
+    """Match each model's oscillating eigenvalues to the reference's (modes,) [1/s], and subtract:
+    (models, modes) each.
+    """
     from scipy.optimize import linear_sum_assignment
 
-    matched: NDArray[np.complex128] = np.full((len(values), len(reference)), complex(np.nan, np.nan), dtype=np.complex128)
+    matched: NDArray[np.complex128] = np.full(
+        (len(values), len(reference)), complex(np.nan, np.nan), dtype=np.complex128
+    )
     for number, mine in enumerate(values):
         rows, columns = linear_sum_assignment(np.abs(mine[:, None] - reference))
         matched[number, columns] = mine[rows]
     return {
         "mode_frequency_mhz": 1e3 * (matched.imag - reference.imag) / (2 * pi),
-        "mode_damping_points": 100 * (reference.real / np.abs(reference) - matched.real / np.abs(matched)),
+        "mode_damping_points": 100
+        * (reference.real / np.abs(reference) - matched.real / np.abs(matched)),
     }

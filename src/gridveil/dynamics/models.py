@@ -1,4 +1,6 @@
-"""Linear frequency models: the reduced one that is released, and the full one that it is checked against."""
+"""Linear frequency models: the reduced one that is released, and the full one that it is checked
+against.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from gridveil.grid.parameters import Bounds
 
 
 class Model(Protocol):
-    """What `simulate` needs: places where load changes and frequency is read, and the linear model between them."""
+    """What `simulate` needs: places where load changes and frequency is read, and the linear model
+    between them.
+    """
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -45,7 +49,9 @@ class Model(Protocol):
         ...
 
     def lti(self, drive: Array, sense: IntArray) -> LTI:
-        """Model from inputs, each a pattern of load (ports, s) [p.u. power], to ω at the ports `sense` [p.u.]."""
+        """Model from inputs, each a pattern of load (ports, s) [p.u. power], to ω at the ports
+        `sense` [p.u.].
+        """
         ...
 
     def settling(self, load: Array) -> float:
@@ -55,7 +61,8 @@ class Model(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ReducedModel:
-    """M_γ ω̇ = −L_red δ + p − D_γ ω − u;  δ̇ = ω_b ω;  ṗ = −T (p + G ω);  u = ℓ_γ + K_ac ℓ_β;  ω_β = K_acᵀ ω_γ.
+    """M_γ ω̇ = −L_red δ + p − D_γ ω − u;  δ̇ = ω_b ω;  ṗ = −T (p + G ω);  u = ℓ_γ + K_ac ℓ_β;  ω_β
+    = K_acᵀ ω_γ.
 
     ports : machines' buses γ first, then the other buses β that K_ac has columns for.
     k_r : (g (g − 1) / 2,) weights of the complete graph, order 12, 13, …, 23, … [p.u. power / rad].
@@ -90,7 +97,9 @@ class ReducedModel:
         }
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
-                raise InputError(f"{name} has shape {getattr(self, name).shape}", expected=str(shape))
+                raise InputError(
+                    f"{name} has shape {getattr(self, name).shape}", expected=str(shape)
+                )
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -109,7 +118,9 @@ class ReducedModel:
 
     @cached_property
     def port_map(self) -> Array:
-        """[I, K_ac] (g, ports): load at the ports to load on the machines; transposed, ω of the machines to the ports'."""
+        """[I, K_ac] (g, ports): load at the ports to load on the machines; transposed, ω of the
+        machines to the ports'.
+        """
         return self.shares(np.arange(len(self.ports))).T
 
     def shares(self, ports: IntArray) -> Array:
@@ -131,7 +142,9 @@ class ReducedModel:
         e, g = len(self.k_r), len(self.m)
         return replace(self, k_r=theta[:e], m=theta[e : e + g], d=theta[e + g :])
 
-    def family(self, drive: Array, sense: IntArray | Sequence[int], bounds: Bounds | None = None) -> SwingFamily:
+    def family(
+        self, drive: Array, sense: IntArray | Sequence[int], bounds: Bounds | None = None
+    ) -> SwingFamily:
         """The linear family that this model is a member of, with K_ac held fixed."""
         return SwingFamily(
             self.edges,
@@ -154,10 +167,11 @@ class ReducedModel:
 
 @dataclass(frozen=True, eq=False)
 class FullModel:
-    """M ω̇ = −L δ + p − ℓ − D ω;  δ̇ = ω_b ω;  ṗ = −T (p + G ω) on every bus: the oracle of the reduced model.
+    """M ω̇ = −L δ + p − ℓ − D ω;  δ̇ = ω_b ω;  ṗ = −T (p + G ω) on every bus: the oracle of the
+    reduced model.
 
-    Buses without inertia are a constraint: their δ is solved for at every instant (or, with damping, follows a fast
-    equation of its own), and their ω = δ̇ / ω_b is an output.
+    Buses without inertia are a constraint: their δ is solved for at every instant (or, with
+    damping, follows a fast equation of its own), and their ω = δ̇ / ω_b is an output.
     k : (e,), m, d : (g,), as in the source grid.
     """
 
@@ -192,7 +206,9 @@ class FullModel:
         return self.facts.base_mva
 
     def lti(self, drive: Array, sense: IntArray) -> LTI:
-        """Eliminate the algebraic angles of the descriptor model, numerically and without K_ac; see `Model`."""
+        """Eliminate the algebraic angles of the descriptor model, numerically and without K_ac; see
+        `Model`.
+        """
         facts = self.facts
         n, machine = len(facts.buses), facts.machines
         g, s = len(machine), drive.shape[1]
@@ -238,7 +254,9 @@ class FullModel:
 
 
 def _settling(load: Array, damping: float, gain: Array, rate: Array) -> float:
-    """−Σ load / (Σ D + Σ G), where a governor that never moves (T = 0) does not count; −inf if nothing stops the fall."""
+    """−Σ load / (Σ D + Σ G), where a governor that never moves (T = 0) does not count; −inf if
+    nothing stops the fall.
+    """
     total = damping + np.sum(gain[rate > 0])
     return -float(np.sum(load)) / float(total) if total > 0 else -np.inf
 

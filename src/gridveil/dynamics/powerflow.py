@@ -19,7 +19,10 @@ Complex = NDArray[np.complex128]
 class Network:
     """A network in p.u. for a power flow.
 
-    ends : (l, 2) bus positions; series : (l,) r + jx; charging : (l,) b; ratio : (l,) complex tap t e^{jφ} at the first end;
+    ends : (l, 2) bus positions.
+    series : (l,) r + jx.
+    charging : (l,) b.
+    ratio : (l,) complex tap t e^{jφ} at the first end;
     shunt : (n,) g + jb; injection : (n,) scheduled generation less load; slack : positions whose
     angle is held (one, as a rule); controlled : positions whose |V| is held at voltage.
     """
@@ -34,13 +37,22 @@ class Network:
     controlled: IntArray
 
 
-@np.errstate(all="ignore")  # a step may lead to infinity: reported below, as one that does not converge
+@np.errstate(
+    all="ignore"
+)  # a step may lead to infinity: reported below, as one that does not converge
 def newton(
-    network: Network, voltage: Array, angle: Array, *, tolerance: float = 1e-10, limit: int = 30, file: str = ""
+    network: Network,
+    voltage: Array,
+    angle: Array,
+    *,
+    tolerance: float = 1e-10,
+    limit: int = 30,
+    file: str = "",
 ) -> tuple[Array, Array]:
     """Solve V conj(Y V) = S for voltage magnitudes [p.u.] and angles [rad], from a start (n,) each.
 
-    Generators hold their set-points; reactive limits are not enforced. file : where the network is from, for an error.
+    Generators hold their set-points; reactive limits are not enforced.
+    file : where the network is from, for an error.
     """
     Y = admittance(network)
     n = len(voltage)
@@ -50,7 +62,9 @@ def newton(
     magnitude, angle = voltage.astype(float), angle.astype(float)
     # Rounding in V conj(Y V) grows with Y: a line of x = 1e-6 leaves more than 1e-10.
     # Up to 1e-6: beyond, a shunt without measure would let any start pass for a solution.
-    tolerance = max(tolerance, min(16 * float(np.finfo(float).eps * np.abs(Y.diagonal()).max()), 1e-6))
+    tolerance = max(
+        tolerance, min(16 * float(np.finfo(float).eps * np.abs(Y.diagonal()).max()), 1e-6)
+    )
     for _ in range(limit):
         V = magnitude * np.exp(1j * angle)
         mismatch = V * np.conj(Y @ V) - network.injection
@@ -77,12 +91,15 @@ def newton(
         "the power flow does not converge from the file's own voltages",
         file=file,
         expected="a solvable operating point",
-        remedy="Use the voltages of the file as they are with --operating-point file, or flat ones with flat.",
+        remedy="Use the voltages of the file as they are with --operating-point file, or flat ones "
+        "with flat.",
     )
 
 
 def admittance(network: Network) -> sparse.csr_array:
-    """Build the bus admittance matrix Y (n, n) [p.u.] of π-model branches with a tap at the first end."""
+    """Build the bus admittance matrix Y (n, n) [p.u.] of π-model branches with a tap at the first
+    end.
+    """
     i, j = network.ends.T
     n = len(network.shunt)
     y, half, t = 1 / network.series, 0.5j * network.charging, network.ratio

@@ -22,7 +22,11 @@ from gridveil.grid.facts import Array
 
 @dataclass(frozen=True)
 class Mode:
-    """An oscillation of a model. frequency_hz : of the damped oscillation [Hz]; damping_ratio : −Re λ / |λ|."""
+    """An oscillation of a model.
+
+    frequency_hz : of the damped oscillation [Hz].
+    damping_ratio : −Re λ / |λ|.
+    """
 
     frequency_hz: float
     damping_ratio: float
@@ -39,7 +43,9 @@ class Clock:
         for name in ("horizon_s", "dt_s"):
             value = getattr(self, name)
             if not (isfinite(value) and value > 0):
-                raise OptionError(f"{name} = {value:g}", expected="a finite time above 0 s", outcome=NOT_SIMULATED)
+                raise OptionError(
+                    f"{name} = {value:g}", expected="a finite time above 0 s", outcome=NOT_SIMULATED
+                )
         if not 1 <= self.horizon_s / self.dt_s <= 10_000_000:
             raise OptionError(
                 f"A step of {self.dt_s:g} s does not fit a horizon of {self.horizon_s:g} s.",
@@ -86,10 +92,12 @@ def simulate(
     scheme: SchemeName | None = None,
     buses: Sequence[str] | None = None,
 ) -> Trajectory:
-    """Integrate x' = A x + B u from rest through an event; return ω at the machines, or at the buses named.
+    """Integrate x' = A x + B u from rest through an event; return ω at the machines, or at the
+    buses named.
 
-    The scheme `exact` (a matrix exponential) has no step error, since loads are constant between steps; `trapezoidal` is
-    A-stable; `euler` is the paper's and is refused where it would blow up. Default: exact, and trapezoidal above 400 machines.
+    The scheme `exact` (a matrix exponential) has no step error, since loads are constant between
+    steps; `trapezoidal` is A-stable; `euler` is the paper's and is refused where it would blow up.
+    Default: exact, and trapezoidal above 400 machines.
 
     Raises
     ------
@@ -98,7 +106,11 @@ def simulate(
     """
     scheme = scheme or default_scheme(model)
     if scheme not in get_args(SchemeName):
-        raise OptionError(f"Scheme {scheme!r} is unknown.", expected=", ".join(get_args(SchemeName)), outcome=NOT_SIMULATED)
+        raise OptionError(
+            f"Scheme {scheme!r} is unknown.",
+            expected=", ".join(get_args(SchemeName)),
+            outcome=NOT_SIMULATED,
+        )
     clock = Clock(horizon_s, dt_s)
     names = tuple(buses) if buses is not None else model.machines
     sense = port_positions(model, names)
@@ -115,11 +127,15 @@ def simulate(
     else:
         if scheme == "euler":
             check_euler(model, dt_s)
-        responses = step_responses(model.lti(drive, sense), range(len(shifts)), clock.steps + 1, dt_s=dt_s, scheme=scheme)
+        responses = step_responses(
+            model.lti(drive, sense), range(len(shifts)), clock.steps + 1, dt_s=dt_s, scheme=scheme
+        )
     omega = np.zeros((clock.steps + 1, len(names)))
     for column, shift in enumerate(shifts):
         omega[shift:] += responses[column, : len(omega) - shift]
-    return Trajectory(clock.time_s, omega, names, model.frequency_hz, model.settling(drive.sum(axis=1)))
+    return Trajectory(
+        clock.time_s, omega, names, model.frequency_hz, model.settling(drive.sum(axis=1))
+    )
 
 
 def default_scheme(model: Model) -> SchemeName:
@@ -133,19 +149,28 @@ def is_large(model: Model) -> TypeGuard[ReducedModel]:
 
 
 def check_euler(model: Model, dt_s: float) -> None:
-    """Refuse a step at which |1 + dt λ| > 1 for an eigenvalue λ of A: dt must not exceed −2 Re λ / |λ|²."""
+    """Refuse a step at which |1 + dt λ| > 1 for an eigenvalue λ of A: dt must not exceed −2 Re λ /
+    |λ|².
+    """
     values = eigenvalues(model)
-    moving = values[np.abs(values) > 1e-9 * np.abs(values).max()]  # the common angle's λ = 0 never grows
+    moving = values[
+        np.abs(values) > 1e-9 * np.abs(values).max()
+    ]  # the common angle's λ = 0 never grows
     stable = max(0.0, float(np.min(-2 * moving.real / np.abs(moving) ** 2)))
     if dt_s > stable * (1 + 1e-9):
         raise UnstableStep("euler", dt_s, stable)
 
 
 def modes(model: Model) -> list[Mode]:
-    """List the oscillatory modes, slowest first; none above 400 machines, whose eigenvalues take too long."""
+    """List the oscillatory modes, slowest first; none above 400 machines, whose eigenvalues take
+    too long.
+    """
     if is_large(model):
         return []
-    return [Mode(value.imag / (2 * pi), -value.real / abs(value)) for value in oscillating(eigenvalues(model)).tolist()]
+    return [
+        Mode(value.imag / (2 * pi), -value.real / abs(value))
+        for value in oscillating(eigenvalues(model)).tolist()
+    ]
 
 
 def oscillating(values: NDArray[np.complex128]) -> NDArray[np.complex128]:

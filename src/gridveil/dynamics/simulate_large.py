@@ -1,4 +1,6 @@
-"""Step responses of models with hundreds of machines or more: the trapezoidal rule on the swing equations as they stand."""
+"""Step responses of models with hundreds of machines or more: the trapezoidal rule on the swing
+equations as they stand.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,15 @@ from gridveil.grid.facts import Array, IntArray
 LARGE = 400
 
 
-def swing_responses(model: ReducedModel, drive: Array, sense: IntArray, samples: int, dt_s: float) -> Array:
-    """Simulate a step of each load pattern (ports, s) from rest by the trapezoidal rule: ω at some ports, (s, samples, h).
+def swing_responses(
+    model: ReducedModel, drive: Array, sense: IntArray, samples: int, dt_s: float
+) -> Array:
+    """Simulate a step of each load pattern (ports, s) from rest by the trapezoidal rule: ω at some
+    ports, (s, samples, h).
 
-    With h = dt and p eliminated, a step is one solve with S = M + h/2 (D + b) + h² ω_b/4 L, symmetric, positive definite and
-    (g, g) instead of (3g)²; b = (h T G / 2) / (1 + h T / 2) is what the governors add. S ω⁺ also gives L ω⁺, so that L itself
-    is not needed again.
+    With h = dt and p eliminated, a step is one solve with S = M + h/2 (D + b) + h² ω_b/4 L,
+    symmetric, positive definite and (g, g) instead of (3g)²; b = (h T G / 2) / (1 + h T / 2) is
+    what the governors add. S ω⁺ also gives L ω⁺, so that L itself is not needed again.
     """
     h, rate = dt_s, model.governor_rate
     lag = 1 + h / 2 * rate
@@ -32,10 +37,18 @@ def swing_responses(model: ReducedModel, drive: Array, sense: IntArray, samples:
     out = np.zeros((u.shape[1], samples, len(sense)))
     m, d, keep, gain = model.m[:, None], model.d[:, None], keep[:, None], gain[:, None]
     for n in range(1, samples):
-        known = (m - h / 2 * (d + gain)) * omega - pull - h * torque + h / 2 * (1 + keep) * power - h * u
+        known = (
+            (m - h / 2 * (d + gain)) * omega
+            - pull
+            - h * torque
+            + h / 2 * (1 + keep) * power
+            - h * u
+        )
         after = inverse @ known
         pull_after = known - diagonal * after
-        pull_after -= pull_after.mean(axis=0)  # 1ᵀ L = 0; else rounding piles up as a load that nobody asked for
+        pull_after -= pull_after.mean(
+            axis=0
+        )  # 1ᵀ L = 0; else rounding piles up as a load that nobody asked for
         torque += 2 / h * (pull + pull_after)
         power = keep * power - gain * (omega + after)
         omega, pull = after, pull_after
@@ -48,7 +61,9 @@ def _inverse(model: ReducedModel, diagonal: Array, factor: float) -> Array:
     g = len(model.m)
     S = np.zeros((g, g), order="F")
     start = 0
-    for i in range(g - 1):  # row by row: the pairs of a complete graph would take as much memory as S itself
+    for i in range(
+        g - 1
+    ):  # row by row: the pairs of a complete graph would take as much memory as S itself
         k = model.k_r[start : start + g - 1 - i]
         S[i + 1 :, i] = -factor * k
         start += g - 1 - i

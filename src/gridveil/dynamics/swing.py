@@ -1,4 +1,6 @@
-"""The swing model as a linear family: θ = (k_r, m, d), states x = (ω, δ, p), angles counted from the last machine's."""
+"""The swing model as a linear family: θ = (k_r, m, d), states x = (ω, δ, p), angles counted from
+the last machine's.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,12 @@ from gridveil.grid.parameters import UNITS, Bounds, Group
 class SwingFamily(LinearFamily):
     """M ω̇ = −L δ + p − D ω − u;  δ̇ = ω_b ω;  ṗ = −T (p + G ω), with L = C diag(k_r) Cᵀ.
 
-    Only differences of angles act, so the last machine's angle is the reference and 3g − 1 states remain.
+    Only differences of angles act, so the last machine's angle is the reference and 3g − 1 states
+    remain.
 
     edges : (e, 2) machine positions; governor_rate T, droop_gain G : (g,).
-    drive : (g, s), the load on each machine that input s stands for, u = drive · input [p.u. power].
+    drive : (g, s), the load on each machine that input s stands for, u = drive · input [p.u.
+    power].
     sense : (h, g), outputs y = sense · ω [p.u. frequency].
     """
 
@@ -41,7 +45,9 @@ class SwingFamily(LinearFamily):
         )
         self._k, self._m, self._d = slice(0, e), slice(e, e + g), slice(e + g, e + 2 * g)
         i, j = edges.T.astype(np.int64)
-        pair = np.full((g, g), e)  # the edge between two machines; where there is none, a weight of 0 behind the last
+        pair = np.full(
+            (g, g), e
+        )  # the edge between two machines; where there is none, a weight of 0 behind the last
         pair[i, j] = pair[j, i] = np.arange(e)
         states, inputs, eye = 3 * g - 1, drive.shape[1], np.eye(g)
         self._omega, self._delta, power = slice(0, g), slice(g, 2 * g - 1), slice(2 * g - 1, states)
@@ -53,7 +59,9 @@ class SwingFamily(LinearFamily):
         constant[power, power] = -np.diag(governor_rate)
         self._states = states
         self._constant = xp.asarray(constant)
-        self._output = xp.asarray(np.concatenate([sense, np.zeros((len(sense), states - g + inputs))], axis=1))
+        self._output = xp.asarray(
+            np.concatenate([sense, np.zeros((len(sense), states - g + inputs))], axis=1)
+        )
         self._pair, self._eye = xp.asarray(pair.ravel()), xp.asarray(eye)
         self._stencil = xp.asarray(np.concatenate([i * g + i, j * g + j, i * g + j, j * g + i]))
         self._diagonal = xp.asarray(np.arange(g) * (g + 1))
@@ -81,8 +89,11 @@ class SwingFamily(LinearFamily):
         rows, rows_bar = self.lti(theta).F[..., self._omega, :], bar.F[..., self._omega, :]
         m_bar = -xp.sum(rows * rows_bar, axis=-1) / m
         scaled = rows_bar / m[..., None]
-        d_bar = -xp.take(xp.reshape(scaled[..., self._omega], (*lead, g * g)), self._diagonal, axis=-1)
-        # dJ/dL, with a zero column for the reference angle; an edge adds to L_ii and L_jj and takes from L_ij and L_ji.
+        d_bar = -xp.take(
+            xp.reshape(scaled[..., self._omega], (*lead, g * g)), self._diagonal, axis=-1
+        )
+        # dJ/dL, with a zero column for the reference angle; an edge adds to L_ii and L_jj and takes
+        # from L_ij and L_ji.
         last = xp.zeros((*lead, g, 1), dtype=scaled.dtype)
         L_bar = xp.reshape(xp.concat([-scaled[..., self._delta], last], axis=-1), (*lead, g * g))
         corners = xp.reshape(xp.take(L_bar, self._stencil, axis=-1), (*lead, 4, -1))
@@ -91,16 +102,24 @@ class SwingFamily(LinearFamily):
 
 
 class DrivenSwingFamily(SwingFamily):
-    """The same with the load of each input on each machine as parameters of their own: θ = (k_r, m, d, u).
+    """The same with the load of each input on each machine as parameters of their own: θ = (k_r, m,
+    d, u).
 
-    For batches whose members have each their own K_ac, and for fits that estimate u. u : (s · g,), input after input.
+    For batches whose members have each their own K_ac, and for fits that estimate u.
+    u : (s · g,), input after input.
     """
 
-    def __init__(self, edges: IntArray, *, inputs: int, governor_rate: Array, **constants: Any) -> None:
+    def __init__(
+        self, edges: IntArray, *, inputs: int, governor_rate: Array, **constants: Any
+    ) -> None:
         g = len(governor_rate)
-        super().__init__(edges, governor_rate=governor_rate, drive=np.zeros((g, inputs)), **constants)
+        super().__init__(
+            edges, governor_rate=governor_rate, drive=np.zeros((g, inputs)), **constants
+        )
         self._u = slice(self.size, self.size + inputs * g)
-        self.groups += (Group("u", inputs * g, "p.u. power", None, sensitive=False, asset="machine"),)
+        self.groups += (
+            Group("u", inputs * g, "p.u. power", None, sensitive=False, asset="machine"),
+        )
 
     def lti(self, theta: XArray) -> LTI:
         """Build F with −u/m in its input columns."""
@@ -114,12 +133,16 @@ class DrivenSwingFamily(SwingFamily):
         """dJ/dθ by hand."""
         xp = namespace(theta)
         u_bar = -bar.F[..., self._omega, self._states :] / theta[..., self._m, None]
-        return xp.concat([super().pull(theta, bar), xp.reshape(u_bar.mT, (*theta.shape[:-1], -1))], axis=-1)
+        return xp.concat(
+            [super().pull(theta, bar), xp.reshape(u_bar.mT, (*theta.shape[:-1], -1))], axis=-1
+        )
 
     def directions(self, theta: Array, moving: IntArray) -> tuple[Array, Array]:
-        """∂F/∂θ_p = [left_p; 0] right_pᵀ for the entries `moving` of θ (p,): left (moving, g) and right (moving, 3g − 1 + s).
+        """∂F/∂θ_p = [left_p; 0] right_pᵀ for the entries `moving` of θ (p,): left (moving, g) and
+        right (moving, 3g − 1 + s).
 
-        Every parameter stands in rows of ω̇ alone and acts through one signal: an angle, ω̇ itself, ω, or an input.
+        Every parameter stands in rows of ω̇ alone and acts through one signal: an angle, ω̇ itself,
+        ω, or an input.
         """
         g, n = self._eye.shape[0], self._constant.shape[0]
         m = theta[self._m]

@@ -1,4 +1,7 @@
-"""Trajectories: what `simulate` returns, and what was measured. They plot themselves and turn into tables."""
+"""Trajectories: what `simulate` returns, and what was measured.
+
+They plot themselves and turn into tables.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,10 @@ ROCOF_WINDOW_S = 0.5
 class Response:
     """What an engineer reads off one bus's frequency.
 
-    nadir_hz : largest deviation from nominal, with its sign [Hz]; nadir_s : when [s], both also between two samples;
-    rocof_hz_s : steepest mean slope over 0.5 s, with its sign [Hz/s]; settling_hz : deviation it settles at [Hz].
+    nadir_hz : largest deviation from nominal, with its sign [Hz].
+    nadir_s : when [s], both also between two samples;
+    rocof_hz_s : steepest mean slope over 0.5 s, with its sign [Hz/s].
+    settling_hz : deviation it settles at [Hz].
     """
 
     bus: str
@@ -34,9 +39,13 @@ class Response:
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """Frequency deviations of some buses on an even clock; a measured one has NaN in gaps, and its clock is even to a step.
+    """Frequency deviations of some buses on an even clock; a measured one has NaN in gaps, and its
+    clock is even to a step.
 
-    time_s : (N + 1,) [s]; omega : (N + 1, h) [p.u. of frequency_hz]; buses : h labels; settling : steady value [p.u.].
+    time_s : (N + 1,) [s].
+    omega : (N + 1, h) [p.u. of frequency_hz].
+    buses : h labels.
+    settling : steady value [p.u.].
     """
 
     time_s: Array
@@ -57,20 +66,35 @@ class Trajectory:
         low, when = nadir(self.time_s, hz)
         slope = rocof(self.time_s, hz)
         return [
-            Response(bus, float(low[i]), float(when[i]), float(slope[i]), self.settling * self.frequency_hz)
+            Response(
+                bus,
+                float(low[i]),
+                float(when[i]),
+                float(slope[i]),
+                self.settling * self.frequency_hz,
+            )
             for i, bus in enumerate(self.buses)
         ]
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame: index time [s], one column of frequency deviation [Hz] a bus."""
+        """Return a pandas DataFrame: index time [s], one column of frequency deviation [Hz] a
+        bus.
+        """
         import pandas as pd
 
-        return pd.DataFrame(self.deviation_hz, index=pd.Index(self.time_s, name="time_s"), columns=pd.Index(self.buses))
+        return pd.DataFrame(
+            self.deviation_hz,
+            index=pd.Index(self.time_s, name="time_s"),
+            columns=pd.Index(self.buses),
+        )
 
     def to_csv(self) -> str:
         """Write time [s] and frequency deviations [p.u.] as CSV text, floats in full."""
         header = ",".join(["time_s", *(csv_cell(f"omega_{bus}_pu") for bus in self.buses)])
-        rows = (",".join(map(repr, (t, *row))) for t, row in zip(self.time_s.tolist(), self.omega.tolist(), strict=True))
+        rows = (
+            ",".join(map(repr, (t, *row)))
+            for t, row in zip(self.time_s.tolist(), self.omega.tolist(), strict=True)
+        )
         return "\n".join([header, *rows]) + "\n"
 
     def plot(self, path: str | None = None) -> Figure:
@@ -81,13 +105,18 @@ class Trajectory:
 
 
 def nadir(time_s: Array, deviation: Array) -> tuple[Array, Array]:
-    """Find the largest deviation with its sign, and its time, between samples by a parabola through three of them.
+    """Find the largest deviation with its sign, and its time, between samples by a parabola through
+    three of them.
 
-    time_s : (N + 1,) an even clock [s]; deviation : (..., N + 1) in any unit, NaN in gaps. Returns two arrays (...,).
+    time_s : (N + 1,) an even clock [s].
+    deviation : (..., N + 1) in any unit, NaN in gaps. Returns two arrays (...,).
     """
     last = len(time_s) - 1
     worst = _furthest(deviation)[..., None]
-    before, at, after = (np.take_along_axis(deviation, np.clip(worst + step, 0, last), axis=-1)[..., 0] for step in (-1, 0, 1))
+    before, at, after = (
+        np.take_along_axis(deviation, np.clip(worst + step, 0, last), axis=-1)[..., 0]
+        for step in (-1, 0, 1)
+    )
     bend = before - 2 * at + after
     usable = (worst > 0)[..., 0] & (worst < last)[..., 0] & np.isfinite(bend) & (bend != 0)
     slope = np.where(usable, after - before, 0.0)
@@ -96,9 +125,11 @@ def nadir(time_s: Array, deviation: Array) -> tuple[Array, Array]:
 
 
 def rocof(time_s: Array, deviation: Array, window_s: float = ROCOF_WINDOW_S) -> Array:
-    """Find the steepest mean slope over a window, with its sign: (..., N + 1) to (...,) [unit of deviation / s].
+    """Find the steepest mean slope over a window, with its sign: (..., N + 1) to (...,) [unit of
+    deviation / s].
 
-    Before the record the grid was at rest, so that it does not matter when in the record an event falls.
+    Before the record the grid was at rest, so that it does not matter when in the record an event
+    falls.
     """
     dt = time_s[1] - time_s[0]
     window = max(1, round(window_s / dt))
@@ -109,6 +140,8 @@ def rocof(time_s: Array, deviation: Array, window_s: float = ROCOF_WINDOW_S) -> 
 
 
 def _furthest(values: Array) -> IntArray:
-    """Position of the entry of the largest size along the last axis; gaps (NaN) count for nothing."""
+    """Position of the entry of the largest size along the last axis; gaps (NaN) count for
+    nothing.
+    """
     size = np.abs(values)
     return np.argmax(np.where(size >= 0, size, -1.0), axis=-1)

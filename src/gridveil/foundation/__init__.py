@@ -1,1 +1,4 @@
-"""What every room stands on: errors, files, limits, progress, drawing. It knows nothing of grids."""
+"""What every room stands on: errors, files, limits, progress, drawing.
+
+It knows nothing of grids.
+"""

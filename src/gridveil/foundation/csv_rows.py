@@ -1,4 +1,6 @@
-"""Rows of a CSV file, refused where it is not whole: tables of a grid and measured records are both read through here."""
+"""Rows of a CSV file, refused where it is not whole: tables of a grid and measured records are both
+read through here.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from gridveil.foundation.limits import MOST_VALUES, bad_lines
 def csv_rows(
     data: bytes, file: str, expected: str, refusal: Callable[..., InputError] = InputError
 ) -> Iterator[tuple[int, list[str]]]:
-    r"""Line and cells of each row that is not empty, the header first. refusal : makes the error of what it is read for.
+    r"""Line and cells of each row that is not empty, the header first. refusal : makes the error of
+    what it is read for.
 
     >>> list(csv_rows(b"bus, load\n\n1, 0.5\n", "buses.csv", "a table"))
     [(1, ['bus', 'load']), (3, ['1', '0.5'])]
@@ -35,7 +38,9 @@ def csv_rows(
             remedy="Copy the whole file again, or end the line.",
         )
     # Decoded as it is read: whole, it would take four times its size.
-    reader = csv.reader(io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""), strict=True)
+    reader = csv.reader(
+        io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""), strict=True
+    )
     count = 0
     try:
         for row in reader:

@@ -1,4 +1,6 @@
-"""Figures, all in one look: units on every axis, colours that colour-blind readers can tell apart."""
+"""Figures, all in one look: units on every axis, colours that colour-blind readers can tell
+apart.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,18 @@ if TYPE_CHECKING:
 # The paper's yellow, blue and red, in the hues of Tol's high-contrast palette.
 NOISY, FITTED, SOURCE = "#DDAA33", "#004488", "#BB5566"
 CYCLE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#000000")
-UNTOLD = {"png": ("Software",), "pdf": ("Creator", "Producer", "CreationDate"), "svg": ("Creator", "Date")}
+UNTOLD = {
+    "png": ("Software",),
+    "pdf": ("Creator", "Producer", "CreationDate"),
+    "svg": ("Creator", "Date"),
+}
 LONGEST = 100  # characters of a title or a label; a longer one would leave no room for the axes
 STYLES = ("-", "--", "-.", ":")
 
 
-def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **sharing: Any) -> tuple[Figure, list[Axes]]:
+def new_figure(
+    width: float, height: float, rows: int = 1, columns: int = 1, **sharing: Any
+) -> tuple[Figure, list[Axes]]:
     """Make a figure of the house's style without touching matplotlib's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -49,7 +57,9 @@ def mark_demo(figure: Figure) -> None:
 
 
 def plain(words: str) -> str:
-    """Words with a name in them: matplotlib would set what stands between dollars, and hide what begins with _."""
+    """Words with a name in them: matplotlib would set what stands between dollars, and hide what
+    begins with _.
+    """
     text = shown(words)
     text = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
     return (" " * text.startswith("_") + text).replace("$", r"\$")
@@ -62,5 +72,7 @@ def written(figure: Figure, path: str | None) -> Figure:
 
         # No software name, no time and no random names in the file.
         with mpl.rc_context({"svg.hashsalt": "gridveil"}):
-            figure.savefig(path, dpi=160, metadata=dict.fromkeys(UNTOLD.get(path.rpartition(".")[2], ())))
+            figure.savefig(
+                path, dpi=160, metadata=dict.fromkeys(UNTOLD.get(path.rpartition(".")[2], ()))
+            )
     return figure

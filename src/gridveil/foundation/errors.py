@@ -1,4 +1,7 @@
-"""Errors a user can meet. Each says what was wrong and where, what did not happen, and the next step."""
+"""Errors a user can meet.
+
+Each says what was wrong and where, what did not happen, and the next step.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,15 @@ class GridveilError(Exception):
 
     exit_code = 2
 
-    def __init__(self, problem: str, *, outcome: str = "Nothing was written.", remedy: str = "") -> None:
+    def __init__(
+        self, problem: str, *, outcome: str = "Nothing was written.", remedy: str = ""
+    ) -> None:
         self.problem = shown(problem if problem.endswith((".", "…")) else f"{problem}.")
         self.outcome = shown(outcome)
         self.remedy = shown(remedy)
-        super().__init__(" ".join(part for part in (self.problem, self.outcome, self.remedy) if part))
+        super().__init__(
+            " ".join(part for part in (self.problem, self.outcome, self.remedy) if part)
+        )
 
     def also(self, outcome: str) -> Self:
         """Say more of what did and did not happen."""
@@ -36,7 +43,10 @@ class GridveilError(Exception):
 
 
 class InputError(GridveilError):
-    """A grid file, an option or a table that cannot be used as it is. What it quotes of them is cut short."""
+    """A grid file, an option or a table that cannot be used as it is.
+
+    What it quotes of them is cut short.
+    """
 
     def __init__(
         self,
@@ -94,7 +104,11 @@ class UnstableStep(GridveilError):
         super().__init__(
             f"The {scheme} scheme is unstable for this model at a step of {dt_s:g} s.",
             outcome="Nothing was simulated.",
-            remedy=(f"Use a step of {0.995 * stable_dt_s:.3g} s or less, or" if stable_dt_s > 0 else "No step would do; use")
+            remedy=(
+                f"Use a step of {0.995 * stable_dt_s:.3g} s or less, or"
+                if stable_dt_s > 0
+                else "No step would do; use"
+            )
             + " the scheme 'exact', which is stable at any step.",
         )
 
@@ -108,7 +122,10 @@ class BudgetExceeded(GridveilError):
 
 
 class Interrupted(GridveilError):
-    """A signal in the middle of a release: it says whether privacy budget was spent. signal : its number, 2 for Ctrl-C."""
+    """A signal in the middle of a release: it says whether privacy budget was spent.
+
+    signal : its number, 2 for Ctrl-C.
+    """
 
     def __init__(self, problem: str, *, outcome: str, remedy: str = "", signal: int = 2) -> None:
         self.exit_code = 128 + signal  # as shells have it

@@ -24,7 +24,9 @@ def write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def replace_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file whole or not at all, durably; until then its text is for this user's eyes only."""
+    """Replace a file whole or not at all, durably; until then its text is for this user's eyes
+    only.
+    """
     with workplace(path.parent) as made:
         write_synced(made, data, 0o600)
         made.chmod(mode)
@@ -44,10 +46,11 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def workplace(folder: Path) -> Iterator[Path]:
-    """Give a place, for this user's eyes only, to make something that is then moved elsewhere on the same disk.
+    """Give a place, for this user's eyes only, to make something that is then moved elsewhere on
+    the same disk.
 
-    Workplaces of runs that were killed are swept away first. A run locks its own while it lives: one that is not locked is
-    nobody's any more.
+    Workplaces of runs that were killed are swept away first. A run locks its own while it lives:
+    one that is not locked is nobody's any more.
     """
     sweep(folder)
     place, lock = _new(folder)
@@ -64,7 +67,10 @@ def _new(folder: Path) -> tuple[Path, int | None]:
         place = Path(tempfile.mkdtemp(prefix=".gridveil-making-", dir=folder))
         try:
             lock = _lock(place)
-        except (BlockingIOError, FileNotFoundError):  # another run's sweep was quicker than our lock
+        except (
+            BlockingIOError,
+            FileNotFoundError,
+        ):  # another run's sweep was quicker than our lock
             continue
         except (ImportError, OSError):  # without locks nothing is swept either
             return place, None
@@ -79,7 +85,11 @@ def sweep(folder: Path) -> None:
         for place in [Path(entry) for entry in found if WORKPLACE.fullmatch(entry.name)]:
             with suppress(ImportError, OSError):
                 known = place.lstat()
-                if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.geteuid() or known.st_mode & 0o777 != 0o700:
+                if (
+                    not stat.S_ISDIR(known.st_mode)
+                    or known.st_uid != os.geteuid()
+                    or known.st_mode & 0o777 != 0o700
+                ):
                     continue
                 lock = _lock(place)
                 try:

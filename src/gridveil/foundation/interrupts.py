@@ -9,11 +9,16 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-SIGNALS = [signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no HUP
+SIGNALS = [
+    signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]  # Windows has no HUP
 
 
 class Ended(BaseException):
-    """A signal asked the process to end. No KeyboardInterrupt: typer would take that for its own."""
+    """A signal asked the process to end.
+
+    No KeyboardInterrupt: typer would take that for its own.
+    """
 
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number)
@@ -27,12 +32,19 @@ def signal_of(interrupt: KeyboardInterrupt | Ended) -> signal.Signals:
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Raise `Ended` on a signal, so that what is under way can say how it ended. An ignored signal stays ignored."""
+    """Raise `Ended` on a signal, so that what is under way can say how it ended.
+
+    An ignored signal stays ignored.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     usual = {number: signal.getsignal(number) for number in SIGNALS}
-    usual = {number: one for number, one in usual.items() if one in (signal.SIG_DFL, signal.default_int_handler)}
+    usual = {
+        number: one
+        for number, one in usual.items()
+        if one in (signal.SIG_DFL, signal.default_int_handler)
+    }
     for number in usual:
         signal.signal(number, _raise)
     try:
@@ -49,7 +61,9 @@ def _raise(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold signals back for a moment: what must not break off in the middle, or code that an exception would abort."""
+    """Hold signals back for a moment: what must not break off in the middle, or code that an
+    exception would abort.
+    """
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
     if threading.current_thread() is not threading.main_thread() or not handlers:

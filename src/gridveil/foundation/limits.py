@@ -1,13 +1,16 @@
-"""Name what files and texts may hold at most: above every real grid and record, low enough that none stalls a machine.
+"""Name what files and texts may hold at most: above every real grid and record, low enough that
+none stalls a machine.
 
-The largest public grid, MATPOWER's case_SyntheticUSA (82 000 buses), takes 23 MB, 322 000 lines and four million numbers.
+The largest public grid, MATPOWER's case_SyntheticUSA (82 000 buses), takes 23 MB, 322 000 lines and
+four million numbers.
 """
 
 from __future__ import annotations
 
 import io
 
-# Bytes of a file, by what it holds: cut into short fields, a text takes twenty times as much memory.
+# Bytes of a file, by what it holds: cut into short fields, a text takes twenty times as much
+# memory.
 GRID_BYTES = 2**26  # .m, RAW and DYR
 TABLE_BYTES = 2**25  # one of the CSV tables of a grid
 RECORD_BYTES = 2**26  # a trajectory: an hour at 50 Hz of 40 locations

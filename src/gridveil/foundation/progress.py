@@ -1,4 +1,7 @@
-"""Names of the stages that long work goes through, for whoever shows progress. Never a value, only what is being done."""
+"""Names of the stages that long work goes through, for whoever shows progress.
+
+Never a value, only what is being done.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,11 @@ def corner_named(number: int, corners: int) -> str:
 
 
 # Finding a table to compute at; of the starts, only a bundle needs any, and most bundles one.
-BASIS = ("reading the grid", "finding the operating point", *(start_named(number + 1) for number in range(STARTS)))
+BASIS = (
+    "reading the grid",
+    "finding the operating point",
+    *(start_named(number + 1) for number in range(STARTS)),
+)
 LEAKAGE = (
     "simulating the table",
     "moving each line's k",

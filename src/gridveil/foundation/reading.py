@@ -1,4 +1,5 @@
-"""Files that a user names: regular ones only, never beyond a limit; their text in lines, and the numbers in it.
+"""Files that a user names: regular ones only, never beyond a limit; their text in lines, and the
+numbers in it.
 
 Sizes are checked first, and no pattern tries a text twice.
 """
@@ -16,7 +17,8 @@ from gridveil.foundation.limits import GRID_BYTES, LONGEST_NUMBER, bad_lines
 
 LARGEST = 2**31  # bytes: beyond every grid, record and bundle there is
 BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f]")
-# Python's float() also takes 1_000 and digits of other scripts; MATLAB and PSS/E do not. ++ and *+ never give back a digit.
+# Python's float() also takes 1_000 and digits of other scripts; MATLAB and PSS/E do not. ++ and *+
+# never give back a digit.
 _DIGITS = r"(?:\d++(?:\.\d*+)?|\.\d++)"
 NUMBER = re.compile(rf"[-+]?(?:{_DIGITS}(?:e[-+]?\d++)?|inf|nan)", re.ASCII | re.IGNORECASE)
 FORTRAN = re.compile(rf"[-+]?{_DIGITS}(?:[ed][-+]?\d++)?", re.ASCII | re.IGNORECASE)
@@ -33,7 +35,9 @@ def read_regular(path: Path, *, most: int = LARGEST) -> bytes:
     """
     if "\0" in str(path):  # open raises a ValueError, which no caller expects
         raise OSError(errno.EINVAL, "its name holds a NUL", str(path))
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+    with open(
+        path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    ) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
@@ -58,36 +62,63 @@ def _size(count: int) -> str:
 
 
 def read_bytes(path: Path, expected: str, limit: int = GRID_BYTES) -> bytes:
-    """Read a regular file whole, or say why that is not possible. expected : what the file should hold, for an error."""
+    """Read a regular file whole, or say why that is not possible.
+
+    expected : what the file should hold, for an error.
+    """
     try:
         data = read_regular(path, most=limit)
     except FileNotFoundError:
-        raise InputError("there is no such file", file=str(path), expected=expected, remedy="Check the path.") from None
+        raise InputError(
+            "there is no such file", file=str(path), expected=expected, remedy="Check the path."
+        ) from None
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise InputError(
-                f"the file is larger than {limit // 2**20} MB", file=path.name, expected=expected, remedy="Check the path."
+                f"the file is larger than {limit // 2**20} MB",
+                file=path.name,
+                expected=expected,
+                remedy="Check the path.",
             ) from None
         raise InputError(
-            f"cannot be read ({error.strerror})", file=str(path), remedy="Check the path and its permissions."
+            f"cannot be read ({error.strerror})",
+            file=str(path),
+            remedy="Check the path and its permissions.",
         ) from None
     if not data.strip():
-        raise InputError("the file is empty", file=path.name, expected=expected, remedy="Check that it was copied whole.")
+        raise InputError(
+            "the file is empty",
+            file=path.name,
+            expected=expected,
+            remedy="Check that it was copied whole.",
+        )
     return data
 
 
 def read_lines(path: Path, what: str) -> list[str]:
-    """Read a text file into lines, or say why it is none. what : what it should hold, for errors."""
+    """Read a text file into lines, or say why it is none.
+
+    what : what it should hold, for errors.
+    """
     data = read_bytes(path, what, GRID_BYTES)
     if BINARY.search(data):
         raise InputError("this is a binary file", file=path.name, expected=f"{what}, in plain text")
     if problem := bad_lines(data):
-        raise InputError(problem, file=path.name, expected=f"{what}, a line a row", remedy="Check that this is such a file.")
+        raise InputError(
+            problem,
+            file=path.name,
+            expected=f"{what}, a line a row",
+            remedy="Check that this is such a file.",
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = data.decode("latin-1")  # names of buses in an older encoding; numbers are ASCII in both
-    return re.split(r"\r\n|\n|\r", text)  # splitlines() would also split at characters that a name may hold
+        text = data.decode(
+            "latin-1"
+        )  # names of buses in an older encoding; numbers are ASCII in both
+    return re.split(
+        r"\r\n|\n|\r", text
+    )  # splitlines() would also split at characters that a name may hold
 
 
 def plain_number(text: str) -> float | None:

@@ -1,7 +1,9 @@
-"""Errors that leave the vault and the readers without the frames they came through: those hold private values.
+"""Errors that leave the vault and the readers without the frames they came through: those hold
+private values.
 
-Python keeps the local variables of every frame in a traceback, and some tools show them: `capture_locals`, rich, `pytest -l`,
-crash reporters. A sealed function lets an error out with the places it came through as a note, and no frame but its own.
+Python keeps the local variables of every frame in a traceback, and some tools show them:
+`capture_locals`, rich, `pytest -l`, crash reporters. A sealed function lets an error out with the
+places it came through as a note, and no frame but its own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ R = TypeVar("R")
 
 
 class _Places(str):
-    """The note that lists places, a line each below its first; a class, to be told from other notes."""
+    """The note that lists places, a line each below its first; a class, to be told from other
+    notes.
+    """
 
     __slots__ = ()
 
@@ -50,7 +54,9 @@ def sealed(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def places_of(error: BaseException) -> list[str]:
-    """The places that an error came through, outermost first, also those behind a sealed function: "file:line function"."""
+    """The places that an error came through, outermost first, also those behind a sealed function:
+    "file:line function".
+    """
     frames = [
         f"{Path(frame.f_code.co_filename).name}:{line} {frame.f_code.co_name}"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -66,9 +72,19 @@ def _notes(error: BaseException) -> list[_Places]:
 def _strip(error: BaseException) -> None:
     places, told = places_of(error), _notes(error)
     error.__notes__ = [note for note in getattr(error, "__notes__", ()) if note not in told]
-    error.add_note(_Places("\n  ".join(["It came through (frames are left out, since they hold private values):", *places])))
+    error.add_note(
+        _Places(
+            "\n  ".join(
+                ["It came through (frames are left out, since they hold private values):", *places]
+            )
+        )
+    )
     error.__traceback__ = error.__cause__ = error.__context__ = None
-    for name in ("obj", "object", "doc"):  # what an AttributeError, a UnicodeDecodeError or a JSONDecodeError was about
+    for name in (
+        "obj",
+        "object",
+        "doc",
+    ):  # what an AttributeError, a UnicodeDecodeError or a JSONDecodeError was about
         if hasattr(error, name):
             with suppress(AttributeError, TypeError):
                 setattr(error, name, b"" if name == "object" else None)

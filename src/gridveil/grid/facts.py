@@ -25,7 +25,9 @@ OPERATING_POINTS = {
 
 
 def frozen(values: Any, dtype: type = np.float64) -> NDArray[Any]:
-    """Copy values into an array that cannot be written to; one that already cannot be is taken as it is."""
+    """Copy values into an array that cannot be written to; one that already cannot be is taken as
+    it is.
+    """
     if isinstance(values, np.ndarray) and values.dtype == dtype and _is_settled(values):
         return values
     out = np.array(values, dtype=dtype)
@@ -54,7 +56,8 @@ def complete_edges(g: int) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class GridFacts:
-    """What neighbours share: everything about a grid except line weights k, inertia m and damping d.
+    """What neighbours share: everything about a grid except line weights k, inertia m and damping
+    d.
 
     buses : labels of the n buses, the owner's own; they never enter a bundle.
     edges : (e, 2) bus positions, each pair once (parallel circuits are merged).
@@ -63,13 +66,16 @@ class GridFacts:
     droop_gain : (g,) G, governor gain 1/R [p.u. power / p.u. frequency].
     loads : (n,) nominal load ℓ of each bus [p.u. power]; events refer to it.
     load_damping : (n,) damping of the loads [p.u. power / p.u. frequency], public.
-    omega_b : rad/s of angle a p.u. frequency deviation makes in a second; 2π f for physics, 1 in the paper.
+    omega_b : rad/s of angle a p.u. frequency deviation makes in a second; 2π f for physics, 1 in
+    the paper.
     loads_are_public : whether a bundle may carry the loads; if not, events are given bus by bus.
     operating_point : where the angles and voltages inside k come from.
     notes : what the reader did to the file's tables (merged, summed, left out), with counts.
     policy : the choices for awkward data that it did so by.
-    rated_mva : (g,) rated power of the machines [MVA], NaN where unknown; used and shown only where its owner says so.
-    summed : private groups with entries that are sums of parts (parallel circuits, machines of one bus), rounded once.
+    rated_mva : (g,) rated power of the machines [MVA], NaN where unknown; used and shown only where
+    its owner says so.
+    summed : private groups with entries that are sums of parts (parallel circuits, machines of one
+    bus), rounded once.
     """
 
     name: str
@@ -118,10 +124,13 @@ class GridFacts:
 
     @property
     def damping_of_load(self) -> float | None:
-        """Damping of a p.u. of load, as declared [p.u. power / p.u. frequency]: the mean over all load; None without load."""
+        """Damping of a p.u. of load, as declared [p.u. power / p.u. frequency]: the mean over all
+        load; None without load.
+        """
         if not self.load_damping.any():
             return 0.0
-        # Exact sums and twelve digits: what was declared, without a last bit that might tell how many buses there are.
+        # Exact sums and twelve digits: what was declared, without a last bit that might tell how
+        # many buses there are.
         load, damping = math.fsum(np.maximum(self.loads, 0.0)), math.fsum(self.load_damping)
         found = float(f"{damping / load:.12g}") if load else math.inf
         return found if math.isfinite(found) else None
@@ -142,7 +151,9 @@ class GridFacts:
             )
         repeated = [bus for bus, times in Counter(self.buses).items() if times > 1]
         if repeated:
-            raise InputError(f"bus {repeated[0]} occurs twice", file=self.name, expected="each bus once")
+            raise InputError(
+                f"bus {repeated[0]} occurs twice", file=self.name, expected="each bus once"
+            )
         sizes = {
             "governor_rate": (self.governor_rate, g),
             "droop_gain": (self.droop_gain, g),
@@ -151,15 +162,20 @@ class GridFacts:
         }
         for name, (values, size) in sizes.items():
             if values.shape != (size,):
-                raise InputError(f"{name} has shape {values.shape}", file=self.name, expected=f"({size},)")
+                raise InputError(
+                    f"{name} has shape {values.shape}", file=self.name, expected=f"({size},)"
+                )
             if not np.isfinite(values).all():
                 raise InputError(f"{name} holds a number that is not finite", file=self.name)
         for name in ("governor_rate", "droop_gain", "load_damping"):
             if (getattr(self, name) < 0).any():
-                raise InputError(f"{name} holds a negative number", file=self.name, expected="numbers >= 0")
+                raise InputError(
+                    f"{name} holds a negative number", file=self.name, expected="numbers >= 0"
+                )
         if self.load_damping.any() and not self.loads_are_public:
             raise InputError(
-                "load damping follows the loads, which are withheld: damping without noise would give them away",
+                "load damping follows the loads, which are withheld: damping without noise would "
+                "give them away",
                 file=self.name,
                 expected="published loads, or no load damping",
                 remedy="Publish the loads (--publish-loads), or leave load damping out.",
@@ -167,16 +183,32 @@ class GridFacts:
         for name in ("omega_b", "frequency_hz", "base_mva"):
             value = getattr(self, name)
             if not (np.isfinite(value) and value > 0):
-                raise InputError(f"{name} is {value:g}", file=self.name, expected="a finite number above 0")
+                raise InputError(
+                    f"{name} is {value:g}", file=self.name, expected="a finite number above 0"
+                )
         for name, positions in (("machines", self.machines), ("edges", self.edges)):
             if positions.size and not (positions.min() >= 0 and positions.max() < n):
                 raise InputError(
-                    f"{name} points to a bus that is not there", file=self.name, expected=f"positions 0 to {n - 1}"
+                    f"{name} points to a bus that is not there",
+                    file=self.name,
+                    expected=f"positions 0 to {n - 1}",
                 )
         if len(np.unique(self.machines)) < g:
-            raise InputError("a bus has two machines", file=self.name, expected="machines of one bus summed into one")
-        if self.edges.ndim != 2 or self.edges.shape[1] != 2 or (self.edges[:, 0] == self.edges[:, 1]).any():
-            raise InputError("an edge joins a bus to itself", file=self.name, expected="two different buses an edge")
+            raise InputError(
+                "a bus has two machines",
+                file=self.name,
+                expected="machines of one bus summed into one",
+            )
+        if (
+            self.edges.ndim != 2
+            or self.edges.shape[1] != 2
+            or (self.edges[:, 0] == self.edges[:, 1]).any()
+        ):
+            raise InputError(
+                "an edge joins a bus to itself",
+                file=self.name,
+                expected="two different buses an edge",
+            )
         self._check_connected()
 
     def _check_connected(self) -> None:
@@ -184,7 +216,9 @@ class GridFacts:
         from scipy.sparse.csgraph import connected_components
 
         n = len(self.buses)
-        graph = coo_array((np.ones(len(self.edges)), (self.edges[:, 0], self.edges[:, 1])), shape=(n, n))
+        graph = coo_array(
+            (np.ones(len(self.edges)), (self.edges[:, 0], self.edges[:, 1])), shape=(n, n)
+        )
         count, label = connected_components(graph, directed=False)
         if count == 1:
             return
@@ -196,5 +230,6 @@ class GridFacts:
             f"{sizes[smallest]} bus(es), among them {', '.join(members)}",
             file=self.name,
             expected="one island",
-            remedy="Release each island as a grid of its own (--island), or put the missing branch in service.",
+            remedy="Release each island as a grid of its own (--island), or put the missing branch "
+            "in service.",
         )

@@ -10,7 +10,8 @@ from typing import Literal
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.words import check_words
 
-# The private groups: line weights, inertia and damping. k_r is what the first becomes by Kron reduction.
+# The private groups: line weights, inertia and damping. k_r is what the first becomes by Kron
+# reduction.
 GROUPS = ("k", "m", "d")
 UNITS: Mapping[str, str] = {
     "k": "p.u. power / rad",
@@ -34,12 +35,16 @@ class Range:
 
     def __post_init__(self) -> None:
         if not (isfinite(self.lower) and isfinite(self.upper)):
-            raise OptionError(f"Bounds {self.lower:g}:{self.upper:g} are not finite.", remedy="Give two finite numbers.")
+            raise OptionError(
+                f"Bounds {self.lower:g}:{self.upper:g} are not finite.",
+                remedy="Give two finite numbers.",
+            )
         if not 0 <= self.lower < self.upper:
             raise OptionError(
                 f"Bounds {self.lower:g}:{self.upper:g} are reversed, empty or negative.",
                 expected="lower:upper with 0 <= lower < upper",
-                remedy="Swap or widen the bounds; they are public and must not come from the source grid.",
+                remedy="Swap or widen the bounds; they are public and must not come from the "
+                "source grid.",
             )
 
     @property
@@ -52,7 +57,8 @@ class Range:
 class Bounds:
     """Public bounds: of the source's line weights, of the reduced ones, of inertia and of damping.
 
-    They are declared, never taken from the source: a bound that follows the data would leak it. origin : where they are from.
+    They are declared, never taken from the source: a bound that follows the data would leak it.
+    origin : where they are from.
     """
 
     k: Range = Range(1.0, 100.0)
@@ -66,8 +72,8 @@ class Bounds:
         for name in ("k", "m"):
             if getattr(self, name).lower <= 0:
                 raise OptionError(
-                    f"The lower bound of {name} must be above 0: a line without weight or a machine without "
-                    "inertia has no swing equation.",
+                    f"The lower bound of {name} must be above 0: a line without weight or a "
+                    "machine without inertia has no swing equation.",
                     remedy=f"Give --bounds-{name} a positive lower end.",
                 )
 
@@ -76,9 +82,9 @@ class Bounds:
 class Group:
     """One named group of parameters of a model.
 
-    range holds its public bounds (None: free); alpha is the distance that the guarantee speaks of (None where the group is
-    public); asset says which
-    physical thing an entry belongs to, so that `one-asset` knows which entries change together.
+    range holds its public bounds (None: free); alpha is the distance that the guarantee speaks of
+    (None where the group is public); asset says which physical thing an entry belongs to, so that
+    `one-asset` knows which entries change together.
     """
 
     name: str

@@ -35,7 +35,9 @@ class Table(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PublicTable:
-    """A whole table of a grid, every entry of it public: what post-processing makes of a noisy grid, or a public case."""
+    """A whole table of a grid, every entry of it public: what post-processing makes of a noisy
+    grid, or a public case.
+    """
 
     facts: GridFacts
     k: Array

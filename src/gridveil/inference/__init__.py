@@ -1,1 +1,3 @@
-"""What can be learnt from public data: posterior of a draw, fit to records, the records themselves."""
+"""What can be learnt from public data: posterior of a draw, fit to records, the records
+themselves.
+"""

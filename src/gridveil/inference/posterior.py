@@ -1,12 +1,15 @@
-"""What a clipped Laplace release says about the values behind it: free, since it is post-processing of public numbers.
+"""What a clipped Laplace release says about the values behind it: free, since it is post-processing
+of public numbers.
 
-With y = clip(x + Lap(b), lower, upper), x in the public box and a log-uniform prior on it, the likelihood keeps its shape
-exp(−|x − y|/b) inside the box and at both clip values, since P(y = lower | x) = ½ exp(−(x − lower)/b). Hence
+With y = clip(x + Lap(b), lower, upper), x in the public box and a log-uniform prior on it, the
+likelihood keeps its shape exp(−|x − y|/b) inside the box and at both clip values, since P(y = lower
+| x) = ½ exp(−(x − lower)/b). Hence
 
     p(x | y) ∝ exp(−|x − y|/b) / x   on [lower, upper],
 
-in s = log x a smooth function on either side of log y, which Gauss-Legendre quadrature integrates to rounding. Where the noise
-was added to logarithms, |log x − log y| stands in place of |x − y|. A sum of g items has a box and a prior g times as large.
+in s = log x a smooth function on either side of log y, which Gauss-Legendre quadrature integrates
+to rounding. Where the noise was added to logarithms, |log x − log y| stands in place of |x − y|. A
+sum of g items has a box and a prior g times as large.
 """
 
 from __future__ import annotations
@@ -38,9 +41,11 @@ NEWTON_STEPS = 4
 class Posterior:
     """p(x | y) ∝ exp(−|x − y|/b) / x on [lower, upper], for each of n items independently.
 
-    y : (n,) clipped noisy values; scale : (n,) b of the Laplace noise, inf where there is no release (the prior alone);
+    y : (n,) clipped noisy values.
+    scale : (n,) b of the Laplace noise, inf where there is no release (the prior alone);
     lower, upper : (n,) the public box, 0 < lower < upper. All in the group's unit.
-    relative : whether the noise was added to log x; then p ∝ exp(−|log x − log y|/b) / x, and b has no unit.
+    relative : whether the noise was added to log x; then p ∝ exp(−|log x − log y|/b) / x, and b has
+    no unit.
 
     >>> belief = Posterior.of(y=[1.0, 50.0], scale=6.0, lower=1.0, upper=100.0)
     >>> belief.mean.round(3)
@@ -55,15 +60,24 @@ class Posterior:
 
     @classmethod
     def of(cls, y: Any, scale: Any, lower: Any, upper: Any, *, relative: bool = False) -> Posterior:
-        """Bring numbers or arrays to one shape (n,); a box from 0 starts at a thousandth of its upper end."""
-        values, b, low, high = (np.array(part) for part in np.broadcast_arrays(*map(np.atleast_1d, (y, scale, lower, upper))))
+        """Bring numbers or arrays to one shape (n,); a box from 0 starts at a thousandth of its
+        upper end.
+        """
+        values, b, low, high = (
+            np.array(part)
+            for part in np.broadcast_arrays(*map(np.atleast_1d, (y, scale, lower, upper)))
+        )
         low = np.where(low == 0, FLOOR * high, low)
-        if not ((low < high).all() and (low > 0).all() and (b > 0).all() and np.isfinite(values).all()):
+        if not (
+            (low < high).all() and (low > 0).all() and (b > 0).all() and np.isfinite(values).all()
+        ):
             raise OptionError(
                 "A posterior needs finite values, positive scales and a box 0 <= lower < upper.",
                 outcome="Nothing was computed.",
             )
-        y, b, low, high = (frozen(part.astype(np.float64)) for part in (np.clip(values, low, high), b, low, high))
+        y, b, low, high = (
+            frozen(part.astype(np.float64)) for part in (np.clip(values, low, high), b, low, high)
+        )
         return cls(y, b, low, high, relative)
 
     @cached_property
@@ -87,11 +101,15 @@ class Posterior:
         return self._expect((np.log(self._points) - self.log_mean[:, None]) ** 2)
 
     def sample(self, random: np.random.Generator, count: int) -> Array:
-        """Draw (count, n) values by the inverse of the distribution function; for simulation, never as privacy noise."""
+        """Draw (count, n) values by the inverse of the distribution function; for simulation, never
+        as privacy noise.
+        """
         return self.quantile(random.random((count, len(self.y))))
 
     def quantile(self, share: Array) -> Array:
-        """Invert the distribution function: x with P(X <= x | y) = share, for share (..., n) in [0, 1]."""
+        """Invert the distribution function: x with P(X <= x | y) = share, for share (..., n) in [0,
+        1].
+        """
         edges, mass = self._cells
         below = np.concatenate([np.zeros((len(mass), 1)), np.cumsum(mass, axis=1)], axis=1)
         target = share * below[:, -1]
@@ -102,11 +120,17 @@ class Posterior:
         part = np.divide(missing, whole, out=np.zeros_like(missing), where=whole > 0)
         s = start + part * (end - start)
         node, weight = _unit_rule(POINTS_A_CELL)
-        for _ in range(NEWTON_STEPS):  # on the integral from the cell's start, which is exact to rounding
+        for _ in range(
+            NEWTON_STEPS
+        ):  # on the integral from the cell's start, which is exact to rounding
             inner = start[..., None] + (s - start)[..., None] * node
             found = (s - start) * (self._density(inner, items[..., None]) @ weight)
             slope = self._density(s, items)
-            s = np.clip(s + np.divide(missing - found, slope, out=np.zeros_like(s), where=slope > 0), start, end)
+            s = np.clip(
+                s + np.divide(missing - found, slope, out=np.zeros_like(s), where=slope > 0),
+                start,
+                end,
+            )
         return np.clip(np.exp(s), self.lower, self.upper)
 
     def _density(self, s: Array, items: IntArray) -> Array:
@@ -116,10 +140,16 @@ class Posterior:
 
     @cached_property
     def _sides(self) -> tuple[Array, Array, Array]:
-        """Log of where the density starts, of y, and of where it ends (n,): the box, or REACH scales from y."""
+        """Log of where the density starts, of y, and of where it ends (n,): the box, or REACH
+        scales from y.
+        """
         with np.errstate(invalid="ignore", over="ignore"):
             reach = REACH * self.scale
-            down, up = (self.y * np.exp(-reach), self.y * np.exp(reach)) if self.relative else (self.y - reach, self.y + reach)
+            down, up = (
+                (self.y * np.exp(-reach), self.y * np.exp(reach))
+                if self.relative
+                else (self.y - reach, self.y + reach)
+            )
             low, high = np.fmax(self.lower, down), np.fmin(self.upper, up)
         return np.log(low), np.log(self.y), np.log(high)
 
@@ -142,10 +172,14 @@ class Posterior:
 
     @cached_property
     def _cells(self) -> tuple[Array, Array]:
-        """Edges (n, 2 CELLS + 1) in log x, and the mass of each cell (n, 2 CELLS), not normalised."""
+        """Edges (n, 2 CELLS + 1) in log x, and the mass of each cell (n, 2 CELLS), not
+        normalised.
+        """
         low, middle, high = (side[:, None] for side in self._sides)
         step = np.arange(CELLS + 1) / CELLS
-        edges = np.concatenate([low + (middle - low) * step, middle + (high - middle) * step[1:]], axis=1)
+        edges = np.concatenate(
+            [low + (middle - low) * step, middle + (high - middle) * step[1:]], axis=1
+        )
         width = np.diff(edges)
         node, weight = _unit_rule(POINTS_A_CELL)
         inner = edges[:, :-1, None] + width[..., None] * node
@@ -160,11 +194,13 @@ def _unit_rule(points: int) -> tuple[Array, Array]:
 
 
 def beliefs(noisy: NoisyGrid) -> dict[str, Posterior]:
-    """Posterior of what was drawn of each group: of its items, of its sum, or (of no item at all) nothing but the prior.
+    """Posterior of what was drawn of each group: of its items, of its sum, or (of no item at all)
+    nothing but the prior.
 
     Privacy
     -------
-    Uses the noisy values, the public bounds and the public noise scales only: data-independent post-processing.
+    Uses the noisy values, the public bounds and the public noise scales only: data-independent
+    post-processing.
     """
     found: dict[str, Posterior] = {}
     for name in GROUPS:
@@ -172,12 +208,16 @@ def beliefs(noisy: NoisyGrid) -> dict[str, Posterior]:
         if loss is None:
             found[name] = _prior(len(noisy.facts.edges), public)
             continue
-        found[name] = Posterior.of(getattr(noisy, name), loss.scale, public.lower, public.upper, relative=loss.relative)
+        found[name] = Posterior.of(
+            getattr(noisy, name), loss.scale, public.lower, public.upper, relative=loss.relative
+        )
     return found
 
 
 def no_release(sizes: Mapping[str, int], bounds: Bounds) -> dict[str, Posterior]:
-    """What is believed without any release: the log-uniform prior on the public bounds, the control of every fit."""
+    """What is believed without any release: the log-uniform prior on the public bounds, the control
+    of every fit.
+    """
     return {name: _prior(sizes[name], getattr(bounds, name)) for name in GROUPS}
 
 
@@ -186,9 +226,11 @@ def _prior(size: int, public: Range) -> Posterior:
 
 
 def posterior_mean(noisy: NoisyGrid) -> PublicTable:
-    """Make a whole table of what was drawn: posterior means of items, a sum's shared out, the box's middle for no draw at all.
+    """Make a whole table of what was drawn: posterior means of items, a sum's shared out, the box's
+    middle for no draw at all.
 
-    A machine's share may leave the items' bounds; it is not cut off there, since the sum would then be another.
+    A machine's share may leave the items' bounds; it is not cut off there, since the sum would then
+    be another.
     """
     belief, table = beliefs(noisy), {}
     for name, way in noisy.allocation.draws.items():

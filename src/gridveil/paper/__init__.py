@@ -34,14 +34,20 @@ def iterations(runs: int) -> int:
     return sum(1 for _ in blocks(runs)) * PROFILES["paper"].settings.iterations
 
 
-def reproduce(runs: int, out: Path, only: Sequence[str] = (), progress: Callable[[], None] | None = None) -> Reproduction:
-    """Run section IV (and II-D) of the paper; write figures, data and the page `reproduction.md` into a folder.
+def reproduce(
+    runs: int, out: Path, only: Sequence[str] = (), progress: Callable[[], None] | None = None
+) -> Reproduction:
+    """Run section IV (and II-D) of the paper; write figures, data and the page `reproduction.md`
+    into a folder.
 
-    An interrupted call loses at most the block of runs it was in: the next one goes on from there, to the same figures.
+    An interrupted call loses at most the block of runs it was in: the next one goes on from there,
+    to the same figures.
     """
     unknown = [name for name in only if name not in FIGURES]
     if unknown:
-        raise OptionError(f"There is no figure {unknown[0]!r}.", remedy=f"Choose from {', '.join(FIGURES)}.")
+        raise OptionError(
+            f"There is no figure {unknown[0]!r}.", remedy=f"Choose from {', '.join(FIGURES)}."
+        )
     if not 2 <= runs <= 100_000:
         raise OptionError(f"{runs} runs cannot be done.", expected="2 to 100000 runs an epsilon")
     experiment = Experiment.ieee30()
@@ -51,10 +57,15 @@ def reproduce(runs: int, out: Path, only: Sequence[str] = (), progress: Callable
         found = tuple(levels(experiment, results))
         star = tuple(cases())
         judged = tuple(claims(experiment, found, star))
-        files = [path for name in (only or FIGURES) for path in draw(name, experiment, results, out)]
+        files = [
+            path for name in (only or FIGURES) for path in draw(name, experiment, results, out)
+        ]
         page = out / "reproduction.md"
         page.write_text(
-            report(found, star, judged, [name for name in FIGURES if (out / f"{name}.png").exists()]), encoding="utf-8"
+            report(
+                found, star, judged, [name for name in FIGURES if (out / f"{name}.png").exists()]
+            ),
+            encoding="utf-8",
         )
     except OSError as error:
         raise GridveilError(

@@ -35,8 +35,8 @@ def claims(experiment: Experiment, levels: Sequence[Level], star: Sequence[Case]
         Claim(
             "II-D",
             "the star's weights are recovered from the reduced network; Y-Δ is uniquely determined",
-            f"largest relative error {over.error:.0e} (star, {over.equations} equations for {over.unknowns} unknowns) and "
-            f"{well.error:.0e} (Y-Δ)",
+            f"largest relative error {over.error:.0e} (star, {over.equations} equations for "
+            f"{over.unknowns} unknowns) and {well.error:.0e} (Y-Δ)",
             _verdict(max(over.error, well.error) < 1e-9),
         ),
         Claim(
@@ -48,8 +48,8 @@ def claims(experiment: Experiment, levels: Sequence[Level], star: Sequence[Case]
         Claim(
             "IV-A",
             "37 transmission lines",
-            f"{len(experiment.source.facts.edges)} lines: 37 and four transformers with off-nominal taps, without which the "
-            "network is not connected",
+            f"{len(experiment.source.facts.edges)} lines: 37 and four transformers with "
+            "off-nominal taps, without which the network is not connected",
             "does not hold",
         ),
         _mismatch_claim(levels),
@@ -71,20 +71,34 @@ def claims(experiment: Experiment, levels: Sequence[Level], star: Sequence[Case]
         Claim(
             "IV-B",
             "L_lap and L_pp decrease as ε grows",
-            "L_lap " + _row(level.laplace.mean for level in levels) + "; L_pp " + _row(level.fitted.mean for level in levels),
-            _verdict(_falls([level.laplace.mean for level in levels]) and _falls([level.fitted.mean for level in levels])),
+            "L_lap "
+            + _row(level.laplace.mean for level in levels)
+            + "; L_pp "
+            + _row(level.fitted.mean for level in levels),
+            _verdict(
+                _falls([level.laplace.mean for level in levels])
+                and _falls([level.fitted.mean for level in levels])
+            ),
         ),
         Claim(
             "IV-B",
             "post-processed models consistently outperform across all transients",
-            "wins in " + ", ".join(f"{100 * level.wins:.0f} %" for level in levels) + " of runs (ε = 1/2, 1, 2); the worst "
+            "wins in "
+            + ", ".join(f"{100 * level.wins:.0f} %" for level in levels)
+            + " of runs (ε = 1/2, 1, 2); the worst "
             f"transient: {100 * min(min(level.wins_by_transient) for level in levels):.0f} %",
-            _verdict(all(min(level.wins_by_transient) > 0.99 for level in levels), all(level.wins > 0.5 for level in levels)),
+            _verdict(
+                all(min(level.wins_by_transient) > 0.99 for level in levels),
+                all(level.wins > 0.5 for level in levels),
+            ),
         ),
         Claim(
             "IV-B",
             "fidelity is highest in transient 1; it degrades under dissimilar ones, notably 5",
-            "relative error " + ", ".join(f"{100 * value:.2f} %" for value in tight.relative_error_by_transient[:NAMED]),
+            "relative error "
+            + ", ".join(
+                f"{100 * value:.2f} %" for value in tight.relative_error_by_transient[:NAMED]
+            ),
             _verdict(
                 int(np.argmin(tight.relative_error_by_transient[:NAMED])) == 0
                 and int(np.argmax(tight.relative_error_by_transient[:NAMED])) == NAMED - 1
@@ -111,10 +125,15 @@ def claims(experiment: Experiment, levels: Sequence[Level], star: Sequence[Case]
             "post-processing consistently tightens the damping around its true values",
             "rmse "
             + "; ".join(
-                f"{level.rmse_before['d']:.2f} → {level.rmse_after['d']:.2f} (ε = {level.epsilon})" for level in levels
+                f"{level.rmse_before['d']:.2f} → {level.rmse_after['d']:.2f} (ε = {level.epsilon})"
+                for level in levels
             ),
             _verdict(
-                all(after < before for level in levels for before, after in level.damping_rmse_by_machine),
+                all(
+                    after < before
+                    for level in levels
+                    for before, after in level.damping_rmse_by_machine
+                ),
                 all(level.rmse_after["d"] < level.rmse_before["d"] for level in levels),
             ),
         ),
@@ -128,7 +147,9 @@ def _mismatch_claim(levels: Sequence[Level]) -> Claim:
     return Claim(
         "IV-B",
         "the mismatch is reduced to nearly zero within 100 iterations",
-        "median J at iteration 100 is " + ", ".join(f"{100 * share:.0f} %" for share in middle) + " of J at the start, at 500 "
+        "median J at iteration 100 "
+        "is " + ", ".join(f"{100 * share:.0f} %" for share in middle) + " of J at the start, at "
+                                                                        "500 "
         + ", ".join(f"{100 * level.mismatch_share_at_end[1]:.0f} %" for level in levels)
         + " (ε = 1/2, 1, 2)",
         _verdict(max(middle) < 0.01, max(middle) < 0.3),
@@ -136,15 +157,18 @@ def _mismatch_claim(levels: Sequence[Level]) -> Claim:
 
 
 def _mean_claim(words: str, stated: float, found: Mismatch, near: float) -> Claim:
-    """Compare a mean that the paper states, a time mean in p.u.², with ours; near : the relative distance that still holds."""
+    """Compare a mean that the paper states, a time mean in p.u.², with ours; near : the relative
+    distance that still holds.
+    """
     seconds = found.mean / found.time_mean
     low, high = found.mean_low / seconds, found.mean_high / seconds
     distance = abs(found.time_mean / stated - 1)
     return Claim(
         "IV-B",
         words,
-        f"integral {found.mean:.2e} [{found.mean_low:.2e}, {found.mean_high:.2e}] p.u.² s, median {found.median:.2e}; mean "
-        f"over the 20 s {found.time_mean:.2e} [{low:.2e}, {high:.2e}] p.u.²",
+        f"integral {found.mean:.2e} [{found.mean_low:.2e}, {found.mean_high:.2e}] p.u.² s, median "
+        f"{found.median:.2e}; mean over the 20 s {found.time_mean:.2e} [{low:.2e}, {high:.2e}] "
+        "p.u.²",
         _verdict(distance < near, distance < 0.6),
     )
 
@@ -154,34 +178,47 @@ def _bias_claim(experiment: Experiment, loose: Level, tight: Level) -> Claim:
     return Claim(
         "IV-B",
         "sensitivities before and after post-processing have means close to the true ones",
-        f"rmse of k_r {tight.rmse_before['k_r']:.2f} → {tight.rmse_after['k_r']:.2f} (ε = {tight.epsilon}), "
-        f"{loose.rmse_before['k_r']:.2f} → {loose.rmse_after['k_r']:.2f} (ε = {loose.epsilon}); {below} of "
-        f"{len(experiment.truth.k_r)} true weights lie below the box [1, 100] that step 3 projects on, and cannot be met",
+        f"rmse of k_r {tight.rmse_before['k_r']:.2f} → {tight.rmse_after['k_r']:.2f} (ε = "
+        f"{tight.epsilon}), {loose.rmse_before['k_r']:.2f} → {loose.rmse_after['k_r']:.2f} (ε = "
+        f"{loose.epsilon}); {below} of {len(experiment.truth.k_r)} true weights lie below the box "
+        "[1, 100] that step 3 projects on, and cannot be met",
         "holds in part" if below else "holds",
     )
 
 
 def _shift_claims(experiment: Experiment, tight: Level) -> list[Claim]:
-    """What the paper reads off its box plots of single lines and machines (it numbers machines 1 to 6 there)."""
+    """What the paper reads off its box plots of single lines and machines (it numbers machines 1 to
+    6 there).
+    """
     lines = [tuple(edge) for edge in (experiment.truth.edges + 1).tolist()]
     shift = {line: abs(value) for line, value in zip(lines, tight.shift_by_line, strict=True)}
     typical = float(np.median(list(shift.values())))
-    inertia = dict(zip(experiment.truth.machines, (abs(value) for value in tight.shift_by_inertia), strict=True))
+    inertia = dict(
+        zip(
+            experiment.truth.machines, (abs(value) for value in tight.shift_by_inertia), strict=True
+        )
+    )
     share = dict(zip(experiment.truth.machines, tight.error_of_last_named_by_machine, strict=True))
     return [
         Claim(
             "IV-B",
-            "step 3 shifts k on lines 2-3 and 5-6 substantially, on 1-2 hardly (machines numbered 1 to 6)",
-            f"shift of the median in interquartile ranges: {shift[2, 3]:.2f}, {shift[5, 6]:.2f} and {shift[1, 2]:.2f}; "
-            f"the median line: {typical:.2f} (ε = 1/2)",
-            _verdict(min(shift[2, 3], shift[5, 6]) > 0.25 > shift[1, 2], max(shift[2, 3], shift[5, 6]) > typical > shift[1, 2]),
+            "step 3 shifts k on lines 2-3 and 5-6 substantially, on 1-2 hardly (machines numbered "
+            "1 to 6)",
+            f"shift of the median in interquartile ranges: {shift[2, 3]:.2f}, {shift[5, 6]:.2f} "
+            f"and {shift[1, 2]:.2f}; the median line: {typical:.2f} (ε = 1/2)",
+            _verdict(
+                min(shift[2, 3], shift[5, 6]) > 0.25 > shift[1, 2],
+                max(shift[2, 3], shift[5, 6]) > typical > shift[1, 2],
+            ),
         ),
         Claim(
             "IV-B",
             "the inertia of generators 5 and 13 is substantially shifted",
             "shift of the median in interquartile ranges: "
             + ", ".join(f"{machine}: {value:.2f}" for machine, value in inertia.items()),
-            _verdict(min(inertia["5"], inertia["13"]) > 0.25, max(inertia["5"], inertia["13"]) > 0.25),
+            _verdict(
+                min(inertia["5"], inertia["13"]) > 0.25, max(inertia["5"], inertia["13"]) > 0.25
+            ),
         ),
         Claim(
             "IV-B",

@@ -1,4 +1,6 @@
-"""Section IV of the paper: many runs of Algorithm 1 on one grid, batched, in blocks that survive an interruption."""
+"""Section IV of the paper: many runs of Algorithm 1 on one grid, batched, in blocks that survive an
+interruption.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def named_transients() -> list[Transient]:
 
 
 def random_transients(buses: Sequence[str], count: int, seed: int = 2026) -> list[Transient]:
-    """Draw transients by a fixed rule: one to three buses, each with ±0.1 to ±0.5 p.u. of load, at t = 10 s."""
+    """Draw transients by a fixed rule: one to three buses, each with ±0.1 to ±0.5 p.u. of load, at
+    t = 10 s.
+    """
     random = np.random.default_rng(seed)
     found = []
     for number in range(count):
@@ -75,7 +79,8 @@ class Runs:
     """What runs of Algorithm 1 at one ε gave, run by run.
 
     before, after : (runs, p) θ = (k_r, m, d) after step 2 and after step 3; K_ac : (runs, g, b).
-    history : (runs, iterations + 1) mismatch J [p.u.² s]; L_lap, L_pp : (runs, transients) [p.u.² s].
+    history : (runs, iterations + 1) mismatch J [p.u.² s].
+    L_lap, L_pp : (runs, transients) [p.u.² s].
     """
 
     before: Array
@@ -87,39 +92,67 @@ class Runs:
 
 
 class Experiment:
-    """The paper's experiment on a grid: profile `paper`, one public trajectory, transients that the fit never saw.
+    """The paper's experiment on a grid: profile `paper`, one public trajectory, transients that the
+    fit never saw.
 
     Everything it makes is a demo: it draws with seeds and compares with the truth.
     """
 
-    def __init__(self, source: SourceGrid, transients: Sequence[Transient], *, iterations: int | None = None) -> None:
+    def __init__(
+        self, source: SourceGrid, transients: Sequence[Transient], *, iterations: int | None = None
+    ) -> None:
         self.source = source
         self.transients = tuple(transients)
         self.profile = PROFILES["paper"]
         if iterations is not None:
-            self.profile = replace(self.profile, settings=replace(self.profile.settings, iterations=iterations))
+            self.profile = replace(
+                self.profile, settings=replace(self.profile.settings, iterations=iterations)
+            )
         self.truth = true_model(source)
         self.dt_s = self.profile.settings.dt_s
         self._public = Event.uniform(0.2).steps[0].loads(self.truth)
-        trajectory = simulate(self.truth, Event.uniform(0.2), horizon_s=HORIZON_S, dt_s=self.dt_s, scheme="euler")
+        trajectory = simulate(
+            self.truth, Event.uniform(0.2), horizon_s=HORIZON_S, dt_s=self.dt_s, scheme="euler"
+        )
         weights = np.full(trajectory.omega.shape, self.dt_s)
         self._record = Record(((0, 0),), trajectory.omega, weights)
-        self._loads = np.stack([one.event.steps[0].loads(self.truth) for one in self.transients], axis=1)
+        self._loads = np.stack(
+            [one.event.steps[0].loads(self.truth) for one in self.transients], axis=1
+        )
         self.true_responses = self.responses(self.truth.theta[None], self.truth.K_ac[None])[0]
 
     @classmethod
     def ieee30(cls, *, iterations: int | None = None) -> Experiment:
         """The paper's own: the five named transients and five random ones."""
         source = open_grid("ieee30")
-        return cls(source, [*named_transients(), *random_transients(source.facts.buses, 5)], iterations=iterations)
+        return cls(
+            source,
+            [*named_transients(), *random_transients(source.facts.buses, 5)],
+            iterations=iterations,
+        )
 
     def responses(self, theta: Array, K_ac: Array) -> Array:
-        """Frequencies of models (runs, p) from each transient's event on: (runs, transients, samples, g) [p.u.]."""
+        """Frequencies of models (runs, p) from each transient's event on: (runs, transients,
+        samples, g) [p.u.].
+        """
         family, parameters = self._driven(theta, K_ac, self._loads)
         samples = round((HORIZON_S - EVENT_S) / self.dt_s) + 1
-        return step_responses(family.lti(parameters), range(self._loads.shape[1]), samples, dt_s=self.dt_s, scheme="euler")
+        return step_responses(
+            family.lti(parameters),
+            range(self._loads.shape[1]),
+            samples,
+            dt_s=self.dt_s,
+            scheme="euler",
+        )
 
-    def run(self, epsilon: Fraction, seed: int, first: int, count: int, progress: Callable[[], None] | None = None) -> Runs:
+    def run(
+        self,
+        epsilon: Fraction,
+        seed: int,
+        first: int,
+        count: int,
+        progress: Callable[[], None] | None = None,
+    ) -> Runs:
         """Run Algorithm 1 `count` times; run number r of a seed always draws the same noise."""
         noisy = [self._noisy(epsilon, seed, first + number) for number in range(count)]
         before = np.array([model.theta for model in noisy])
@@ -141,17 +174,33 @@ class Experiment:
             iterations=settings.iterations,
             progress=(lambda *_: progress()) if progress else None,
         )
-        return Runs(before, after, K_ac, history.T, self._distance(before, K_ac), self._distance(after, K_ac))
+        return Runs(
+            before,
+            after,
+            K_ac,
+            history.T,
+            self._distance(before, K_ac),
+            self._distance(after, K_ac),
+        )
 
     def _noisy(self, epsilon: Fraction, seed: int, run: int) -> ReducedModel:
         sampler = DemoSampler([seed, run, epsilon.numerator, epsilon.denominator])
         adjacency = Adjacency(self.profile.rule)
         return reduce(
-            perturb(self.source, epsilon=epsilon, adjacency=adjacency, bounds=self.profile.bounds, ledger=None, sampler=sampler)
+            perturb(
+                self.source,
+                epsilon=epsilon,
+                adjacency=adjacency,
+                bounds=self.profile.bounds,
+                ledger=None,
+                sampler=sampler,
+            )
         )
 
     def _driven(self, theta: Array, K_ac: Array, loads: Array) -> tuple[DrivenSwingFamily, Array]:
-        """The family with inputs `loads` (ports, s), and θ with each model's own u = ℓ_γ + K_ac ℓ_β behind it."""
+        """The family with inputs `loads` (ports, s), and θ with each model's own u = ℓ_γ + K_ac ℓ_β
+        behind it.
+        """
         g = len(self.truth.m)
         u = loads[:g].T + (K_ac @ loads[g:]).swapaxes(1, 2)
         family = DrivenSwingFamily(
@@ -166,7 +215,9 @@ class Experiment:
         return family, np.concatenate([theta, u.reshape(len(theta), -1)], axis=1)
 
     def _distance(self, theta: Array, K_ac: Array) -> Array:
-        """L of each model on each transient: ∫ |ω − ω_ref|² dt, summed over machines (runs, transients) [p.u.² s]."""
+        """L of each model on each transient: ∫ |ω − ω_ref|² dt, summed over machines (runs,
+        transients) [p.u.² s].
+        """
         found = self.responses(theta, K_ac) - self.true_responses
         return self.dt_s * np.einsum("rtng,rtng->rt", found, found)
 
@@ -224,7 +275,12 @@ def collect(
                 progress()
         parts[block.epsilon].append(done)
     return {
-        epsilon: Runs(*(np.concatenate([getattr(part, name) for part in some]) for name in Runs.__dataclass_fields__))
+        epsilon: Runs(
+            *(
+                np.concatenate([getattr(part, name) for part in some])
+                for name in Runs.__dataclass_fields__
+            )
+        )
         for epsilon, some in parts.items()
     }
 
@@ -233,7 +289,13 @@ def _read(path: Path) -> Runs | None:
     try:
         with np.load(BytesIO(read_regular(path))) as saved:
             return Runs(**{name: saved[name] for name in Runs.__dataclass_fields__})
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile):  # not there, or cut off: run it again
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        BadZipFile,
+    ):  # not there, or cut off: run it again
         return None
 
 

@@ -33,12 +33,27 @@ def star(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
     spots = np.array([[-1, 1], [1, 1], [1, -1], [-1, -1], [0, 0]], dtype=float)
     reduced = edge_weights(kron_reduce(laplacian(star_edges(4), STAR_WEIGHTS, 5), np.arange(4))[0])
     pairs = np.array([[i, j] for i in range(4) for j in range(i + 1, 4)])
-    _network(left, spots, star_edges(4), ["1", "2", "3", "4", "5"], machines=range(4), weights=STAR_WEIGHTS)
-    _network(right, spots[:4], pairs, ["1", "2", "3", "4"], machines=range(4), weights=reduced, at=0.3)
+    _network(
+        left,
+        spots,
+        star_edges(4),
+        ["1", "2", "3", "4", "5"],
+        machines=range(4),
+        weights=STAR_WEIGHTS,
+    )
+    _network(
+        right, spots[:4], pairs, ["1", "2", "3", "4"], machines=range(4), weights=reduced, at=0.3
+    )
     left.set_title("original, k [p.u./rad]", fontsize=SMALL)
     right.set_title("reduced, k′ [p.u./rad]", fontsize=SMALL)
-    rows = [f"original,{a + 1}-{b + 1},{w!r}" for (a, b), w in zip(star_edges(4).tolist(), STAR_WEIGHTS.tolist(), strict=True)]
-    rows += [f"reduced,{a + 1}-{b + 1},{w!r}" for (a, b), w in zip(pairs.tolist(), reduced.tolist(), strict=True)]
+    rows = [
+        f"original,{a + 1}-{b + 1},{w!r}"
+        for (a, b), w in zip(star_edges(4).tolist(), STAR_WEIGHTS.tolist(), strict=True)
+    ]
+    rows += [
+        f"reduced,{a + 1}-{b + 1},{w!r}"
+        for (a, b), w in zip(pairs.tolist(), reduced.tolist(), strict=True)
+    ]
     return figure, ["network,edge,weight_pu_per_rad", *rows]
 
 
@@ -47,8 +62,16 @@ def full_network(experiment: Experiment, results: Results) -> tuple[Figure, list
     del results
     facts = experiment.source.facts
     figure, (axes,) = new_figure(COLUMN, 2.9)
-    _network(axes, place(facts.edges, len(facts.buses)), facts.edges, list(facts.buses), machines=facts.machines.tolist())
-    axes.set_title(f"{len(facts.buses)} buses, {len(facts.edges)} lines; machines filled", fontsize=SMALL + 1)
+    _network(
+        axes,
+        place(facts.edges, len(facts.buses)),
+        facts.edges,
+        list(facts.buses),
+        machines=facts.machines.tolist(),
+    )
+    axes.set_title(
+        f"{len(facts.buses)} buses, {len(facts.edges)} lines; machines filled", fontsize=SMALL + 1
+    )
     return figure, ["from,to", *(f"{facts.buses[i]},{facts.buses[j]}" for i, j in facts.edges)]
 
 
@@ -68,10 +91,14 @@ def reduced_network(experiment: Experiment, results: Results) -> tuple[Figure, l
         widths=0.4 + 3.5 * model.k_r / model.k_r.max(),
     )
     axes.set_title(
-        f"{len(model.m)} machines, {len(model.k_r)} weights {model.k_r.min():.3f} to {model.k_r.max():.3f} p.u./rad",
+        f"{len(model.m)} machines, {len(model.k_r)} weights {model.k_r.min():.3f} to "
+        f"{model.k_r.max():.3f} p.u./rad",
         fontsize=SMALL + 1,
     )
-    rows = [f"{model.machines[i]},{model.machines[j]},{k!r}" for (i, j), k in zip(model.edges, model.k_r.tolist(), strict=True)]
+    rows = [
+        f"{model.machines[i]},{model.machines[j]},{k!r}"
+        for (i, j), k in zip(model.edges, model.k_r.tolist(), strict=True)
+    ]
     return figure, ["from,to,weight_pu_per_rad", *rows]
 
 
@@ -83,7 +110,9 @@ def mismatch_over_iterations(experiment: Experiment, results: Results) -> tuple[
     for panel, (epsilon, runs) in zip(panels, results.items(), strict=True):
         steps = np.arange(runs.history.shape[1])
         low, middle, high = np.quantile(runs.history, [0.1, 0.5, 0.9], axis=0)
-        panel.plot(steps, runs.history[:100].T, color=FITTED, linewidth=0.3, alpha=0.15, rasterized=True)
+        panel.plot(
+            steps, runs.history[:100].T, color=FITTED, linewidth=0.3, alpha=0.15, rasterized=True
+        )
         panel.plot(steps, runs.history.mean(axis=0), color="black", linewidth=1.2, label="mean")
         panel.set_yscale("log")
         panel.set_title(_epsilon(epsilon), fontsize=SMALL + 1)
@@ -91,7 +120,12 @@ def mismatch_over_iterations(experiment: Experiment, results: Results) -> tuple[
         rows += [
             f"{float(epsilon):g},{i},{m!r},{lo!r},{mi!r},{hi!r}"
             for i, m, lo, mi, hi in zip(
-                steps.tolist(), runs.history.mean(axis=0).tolist(), low.tolist(), middle.tolist(), high.tolist(), strict=True
+                steps.tolist(),
+                runs.history.mean(axis=0).tolist(),
+                low.tolist(),
+                middle.tolist(),
+                high.tolist(),
+                strict=True,
             )
         ]
     panels[0].set_ylabel("mismatch J [p.u.² s]", fontsize=SMALL + 1)
@@ -100,11 +134,18 @@ def mismatch_over_iterations(experiment: Experiment, results: Results) -> tuple[
 
 
 def fidelity(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
-    """Fig. 5: distribution of L over runs, before and after step 3; shaded: 80 % intervals, dotted: means."""
+    """Fig. 5: distribution of L over runs, before and after step 3; shaded: 80 % intervals, dotted:
+    means.
+    """
     del experiment
     figure, panels = new_figure(COLUMN, 3.4, len(results), 1, sharex=True)
     rows = ["epsilon,run,L_lap_named_pu2_s,L_pp_named_pu2_s,L_lap_all_pu2_s,L_pp_all_pu2_s"]
-    pooled = np.concatenate([np.concatenate([runs.L_lap.mean(axis=1), runs.L_pp.mean(axis=1)]) for runs in results.values()])
+    pooled = np.concatenate(
+        [
+            np.concatenate([runs.L_lap.mean(axis=1), runs.L_pp.mean(axis=1)])
+            for runs in results.values()
+        ]
+    )
     bins = np.geomspace(pooled.min() * 0.9, pooled.max() * 1.1, 45)
     for panel, (epsilon, runs) in zip(panels, results.items(), strict=True):
         for values, colour, hatch, label in (
@@ -112,7 +153,14 @@ def fidelity(experiment: Experiment, results: Results) -> tuple[Figure, list[str
             (runs.L_pp.mean(axis=1), FITTED, None, "L_pp, post-processed"),
         ):
             panel.hist(
-                values, bins=bins.tolist(), color=colour, alpha=0.75, label=label, hatch=hatch, edgecolor="white", linewidth=0.3
+                values,
+                bins=bins.tolist(),
+                color=colour,
+                alpha=0.75,
+                label=label,
+                hatch=hatch,
+                edgecolor="white",
+                linewidth=0.3,
             )
             low, high = np.quantile(values, [0.1, 0.9])
             panel.axvspan(low, high, color=colour, alpha=0.12, linewidth=0)
@@ -124,17 +172,34 @@ def fidelity(experiment: Experiment, results: Results) -> tuple[Figure, list[str
             f"{float(epsilon):g},{run},{a!r},{b!r},{c!r},{d!r}"
             for run, (a, b, c, d) in enumerate(
                 np.stack(
-                    [part.mean(axis=1) for part in (runs.L_lap[:, :NAMED], runs.L_pp[:, :NAMED], runs.L_lap, runs.L_pp)], axis=1
+                    [
+                        part.mean(axis=1)
+                        for part in (
+                            runs.L_lap[:, :NAMED],
+                            runs.L_pp[:, :NAMED],
+                            runs.L_lap,
+                            runs.L_pp,
+                        )
+                    ],
+                    axis=1,
                 ).tolist()
             )
         ]
     panels[-1].set_xlabel("mean over transients of ∫|ω − ω_ref|² dt [p.u.² s]", fontsize=SMALL + 1)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=SMALL, frameon=False)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(),
+        loc="outside upper center",
+        ncols=2,
+        fontsize=SMALL,
+        frameon=False,
+    )
     return figure, rows
 
 
 def trajectories(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
-    """Fig. 6: frequencies of up to 100 models at the smallest ε on the named transients, machine by machine."""
+    """Fig. 6: frequencies of up to 100 models at the smallest ε on the named transients, machine by
+    machine.
+    """
     from matplotlib.collections import LineCollection
 
     epsilon, runs = next(iter(results.items()))
@@ -148,14 +213,22 @@ def trajectories(experiment: Experiment, results: Results) -> tuple[Figure, list
     ]
     truth = experiment.true_responses[:NAMED, ::step] * hz
     figure, panels = new_figure(PAGE, 5.6, NAMED, len(machines), sharex=True, sharey="row")
-    rows = ["transient,machine,time_s,truth_hz,laplace_low80_hz,laplace_high80_hz,fitted_low80_hz,fitted_high80_hz"]
+    rows = [
+        "transient,machine,time_s,truth_hz,laplace_low80_hz,laplace_high80_hz,fitted_low80_hz,fitted_high80_hz"
+    ]
     for t in range(NAMED):
-        low, high = np.quantile(sets[0][0][:, t], [0.003, 0.997])  # a few wild noisy models would flatten all others
+        low, high = np.quantile(
+            sets[0][0][:, t], [0.003, 0.997]
+        )  # a few wild noisy models would flatten all others
         for g, machine in enumerate(machines):
             panel = panels[t * len(machines) + g]
             for values, colour in sets:
                 curves = [np.stack([time, curve], axis=1) for curve in values[:, t, :, g]]
-                panel.add_collection(LineCollection(curves, colors=colour, linewidths=0.35, alpha=0.3, rasterized=True))
+                panel.add_collection(
+                    LineCollection(
+                        curves, colors=colour, linewidths=0.35, alpha=0.3, rasterized=True
+                    )
+                )
             panel.plot(time, truth[t, :, g], color=SOURCE, linewidth=1.1)
             panel.set_xlim(EVENT_S, time[-1])
             panel.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
@@ -166,13 +239,17 @@ def trajectories(experiment: Experiment, results: Results) -> tuple[Figure, list
                 panel.set_ylabel(f"transient {t + 1}\ndeviation [Hz]", fontsize=SMALL)
             if t == NAMED - 1:
                 panel.set_xlabel("time [s]", fontsize=SMALL)
-            bands = [np.quantile(values[:, t, :, g], q, axis=0) for values, _ in sets for q in (0.1, 0.9)]
+            bands = [
+                np.quantile(values[:, t, :, g], q, axis=0) for values, _ in sets for q in (0.1, 0.9)
+            ]
             rows += [
                 f"{t + 1},{machine}," + ",".join(f"{value:.9g}" for value in row)
                 for row in np.stack([time, truth[t, :, g], *bands], axis=1).tolist()
             ]
     _legend(
-        figure, [("Laplace only", NOISY), ("post-processed", FITTED), ("truth", SOURCE)], f"{shown} models, {_epsilon(epsilon)}"
+        figure,
+        [("Laplace only", NOISY), ("post-processed", FITTED), ("truth", SOURCE)],
+        f"{shown} models, {_epsilon(epsilon)}",
     )
     return figure, rows
 
@@ -181,14 +258,21 @@ def line_weights(experiment: Experiment, results: Results) -> tuple[Figure, list
     """Fig. 7: reduced line weights before and after step 3."""
     model = experiment.truth
     labels = [f"{model.machines[i]}-{model.machines[j]}" for i, j in model.edges]
-    return _boxes(experiment, results, slice(0, len(labels)), labels, "k_r [p.u. power / rad]", PAGE)
+    return _boxes(
+        experiment, results, slice(0, len(labels)), labels, "k_r [p.u. power / rad]", PAGE
+    )
 
 
 def inertia(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
     """Fig. 8: inertia before and after step 3."""
     e, g = len(experiment.truth.k_r), len(experiment.truth.m)
     return _boxes(
-        experiment, results, slice(e, e + g), list(experiment.truth.machines), "m [p.u. power · s / p.u. frequency]", COLUMN
+        experiment,
+        results,
+        slice(e, e + g),
+        list(experiment.truth.machines),
+        "m [p.u. power · s / p.u. frequency]",
+        COLUMN,
     )
 
 
@@ -196,7 +280,12 @@ def damping(experiment: Experiment, results: Results) -> tuple[Figure, list[str]
     """Fig. 9: damping before and after step 3."""
     e, g = len(experiment.truth.k_r), len(experiment.truth.m)
     return _boxes(
-        experiment, results, slice(e + g, e + 2 * g), list(experiment.truth.machines), "d [p.u. power / p.u. frequency]", COLUMN
+        experiment,
+        results,
+        slice(e + g, e + 2 * g),
+        list(experiment.truth.machines),
+        "d [p.u. power / p.u. frequency]",
+        COLUMN,
     )
 
 
@@ -219,15 +308,26 @@ def draw(name: str, experiment: Experiment, results: Results, folder: Path) -> l
     mark_demo(figure)
     paths = [folder / f"{name}.{kind}" for kind in ("png", "pdf", "csv")]
     figure.savefig(paths[0], dpi=200, metadata={"Software": None})
-    figure.savefig(paths[1], dpi=200, metadata={"Creator": None, "Producer": None, "CreationDate": None})
-    paths[2].write_text("\n".join(["# demo: seeded noise, shows the truth", *rows]) + "\n", encoding="utf-8")
+    figure.savefig(
+        paths[1], dpi=200, metadata={"Creator": None, "Producer": None, "CreationDate": None}
+    )
+    paths[2].write_text(
+        "\n".join(["# demo: seeded noise, shows the truth", *rows]) + "\n", encoding="utf-8"
+    )
     return paths
 
 
 def _boxes(
-    experiment: Experiment, results: Results, part: slice, labels: list[str], unit: str, width: float
+    experiment: Experiment,
+    results: Results,
+    part: slice,
+    labels: list[str],
+    unit: str,
+    width: float,
 ) -> tuple[Figure, list[str]]:
-    figure, panels = new_figure(width, 1.35 * len(results) + 0.5, len(results), 1, sharex=True, sharey=True)
+    figure, panels = new_figure(
+        width, 1.35 * len(results) + 0.5, len(results), 1, sharex=True, sharey=True
+    )
     truth = experiment.truth.theta[part]
     places = np.arange(len(labels), dtype=float)
     rows = ["epsilon,item,truth,stage,low10,low25,median,high75,high90,mean"]
@@ -239,24 +339,44 @@ def _boxes(
             _box(panel, values, places + side, colour)
             cuts = np.quantile(values, [0.1, 0.25, 0.5, 0.75, 0.9], axis=0).T
             rows += [
-                f"{float(epsilon):g},{label},{true!r},{stage}," + ",".join(f"{value:.9g}" for value in (*cut, mean))
+                f"{float(epsilon):g},{label},{true!r},{stage},"
+                + ",".join(f"{value:.9g}" for value in (*cut, mean))
                 for label, true, cut, mean in zip(
                     labels, truth.tolist(), cuts.tolist(), values.mean(axis=0).tolist(), strict=True
                 )
             ]
-        panel.plot(places, truth, "D", color="#009E73", markersize=3.2, markeredgecolor="white", markeredgewidth=0.4, zorder=5)
+        panel.plot(
+            places,
+            truth,
+            "D",
+            color="#009E73",
+            markersize=3.2,
+            markeredgecolor="white",
+            markeredgewidth=0.4,
+            zorder=5,
+        )
         panel.set_title(_epsilon(epsilon), fontsize=SMALL + 1, loc="left")
         panel.set_xticks(places, labels, fontsize=SMALL)
-        panel.set_yscale("log" if truth.max() > 10 * truth.min() else "linear")  # line weights span two decades
+        panel.set_yscale(
+            "log" if truth.max() > 10 * truth.min() else "linear"
+        )  # line weights span two decades
     figure.supylabel(unit, fontsize=SMALL + 1)
-    panels[-1].set_xlabel("line between machines" if "-" in labels[0] else "machine at bus", fontsize=SMALL + 1)
+    panels[-1].set_xlabel(
+        "line between machines" if "-" in labels[0] else "machine at bus", fontsize=SMALL + 1
+    )
     _legend(figure, [("Laplace only", NOISY), ("post-processed", FITTED), ("truth", "#009E73")], "")
     return figure, rows
 
 
 def _box(panel: Axes, values: Array, places: Array, colour: str) -> None:
     parts: dict[str, Any] = panel.boxplot(
-        values, positions=places.tolist(), widths=0.32, patch_artist=True, showfliers=False, manage_ticks=False, whis=(10, 90)
+        values,
+        positions=places.tolist(),
+        widths=0.32,
+        patch_artist=True,
+        showfliers=False,
+        manage_ticks=False,
+        whis=(10, 90),
     )
     for box in parts["boxes"]:
         box.set(facecolor=colour, alpha=0.8, linewidth=0.5)
@@ -286,14 +406,35 @@ def _network(
         if weights is not None:
             x, y = (1 - at) * spots[i] + at * spots[j]
             axes.text(
-                x, y, f"{weights[number]:g}", fontsize=SMALL, ha="center", va="center",
-                bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}, zorder=2,
-            )  # fmt: skip
+                x,
+                y,
+                f"{weights[number]:g}",
+                fontsize=SMALL,
+                ha="center",
+                va="center",
+                bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"},
+                zorder=2,
+            )
     for bus, (x, y) in enumerate(spots):
         filled = bus in set(machines)
-        axes.plot(x, y, "o", markersize=11, markerfacecolor=FITTED if filled else "white", markeredgecolor=FITTED, zorder=3)
+        axes.plot(
+            x,
+            y,
+            "o",
+            markersize=11,
+            markerfacecolor=FITTED if filled else "white",
+            markeredgecolor=FITTED,
+            zorder=3,
+        )
         axes.text(
-            x, y, labels[bus], fontsize=SMALL - 0.5, ha="center", va="center", color="white" if filled else FITTED, zorder=4
+            x,
+            y,
+            labels[bus],
+            fontsize=SMALL - 0.5,
+            ha="center",
+            va="center",
+            color="white" if filled else FITTED,
+            zorder=4,
         )
 
 

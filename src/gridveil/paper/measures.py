@@ -37,7 +37,8 @@ class Level:
     """All figures of one ε.
 
     shift_by_… : how far step 3 moves the median of an item, in interquartile ranges before it.
-    error_of_last_named_by_machine : share of the error on the paper's transient 5 that falls on each machine.
+    error_of_last_named_by_machine : share of the error on the paper's transient 5 that falls on
+    each machine.
     """
 
     epsilon: str
@@ -99,12 +100,17 @@ def level(experiment: Experiment, epsilon: Fraction, runs: Runs) -> Level:
         relative_error_by_transient=tuple((runs.L_pp.mean(axis=0) / size).tolist()),
         mismatch_share_at_100=_share(runs, min(100, runs.history.shape[1] - 1)),
         mismatch_share_at_end=_share(runs, runs.history.shape[1] - 1),
-        rmse_before={name: _rmse(runs.before[:, part], truth[part]) for name, part in groups.items()},
+        rmse_before={
+            name: _rmse(runs.before[:, part], truth[part]) for name, part in groups.items()
+        },
         rmse_after={name: _rmse(runs.after[:, part], truth[part]) for name, part in groups.items()},
-        spread_before={name: _quartile_range(runs.before[:, part]) for name, part in groups.items()},
+        spread_before={
+            name: _quartile_range(runs.before[:, part]) for name, part in groups.items()
+        },
         spread_after={name: _quartile_range(runs.after[:, part]) for name, part in groups.items()},
         damping_rmse_by_machine=tuple(
-            (_rmse(runs.before[:, i], truth[i]), _rmse(runs.after[:, i], truth[i])) for i in range(d.start, d.stop)
+            (_rmse(runs.before[:, i], truth[i]), _rmse(runs.after[:, i], truth[i]))
+            for i in range(d.start, d.stop)
         ),
         shift_by_line=_shift(runs, groups["k_r"]),
         shift_by_inertia=_shift(runs, groups["m"]),
@@ -124,7 +130,9 @@ def _groups(experiment: Experiment) -> dict[str, slice]:
 
 def _share(runs: Runs, iteration: int) -> tuple[float, float, float]:
     """Quartiles over runs of J at an iteration, as a share of J at the start."""
-    low, middle, high = np.quantile(runs.history[:, iteration] / runs.history[:, 0], [0.25, 0.5, 0.75])
+    low, middle, high = np.quantile(
+        runs.history[:, iteration] / runs.history[:, 0], [0.25, 0.5, 0.75]
+    )
     return float(low), float(middle), float(high)
 
 

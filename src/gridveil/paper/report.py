@@ -10,10 +10,20 @@ from gridveil.paper.measures import Level, Mismatch
 from gridveil.paper.star import Case
 
 READINGS = (
-    ("sign of the Laplacian", "L = C diag(k) Cᵀ ⪰ 0 enters as −L δ; as printed, Algorithm 1 would be unstable"),
+    (
+        "sign of the Laplacian",
+        "L = C diag(k) Cᵀ ⪰ 0 enters as −L δ; as printed, Algorithm 1 would be unstable",
+    ),
     ("δ' = ω", "kept: ω_b = 1 in profile `paper` (physics with ω in p.u. needs 2π f)"),
-    ("droop R = 0.04", "enters as the gain G = 0.04 (almost no governor): only this reading gives the paper's 5 to 10 times"),
-    ("clip of k_r", "[1, 100] for k and k_r, as printed, though 8 of the 15 true reduced weights lie below 1"),
+    (
+        "droop R = 0.04",
+        "enters as the gain G = 0.04 (almost no governor): only this reading gives the paper's 5 "
+        "to 10 times",
+    ),
+    (
+        "clip of k_r",
+        "[1, 100] for k and k_r, as printed, though 8 of the 15 true reduced weights lie below 1",
+    ),
     ("start of step 3", "the reduced noisy weights, not projected; every iterate is"),
     ("K_ac", "kept at its noisy value"),
     ("step size", "η = 100 on the gradient of the integral, dt inside (η = 100/dt diverges)"),
@@ -22,35 +32,51 @@ READINGS = (
     ("noise", "ε/3 a group, α = 1: one item of each group may change (its Theorem 3)"),
     (
         "L",
-        "the integral over 30 s of a sum over machines, mean over transients; beside it the mean over the 20 s after the "
-        "event, which is what the paper's 1.5e-4 is, and the RMS a machine in mHz",
+        "the integral over 30 s of a sum over machines, mean over transients; beside it the mean "
+        "over the 20 s after the event, which is what the paper's 1.5e-4 is, and the RMS a machine "
+        "in mHz",
     ),
     (
         "transients",
-        "the five that the paper names, at t = 10 s; its ten random ones are not given, so five more are drawn by a fixed "
-        "rule: one to three buses, each ±0.1 to ±0.5 p.u., seed 2026",
+        "the five that the paper names, at t = 10 s; its ten random ones are not given, so five "
+        "more are drawn by a fixed rule: one to three buses, each ±0.1 to ±0.5 p.u., seed 2026",
     ),
     (
         "public trajectory",
-        "+20 % load everywhere at t = 0, simulated from the source: a demo, since that trajectory is not public",
+        "+20 % load everywhere at t = 0, simulated from the source: a demo, since that trajectory "
+        "is not public",
     ),
 )
 
 
-def report(levels: Sequence[Level], star: Sequence[Case], claims: Sequence[Claim], figures: Sequence[str]) -> str:
+def report(
+    levels: Sequence[Level], star: Sequence[Case], claims: Sequence[Claim], figures: Sequence[str]
+) -> str:
     """Write the page; the figures that were drawn lie beside it."""
     runs = levels[0].runs
     table = "\n".join(_line(level) for level in levels)
-    verdicts = "\n".join(f"| {c.place} | {c.words} | {c.figure} | **{c.verdict}** |" for c in claims)
+    verdicts = "\n".join(
+        f"| {c.place} | {c.words} | {c.figure} | **{c.verdict}** |" for c in claims
+    )
     readings = "\n".join(f"| {what} | {reading} |" for what, reading in READINGS)
     star_rows = "\n".join(
         f"| {case.name} | {case.unknowns} | {case.equations} | {case.rank} | "
         f"{'not determined' if isnan(case.error) else f'{case.error:.0e}'} |"
         for case in star
     )
-    both = "; ".join(f"ε = {one.epsilon}: {one.laplace_all.mean:.2e} → {one.fitted_all.mean:.2e}" for one in levels)
-    rmse = "; ".join(f"ε = {one.epsilon}: {one.rmse_before['d']:.2f} → {one.rmse_after['d']:.2f}" for one in levels)
-    images = "\n".join(f"![Figure {n}: {caption}](fig{n}.png)" for n, caption in _CAPTIONS.items() if f"fig{n}" in figures)
+    both = "; ".join(
+        f"ε = {one.epsilon}: {one.laplace_all.mean:.2e} → {one.fitted_all.mean:.2e}"
+        for one in levels
+    )
+    rmse = "; ".join(
+        f"ε = {one.epsilon}: {one.rmse_before['d']:.2f} → {one.rmse_after['d']:.2f}"
+        for one in levels
+    )
+    images = "\n".join(
+        f"![Figure {n}: {caption}](fig{n}.png)"
+        for n, caption in _CAPTIONS.items()
+        if f"fig{n}" in figures
+    )
     return f"""# The paper, reproduced
 
 Written by `gridveil paper --runs {runs}`; every figure on this page is that run's own. All of it is a **demo**: it draws with
@@ -109,10 +135,12 @@ _CAPTIONS = {
 def _line(level: Level) -> str:
     def cells(one: Mismatch) -> str:
         return (
-            f"{one.mean:.2e} [{one.mean_low:.2e}, {one.mean_high:.2e}] | {one.median:.2e} | {one.low80:.1e} … {one.high80:.1e}"
+            f"{one.mean:.2e} [{one.mean_low:.2e}, {one.mean_high:.2e}] | {one.median:.2e} | "
+            f"{one.low80:.1e} … {one.high80:.1e}"
         )
 
     return (
-        f"| {level.epsilon} | {cells(level.laplace)} | {cells(level.fitted)} | {level.laplace.time_mean:.2e} / "
-        f"{level.fitted.time_mean:.2e} | {level.laplace.rms_mhz:.0f} / {level.fitted.rms_mhz:.0f} | {100 * level.wins:.1f} % |"
+        f"| {level.epsilon} | {cells(level.laplace)} | {cells(level.fitted)} | "
+        f"{level.laplace.time_mean:.2e} / {level.fitted.time_mean:.2e} | "
+        f"{level.laplace.rms_mhz:.0f} / {level.fitted.rms_mhz:.0f} | {100 * level.wins:.1f} % |"
     )

@@ -22,7 +22,9 @@ def star_edges(leaves: int) -> IntArray:
 class Case:
     """An inversion of a Kron reduction with known topology.
 
-    unknowns : edges of the original; equations : edges of the reduced network; rank : of the Jacobian ∂k'/∂k;
+    unknowns : edges of the original.
+    equations : edges of the reduced network.
+    rank : of the Jacobian ∂k'/∂k;
     error : largest relative error of the recovered weights, NaN where they are not determined.
     """
 
@@ -34,7 +36,9 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """The over-, well- and under-determined case: the 5-bus star, Y-Δ, and two buses in a row that both go."""
+    """The over-, well- and under-determined case: the 5-bus star, Y-Δ, and two buses in a row that
+    both go.
+    """
     star = edge_weights(kron_reduce(laplacian(star_edges(4), STAR_WEIGHTS, 5), np.arange(4))[0])
     y_delta = np.array([2.0, 3.0, 5.0])
     delta = edge_weights(kron_reduce(laplacian(star_edges(3), y_delta, 4), np.arange(3))[0])
@@ -47,8 +51,20 @@ def cases() -> list[Case]:
             _rank(star_edges(4), STAR_WEIGHTS, 5, 4),
             _error(recover_star(star, 4), STAR_WEIGHTS),
         ),
-        Case("well-determined: Y-Δ", 3, 3, _rank(star_edges(3), y_delta, 4, 3), _error(recover_star(delta, 3), y_delta)),
-        Case("underdetermined: two buses in a row", 3, 1, _rank(row, np.array([2.0, 3.0, 6.0]), 4, 2), float("nan")),
+        Case(
+            "well-determined: Y-Δ",
+            3,
+            3,
+            _rank(star_edges(3), y_delta, 4, 3),
+            _error(recover_star(delta, 3), y_delta),
+        ),
+        Case(
+            "underdetermined: two buses in a row",
+            3,
+            1,
+            _rank(row, np.array([2.0, 3.0, 6.0]), 4, 2),
+            float("nan"),
+        ),
     ]
 
 
@@ -58,7 +74,10 @@ def _rank(edges: IntArray, k: Array, buses: int, kept: int) -> int:
     for edge in range(len(k)):
         step = np.zeros_like(k)
         step[edge] = 1e-5 * k[edge]
-        ends = [edge_weights(kron_reduce(laplacian(edges, k + sign * step, buses), np.arange(kept))[0]) for sign in (1, -1)]
+        ends = [
+            edge_weights(kron_reduce(laplacian(edges, k + sign * step, buses), np.arange(kept))[0])
+            for sign in (1, -1)
+        ]
         columns.append((ends[0] - ends[1]) / (2 * step[edge]))
     return int(np.linalg.matrix_rank(np.stack(columns, axis=1), tol=1e-6))
 

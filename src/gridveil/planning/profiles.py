@@ -19,7 +19,8 @@ ProfileName = Literal["default", "paper"]
 class Profile:
     """Neighbours, public bounds, mechanism and fit of a release.
 
-    mechanism : without a trajectory; with one, items are drawn. start : what the reduction and the fit start from.
+    mechanism : without a trajectory; with one, items are drawn.
+    start : what the reduction and the fit start from.
     """
 
     rule: Rule = "one-asset"
@@ -34,8 +35,12 @@ PROFILES: Mapping[ProfileName, Profile] = {
     # Section IV-A of the paper: one box for k and k_r, 500 steps of η = 100, Euler at 0.01 s.
     "paper": Profile(
         rule="one-per-group",
-        bounds=Bounds(k=Range(1, 100), k_r=Range(1, 100), m=Range(1, 40), d=Range(1, 40), origin="the paper"),
-        settings=FitSettings(method="projected-gradient", scheme="euler", dt_s=0.01, iterations=500, step=100.0),
+        bounds=Bounds(
+            k=Range(1, 100), k_r=Range(1, 100), m=Range(1, 40), d=Range(1, 40), origin="the paper"
+        ),
+        settings=FitSettings(
+            method="projected-gradient", scheme="euler", dt_s=0.01, iterations=500, step=100.0
+        ),
         mechanism="items",
         start="clipped",
     ),

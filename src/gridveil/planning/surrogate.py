@@ -1,4 +1,6 @@
-"""A public surrogate: where settings are tried out, so that nothing of the private grid goes into choosing them."""
+"""A public surrogate: where settings are tried out, so that nothing of the private grid goes into
+choosing them.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,38 @@ from gridveil.planning.trials import Trials
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation, Mechanism, Sharing, candidates
 
-AT_MIDDLE = "the declared topology with every parameter at the geometric middle of its public bounds"
-AROUND_ONE_BUS = "the machines around one bus, with every parameter at the geometric middle of its public bounds"
-# Draws that a choice is based on, the same noise for every candidate, and the seconds between samples of its answers.
+AT_MIDDLE = (
+    "the declared topology with every parameter at the geometric middle of its public bounds"
+)
+AROUND_ONE_BUS = (
+    "the machines around one bus, with every parameter at the geometric middle of its public bounds"
+)
+# Draws that a choice is based on, the same noise for every candidate, and the seconds between
+# samples of its answers.
 DRAWS, DT_S = 100, 0.2
 # Steps of load on single buses that a choice is judged by, besides one on all of them [p.u. power].
 PLACES, STEP = 8, 0.1
-# With more machines than this, candidates are judged by the frequency of all of them together: one lumped machine.
+# With more machines than this, candidates are judged by the frequency of all of them together: one
+# lumped machine.
 MOST_MACHINES = 20
 
 
 def at_middle(facts: GridFacts, bounds: Bounds) -> PublicTable:
-    """The surrogate that needs no other case: declared facts, and every parameter at the geometric middle of its bounds."""
-    return PublicTable(facts, **{name: np.full(size, middle(getattr(bounds, name))) for name, size in facts.sizes.items()})
+    """The surrogate that needs no other case: declared facts, and every parameter at the geometric
+    middle of its bounds.
+    """
+    return PublicTable(
+        facts,
+        **{
+            name: np.full(size, middle(getattr(bounds, name))) for name, size in facts.sizes.items()
+        },
+    )
 
 
 def without_network(facts: GridFacts) -> GridFacts:
-    """The same machines around one bus for all load elsewhere: what topology mode may know of a grid."""
+    """The same machines around one bus for all load elsewhere: what topology mode may know of a
+    grid.
+    """
     g = len(facts.machines)
 
     def gathered(values: Array) -> Array:
@@ -59,17 +76,22 @@ def choose(
     sharing: Sharing = "equal",
     origin: str = AT_MIDDLE,
 ) -> Allocation:
-    """Choose among the candidates the one whose releases of a surrogate are, on average over draws, nearest to it.
+    """Choose among the candidates the one whose releases of a surrogate are, on average over draws,
+    nearest to it.
 
-    Nearest by ∫ |ω − ω_surrogate|² dt after steps of load on single buses and on all. origin : what the surrogate is, in words.
+    Nearest by ∫ |ω − ω_surrogate|² dt after steps of load on single buses and on all.
+    origin : what the surrogate is, in words.
 
     Privacy
     -------
-    A function of public facts, bounds and settings alone: it never sees the private grid, so it costs nothing.
+    A function of public facts, bounds and settings alone: it never sees the private grid, so it
+    costs nothing.
     """
     found = candidates(adjacency, mechanism, sharing)
     lumped = len(surrogate.facts.machines) > MOST_MACHINES
-    if lumped:  # a lumped machine has no lines and no items: it speaks for how to share ε between sums, and for nothing else
+    # a lumped machine has no lines and no items: it speaks for how to share ε between sums, and for
+    # nothing else
+    if lumped:
         found = [one for one in found if one.mechanism != "items" or mechanism == "items"]
         if adjacency.counts == "one-per-group" and mechanism == "aggregates":
             found = [one for one in found if one.draws["k"] == "nothing"]
@@ -80,8 +102,13 @@ def choose(
 
 
 def trial_event(facts: GridFacts) -> Event:
-    """Steps of load that a choice is judged by, one by one: on all buses alike, and on one bus each."""
+    """Steps of load that a choice is judged by, one by one: on all buses alike, and on one bus
+    each.
+    """
     n = len(facts.buses)
     places = np.unique(np.linspace(0, n - 1, min(PLACES, n)).round().astype(np.int64))
-    patterns = [dict.fromkeys(facts.buses, STEP / n), *({facts.buses[place]: STEP} for place in places)]
+    patterns = [
+        dict.fromkeys(facts.buses, STEP / n),
+        *({facts.buses[place]: STEP} for place in places),
+    ]
     return Event(tuple(Event.load(pattern).steps[0] for pattern in patterns))

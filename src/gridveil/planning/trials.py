@@ -1,4 +1,5 @@
-"""Trials of a mechanism on a public surrogate: many seeded draws at once, and how far their figures are off.
+"""Trials of a mechanism on a public surrogate: many seeded draws at once, and how far their figures
+are off.
 
 Nothing here is a release, and nothing touches a private grid: values, noise and seed are public.
 """
@@ -39,7 +40,9 @@ Errors = dict[str, Array]
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """Reduced parameters of a batch: k_r (draws, e); m, d (draws, g); load of each step on each machine u (draws, steps, g)."""
+    """Reduced parameters of a batch: k_r (draws, e); m, d (draws, g); load of each step on each
+    machine u (draws, steps, g).
+    """
 
     k_r: Array
     m: Array
@@ -57,10 +60,11 @@ class Reduced:
 
 
 class Trials:
-    """Draws of a public case, with the same unit noise for every ε, split and mechanism: differences are then their own.
+    """Draws of a public case, with the same unit noise for every ε, split and mechanism:
+    differences are then their own.
 
-    lumped : whether all machines are simulated as one, of the same Σm, Σd and ΣG; near enough to the system's frequency for a
-    search, and cheap for any number of machines.
+    lumped : whether all machines are simulated as one, of the same Σm, Σd and ΣG; near enough to
+    the system's frequency for a search, and cheap for any number of machines.
     """
 
     def __init__(
@@ -87,11 +91,16 @@ class Trials:
         facts, random = self.surrogate.facts, np.random.default_rng(seed)
         self._noise: dict[str, Array] = {}
         if len(facts.machines) <= MOST_MACHINES:  # of more machines, sums alone are tried
-            self._noise |= {name: unit_laplace(random, draws, len(getattr(surrogate, name))) for name in GROUPS}
+            self._noise |= {
+                name: unit_laplace(random, draws, len(getattr(surrogate, name))) for name in GROUPS
+            }
         self._noise |= {f"sum of {name}": unit_laplace(random, draws, 1) for name in ("m", "d")}
-        self._kept: dict[float, tuple[Array, Array]] = {}  # networks by the scale of the noise on k: splits often share it
+        self._kept: dict[
+            float, tuple[Array, Array]
+        ] = {}  # networks by the scale of the noise on k: splits often share it
         full = FullModel(facts, surrogate.k, surrogate.m, surrogate.d)
-        # Loads of each step, and the loads' damping, which machines feel in the same way: (steps + 1, n).
+        # Loads of each step, and the loads' damping, which machines feel in the same way: (steps +
+        # 1, n).
         self._felt = np.stack([*(step.loads(full) for step in event.steps), facts.load_damping])
         if not self._felt[:-1].any():
             raise OptionError(
@@ -119,8 +128,17 @@ class Trials:
         self.reference: Metrics = self._read(truth, self._omega)
         self._modes = self._eigenvalues(truth)[0]
 
-    def errors(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction, *, whole: bool = False) -> Errors:
-        """Errors of each draw (draws,), by the names of `Comparison`; whole : with L and modes (draws, modes) as well."""
+    def errors(
+        self,
+        adjacency: Adjacency,
+        allocation: Allocation,
+        epsilon: Fraction,
+        *,
+        whole: bool = False,
+    ) -> Errors:
+        """Errors of each draw (draws,), by the names of `Comparison`; whole : with L and modes
+        (draws, modes) as well.
+        """
         with one_blas_thread():
             return self._errors(self.reduced(adjacency, allocation, epsilon), whole)
 
@@ -138,16 +156,22 @@ class Trials:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def distances(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Array:
-        """∫ |ω − ω_surrogate|² dt of each draw (draws,), the mean over the event's steps, each taken alone [p.u.² s]."""
+        """∫ |ω − ω_surrogate|² dt of each draw (draws,), the mean over the event's steps, each
+        taken alone [p.u.² s].
+        """
         drawn, found = self.reduced(adjacency, allocation, epsilon), np.empty(self.draws)
         with one_blas_thread():
             for some in self._chunks():
                 off = self._respond(drawn.some(some)) - self._answers
-                found[some] = self.clock.dt_s * np.einsum("rsng,rsng->r", off, off) / len(self.event.steps)
+                found[some] = (
+                    self.clock.dt_s * np.einsum("rsng,rsng->r", off, off) / len(self.event.steps)
+                )
         return found
 
     def control(self) -> Errors:
-        """Errors of the public bounds alone (1,): m and d at their prior means, k in the middle, and nothing drawn."""
+        """Errors of the public bounds alone (1,): m and d at their prior means, k in the middle,
+        and nothing drawn.
+        """
         prior = {}
         for name in ("m", "d"):
             public = getattr(self.bounds, name)
@@ -157,31 +181,48 @@ class Trials:
         return errors(self._read(model, self._simulate(model)), self.reference)
 
     def reduced(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Reduced:
-        """Draw, estimate and reduce as a release does: what `perturb`, `posterior_mean` and `reduce` give for each draw."""
+        """Draw, estimate and reduce as a release does: what `perturb`, `posterior_mean` and
+        `reduce` give for each draw.
+        """
         shares = allocation.over(adjacency).split(epsilon, allocation.assets)
         scales = {name: float(adjacency.distance(name) / share) for name, share in shares.items()}
         machines = {}
         for name in ("m", "d"):
             way = allocation.draws[name]
             mean = self._estimate(name, way, scales[name], adjacency.relative)
-            machines[name] = mean * machine_shares(self.surrogate.facts, allocation.sharing) if way == "sum" else mean
+            machines[name] = (
+                mean * machine_shares(self.surrogate.facts, allocation.sharing)
+                if way == "sum"
+                else mean
+            )
         if allocation.hides_network:
             return self._joined(self._no_network(), **machines)
-        return self._joined(self._network(scales.get("k", math.inf), adjacency.relative), **machines)
+        return self._joined(
+            self._network(scales.get("k", math.inf), adjacency.relative), **machines
+        )
 
     def _estimate(self, name: str, way: str, scale: float, relative: bool) -> Array:
         """Posterior means of noisy items (draws, n), or of their noisy sum (draws, 1)."""
-        public = drawn_range(self.bounds, name, "sum" if way == "sum" else "items", len(self.surrogate.m))
+        public = drawn_range(
+            self.bounds, name, "sum" if way == "sum" else "items", len(self.surrogate.m)
+        )
         values = getattr(self.surrogate, name)
         if way == "sum":
             values = np.clip(values.sum(keepdims=True), public.lower, public.upper)
         noise = scale * self._noise[f"sum of {name}" if way == "sum" else name]
         with np.errstate(over="ignore"):
-            noisy = np.clip(values * np.exp(noise) if relative else values + noise, public.lower, public.upper)
-        return _means(noisy, lambda y: Posterior.of(y, scale, public.lower, public.upper, relative=relative).mean)
+            noisy = np.clip(
+                values * np.exp(noise) if relative else values + noise, public.lower, public.upper
+            )
+        return _means(
+            noisy,
+            lambda y: Posterior.of(y, scale, public.lower, public.upper, relative=relative).mean,
+        )
 
     def _network(self, scale: float, relative: bool) -> tuple[Array, Array]:
-        """Reduce the networks of all draws with noise of a scale on k; of one, in the middle of k's box, if it is infinite."""
+        """Reduce the networks of all draws with noise of a scale on k; of one, in the middle of k's
+        box, if it is infinite.
+        """
         if self.lumped:
             return self._no_network()
         key = -scale if relative else scale
@@ -198,7 +239,10 @@ class Trials:
     def _no_network(self) -> tuple[Array, Array]:
         """The network of topology mode: complete, and load elsewhere felt by all machines alike."""
         facts, g = self.surrogate.facts, len(self.surrogate.m)
-        u = self._felt[:, facts.machines] + self._felt[:, facts.interior].sum(axis=1, keepdims=True) / g
+        u = (
+            self._felt[:, facts.machines]
+            + self._felt[:, facts.interior].sum(axis=1, keepdims=True) / g
+        )
         return np.full((1, g * (g - 1) // 2), middle(self.bounds.k)), u[None]
 
     def _joined(self, network: tuple[Array, Array], m: Array, d: Array) -> Reduced:
@@ -207,8 +251,13 @@ class Trials:
         return whole.lumped() if self.lumped else whole
 
     def _kron(self, k: Array) -> tuple[Array, Array]:
-        """Reduced weights (draws, e) of networks (draws, lines), and what the machines feel of loads (draws, steps + 1, g)."""
-        parts = [self._kron_some(k[part]) for part in _slices(len(k), len(self.surrogate.facts.buses) ** 2)]
+        """Reduced weights (draws, e) of networks (draws, lines), and what the machines feel of
+        loads (draws, steps + 1, g).
+        """
+        parts = [
+            self._kron_some(k[part])
+            for part in _slices(len(k), len(self.surrogate.facts.buses) ** 2)
+        ]
         k_r, u = zip(*parts, strict=True)
         return np.concatenate(k_r), np.concatenate(u)
 
@@ -217,7 +266,9 @@ class Trials:
         at, interior = facts.machines, facts.interior
         if n > DENSE_UP_TO:
             each = [eliminate(facts.edges, one, n, at) for one in k]
-            return np.stack([edge_weights(one.L_red) for one in each]), np.stack([one.to_machines(felt.T).T for one in each])
+            return np.stack([edge_weights(one.L_red) for one in each]), np.stack(
+                [one.to_machines(felt.T).T for one in each]
+            )
         i, j = facts.edges.T
         L = np.zeros((len(k), n, n))
         L[:, i, j] = L[:, j, i] = -k
@@ -229,7 +280,9 @@ class Trials:
         return -L_red[:, first, second], felt[:, at] + felt[:, interior] @ spread
 
     def _theta(self, models: Reduced) -> Array:
-        return np.concatenate([models.k_r, models.m, models.d, models.u.reshape(len(models.m), -1)], axis=1)
+        return np.concatenate(
+            [models.k_r, models.m, models.d, models.u.reshape(len(models.m), -1)], axis=1
+        )
 
     def _simulate(self, models: Reduced) -> Array:
         """ω of the machines through the event (draws, N + 1, g) [p.u.]."""
@@ -241,9 +294,13 @@ class Trials:
         return omega
 
     def _respond(self, models: Reduced) -> Array:
-        """ω of the machines after each step of the event alone, from its moment on (draws, steps, N + 1, g) [p.u.]."""
+        """ω of the machines after each step of the event alone, from its moment on (draws, steps, N
+        + 1, g) [p.u.].
+        """
         lti, count = self._family.lti(self._theta(models)), len(self.event.steps)
-        return step_responses(lti, range(count), self.clock.steps + 1, dt_s=self.clock.dt_s, scheme="exact")
+        return step_responses(
+            lti, range(count), self.clock.steps + 1, dt_s=self.clock.dt_s, scheme="exact"
+        )
 
     def _read(self, models: Reduced, omega: Array) -> Metrics:
         facts = self.surrogate.facts
@@ -260,11 +317,15 @@ class Trials:
     def _chunks(self) -> Iterator[slice]:
         g = 1 if self.lumped else len(self.surrogate.m)
         # A matrix exponential keeps about twenty matrices of its size.
-        return _slices(self.draws, max(self.clock.steps * g * len(self.event.steps), 20 * (3 * g) ** 2))
+        return _slices(
+            self.draws, max(self.clock.steps * g * len(self.event.steps), 20 * (3 * g) ** 2)
+        )
 
 
 def _means(noisy: Array, mean: Callable[[Array], Array]) -> Array:
-    """Apply a smooth function of one number to many: by cubics between knots, since each one costs."""
+    """Apply a smooth function of one number to many: by cubics between knots, since each one
+    costs.
+    """
     if noisy.size <= 2 * KNOTS:
         return mean(noisy.ravel()).reshape(noisy.shape)
     from scipy.interpolate import PchipInterpolator
@@ -272,13 +333,19 @@ def _means(noisy: Array, mean: Callable[[Array], Array]) -> Array:
     even, low, high = np.linspace(0, 1, KNOTS // 2), noisy.min(), noisy.max()
     spread = np.geomspace(low, high, KNOTS // 2) if low > 0 else low + (high - low) * even
     knots = np.unique(np.clip(np.concatenate([np.quantile(noisy, even), spread]), low, high))
-    return PchipInterpolator(knots, mean(knots))(noisy) if len(knots) > 1 else np.full(noisy.shape, mean(knots)[0])
+    return (
+        PchipInterpolator(knots, mean(knots))(noisy)
+        if len(knots) > 1
+        else np.full(noisy.shape, mean(knots)[0])
+    )
 
 
 def unit_laplace(random: np.random.Generator, draws: int, size: int) -> Array:
-    """Draw Laplace noise of scale 1 (draws, size) by a Latin hypercube: each column covers its distribution evenly.
+    """Draw Laplace noise of scale 1 (draws, size) by a Latin hypercube: each column covers its
+    distribution evenly.
 
-    Quantiles over the draws then vary much less than those of independent ones. For trials only, never as privacy noise.
+    Quantiles over the draws then vary much less than those of independent ones. For trials only,
+    never as privacy noise.
     """
     strata = random.permuted(np.tile(np.arange(draws), (size, 1)), axis=1).T
     share = (strata + random.random((draws, size))) / draws - 0.5

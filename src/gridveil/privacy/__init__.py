@@ -1,1 +1,3 @@
-"""The guarantee: epsilon, adjacency, what is drawn and with how much noise, and the ledger that counts it."""
+"""The guarantee: epsilon, adjacency, what is drawn and with how much noise, and the ledger that
+counts it.
+"""

@@ -10,8 +10,8 @@ rule               neighbours differ in                                  loss of
 ``one-per-group``  one entry in each of k, m and d                       ε_k + ε_m + ε_d
 =================  ====================================================  =========================
 
-With ``-relative`` behind its name, a rule counts in ratios: entries differ by a factor of at most 1 + α, noise is added to
-logarithms, and the distance is log(1 + α).
+With ``-relative`` behind its name, a rule counts in ratios: entries differ by a factor of at most 1
++ α, noise is added to logarithms, and the distance is log(1 + α).
 """
 
 from __future__ import annotations
@@ -26,22 +26,32 @@ from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, OptionErro
 from gridveil.grid.parameters import Asset
 from gridveil.privacy.epsilon import exact, float_at_least
 
-Rule = Literal["one-asset", "one-item", "one-per-group", "one-asset-relative", "one-item-relative", "one-per-group-relative"]
+Rule = Literal[
+    "one-asset",
+    "one-item",
+    "one-per-group",
+    "one-asset-relative",
+    "one-item-relative",
+    "one-per-group-relative",
+]
 RULES: tuple[Rule, ...] = get_args(Rule)
 ABSOLUTE, RELATIVE = RULES[:3], RULES[3:]
 
 IN_WORDS: Mapping[Rule, str] = {
-    "one-asset": "one line's weight k, or one machine's inertia m and damping d together, differ by at most their α",
+    "one-asset": "one line's weight k, or one machine's inertia m and damping d together, differ "
+    "by at most their α",
     "one-item": "one single entry of (k, m, d) differs by at most its α",
     "one-per-group": "one entry in each of k, m and d differs by at most its α",
-    "one-asset-relative": "one line's weight k, or one machine's inertia m and damping d together, differ by a factor of at "
-    "most 1 + their α",
+    "one-asset-relative": "one line's weight k, or one machine's inertia m and damping d together, "
+    "differ by a factor of at most 1 + their α",
     "one-item-relative": "one single entry of (k, m, d) differs by a factor of at most 1 + its α",
-    "one-per-group-relative": "one entry in each of k, m and d differs by a factor of at most 1 + its α",
+    "one-per-group-relative": "one entry in each of k, m and d differs by a factor of at most 1 + "
+    "its α",
 }
 # α where none is given: one unit, or a tenth of the value.
 USUAL_ALPHA, USUAL_RATIO = Fraction(1), Fraction(1, 10)
-# Logarithms of doubles lie within ±745, where a rounding is 1.1e-13 at most: this covers those of two neighbours and of 1 + α.
+# Logarithms of doubles lie within ±745, where a rounding is 1.1e-13 at most: this covers those of
+# two neighbours and of 1 + α.
 LOG_ROUNDING = Fraction(1, 10**12)
 
 
@@ -64,7 +74,9 @@ class Adjacency:
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise OptionError(
-                f"Adjacency {self.rule!r} is unknown.", outcome=NOTHING_SPENT, remedy=f"Choose one of {', '.join(RULES)}."
+                f"Adjacency {self.rule!r} is unknown.",
+                outcome=NOTHING_SPENT,
+                remedy=f"Choose one of {', '.join(RULES)}.",
             )
         given = usual_alpha(self.rule) if self.alpha is None else self.alpha  # pyright: ignore[reportUnnecessaryComparison]
         object.__setattr__(self, "alpha", _exactly("alpha", given))
@@ -77,12 +89,15 @@ class Adjacency:
         return self.rule.endswith("-relative")
 
     def distance(self, name: str) -> Fraction:
-        """How far apart two neighbours' values of a group are at most, where noise is added: α, or log(1 + α), never less.
+        """How far apart two neighbours' values of a group are at most, where noise is added: α, or
+        log(1 + α), never less.
 
         A bound of what rounding does to this logarithm, and to those of the values, is added to it.
         """
         alpha = self.alpha[name]
-        return Fraction(math.log1p(float_at_least(alpha))) + LOG_ROUNDING if self.relative else alpha
+        return (
+            Fraction(math.log1p(float_at_least(alpha))) + LOG_ROUNDING if self.relative else alpha
+        )
 
     def loss(self, spent: Mapping[str, Fraction], assets: Mapping[str, Asset]) -> Fraction:
         """Combine the groups' losses by the rule of this adjacency (proof in docs/privacy.md)."""
@@ -98,7 +113,8 @@ class Adjacency:
         return max(per_asset.values())
 
     def split(self, epsilon: Fraction, assets: Mapping[str, Asset]) -> dict[str, Fraction]:
-        """Share ε among the groups: equal parts wherever losses add up, the whole where they do not.
+        """Share ε among the groups: equal parts wherever losses add up, the whole where they do
+        not.
 
         assets : the groups that are drawn; one that is not drawn has no share.
         """

@@ -1,4 +1,6 @@
-"""Allocation: what of each group is drawn, which part of ε it gets, and how sums are shared out again. Public, all of it."""
+"""Allocation: what of each group is drawn, which part of ε it gets, and how sums are shared out
+again. Public, all of it.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,10 @@ MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
 
 MECHANISMS_IN_WORDS: Mapping[Mechanism, str] = {
     "items": "noise on every line's weight and on every machine's inertia and damping",
-    "aggregates": "noise on the sums of inertia and of damping, and on every line's weight or on none",
-    "topology": "noise on the sums of inertia and of damping; nothing of the network is drawn or shown",
+    "aggregates": "noise on the sums of inertia and of damping, and on every line's weight or on "
+    "none",
+    "topology": "noise on the sums of inertia and of damping; nothing of the network is drawn or "
+    "shown",
 }
 SHARINGS_IN_WORDS: Mapping[Sharing, str] = {"equal": "in equal parts", "rating": "by rated MVA"}
 
@@ -32,10 +36,13 @@ SHARINGS_IN_WORDS: Mapping[Sharing, str] = {"equal": "in equal parts", "rating":
 class Allocation:
     """What is drawn of each group, with which part of ε.
 
-    draws : "items" (every entry), "sum" (their sum alone; m and d only) or "nothing" (k only) of each group.
+    draws : "items" (every entry), "sum" (their sum alone; m and d only) or "nothing" (k only) of
+    each group.
     shares : part of ε each drawn group gets (None: as the adjacency says).
-    sharing : the public key by which the machines share a sum. hides_network : whether the released network is a complete graph
-    of equal weights, whatever the grid is (topology mode). origin : how it was chosen, in words.
+    sharing : the public key by which the machines share a sum.
+    hides_network : whether the released network is a complete graph of equal weights, whatever the
+    grid is (topology mode).
+    origin : how it was chosen, in words.
 
     >>> Allocation().draws["m"], aggregates().drawn
     ('items', ('k', 'm', 'd'))
@@ -49,15 +56,26 @@ class Allocation:
 
     def __post_init__(self) -> None:
         check_words("The origin of the allocation", self.origin)
-        allowed: Mapping[str, tuple[Drawn, ...]] = {"k": ("items", "nothing"), "m": ("items", "sum"), "d": ("items", "sum")}
-        if self.draws.keys() != allowed.keys() or any(self.draws[name] not in ways for name, ways in allowed.items()):
+        allowed: Mapping[str, tuple[Drawn, ...]] = {
+            "k": ("items", "nothing"),
+            "m": ("items", "sum"),
+            "d": ("items", "sum"),
+        }
+        if self.draws.keys() != allowed.keys() or any(
+            self.draws[name] not in ways for name, ways in allowed.items()
+        ):
             raise OptionError(
                 "This allocation cannot be drawn.",
-                expected="; ".join(f"{name}: {' or '.join(ways)}" for name, ways in allowed.items()),
+                expected="; ".join(
+                    f"{name}: {' or '.join(ways)}" for name, ways in allowed.items()
+                ),
                 outcome=NOTHING_SPENT,
             )
         if self.hides_network and self.draws["k"] != "nothing":
-            raise OptionError("A release that hides the network draws nothing of its lines.", outcome=NOTHING_SPENT)
+            raise OptionError(
+                "A release that hides the network draws nothing of its lines.",
+                outcome=NOTHING_SPENT,
+            )
 
     @property
     def drawn(self) -> tuple[str, ...]:
@@ -74,7 +92,11 @@ class Allocation:
         """Its name."""
         if self.hides_network:
             return "topology"
-        return "aggregates" if "sum" in self.draws.values() or "nothing" in self.draws.values() else "items"
+        return (
+            "aggregates"
+            if "sum" in self.draws.values() or "nothing" in self.draws.values()
+            else "items"
+        )
 
     @property
     def shares_by_rating(self) -> bool:
@@ -89,20 +111,34 @@ class Allocation:
         """Say what is drawn, how ε is shared and who chose that."""
         of = {"items": "each", "sum": "their sum", "nothing": "nothing"}
         parts = ", ".join(f"{name}: {of[way]}" for name, way in self.draws.items())
-        shares = "" if self.shares is None else "; ε " + ", ".join(f"{name} {share}" for name, share in self.shares.items())
-        shared = f"; sums shared {SHARINGS_IN_WORDS[self.sharing]}" if "sum" in self.draws.values() else ""
+        shares = (
+            ""
+            if self.shares is None
+            else "; ε " + ", ".join(f"{name} {share}" for name, share in self.shares.items())
+        )
+        shared = (
+            f"; sums shared {SHARINGS_IN_WORDS[self.sharing]}"
+            if "sum" in self.draws.values()
+            else ""
+        )
         return f"{self.mechanism} ({parts}{shares}{shared}), {self.origin}"
 
 
 ITEMS = Allocation()
 
 
-def aggregates(*, lines: bool = True, shares: Mapping[str, Fraction] | None = None, sharing: Sharing = "equal") -> Allocation:
+def aggregates(
+    *, lines: bool = True, shares: Mapping[str, Fraction] | None = None, sharing: Sharing = "equal"
+) -> Allocation:
     """Sums of inertia and damping; each line's weight, or nothing of the lines."""
-    return Allocation({"k": "items" if lines else "nothing", "m": "sum", "d": "sum"}, shares, sharing)
+    return Allocation(
+        {"k": "items" if lines else "nothing", "m": "sum", "d": "sum"}, shares, sharing
+    )
 
 
-def topology(*, shares: Mapping[str, Fraction] | None = None, sharing: Sharing = "equal") -> Allocation:
+def topology(
+    *, shares: Mapping[str, Fraction] | None = None, sharing: Sharing = "equal"
+) -> Allocation:
     """Sums of inertia and damping; a network that says nothing of the grid's own."""
     return replace(aggregates(lines=False, shares=shares, sharing=sharing), hides_network=True)
 
@@ -122,23 +158,40 @@ def machine_shares(facts: GridFacts, sharing: Sharing) -> Array:
     return rated / rated.sum()
 
 
-def candidates(adjacency: Adjacency, mechanism: Mechanism = "aggregates", sharing: Sharing = "equal") -> tuple[Allocation, ...]:
-    """Allocations to choose from on a public surrogate, under a rule; "items" are among those for "aggregates".
+def candidates(
+    adjacency: Adjacency, mechanism: Mechanism = "aggregates", sharing: Sharing = "equal"
+) -> tuple[Allocation, ...]:
+    """Allocations to choose from on a public surrogate, under a rule; "items" are among those for
+    "aggregates".
 
-    Where lines and machines do not share ε (one-asset, one-item), lines cost nothing and are always drawn.
+    Where lines and machines do not share ε (one-asset, one-item), lines cost nothing and are always
+    drawn.
     """
     if mechanism == "items":
-        return tuple(replace(ITEMS, shares=shares) for shares in _splits(adjacency.counts, ("k", "m", "d")))
+        return tuple(
+            replace(ITEMS, shares=shares) for shares in _splits(adjacency.counts, ("k", "m", "d"))
+        )
     if mechanism == "topology":
-        return tuple(topology(shares=shares, sharing=sharing) for shares in _splits(adjacency.counts, ("m", "d")))
-    found = [aggregates(shares=shares, sharing=sharing) for shares in _splits(adjacency.counts, ("k", "m", "d"))]
+        return tuple(
+            topology(shares=shares, sharing=sharing)
+            for shares in _splits(adjacency.counts, ("m", "d"))
+        )
+    found = [
+        aggregates(shares=shares, sharing=sharing)
+        for shares in _splits(adjacency.counts, ("k", "m", "d"))
+    ]
     if adjacency.counts == "one-per-group":
-        found += [aggregates(lines=False, shares=shares, sharing=sharing) for shares in _splits("one-per-group", ("m", "d"))]
+        found += [
+            aggregates(lines=False, shares=shares, sharing=sharing)
+            for shares in _splits("one-per-group", ("m", "d"))
+        ]
     return (*found, *candidates(adjacency, "items"))
 
 
 def _splits(counts: str, drawn: tuple[str, ...]) -> list[dict[str, Fraction]]:
-    """Ways to share ε among groups: the whole to each where losses do not add up, else parts in steps of a tenth or so."""
+    """Ways to share ε among groups: the whole to each where losses do not add up, else parts in
+    steps of a tenth or so.
+    """
     if counts == "one-item":
         return [dict.fromkeys(drawn, Fraction(1))]
     of_inertia = [Fraction(n, 20) for n in (3, 4, 5, 6, 10, 15)]
@@ -146,4 +199,8 @@ def _splits(counts: str, drawn: tuple[str, ...]) -> list[dict[str, Fraction]]:
         k = {"k": Fraction(1)} if "k" in drawn else {}
         return [k | {"m": part, "d": 1 - part} for part in of_inertia]
     of_lines = [Fraction(1, 10), Fraction(1, 5), Fraction(1, 3)]
-    return [{"k": k, "m": (1 - k) * part, "d": (1 - k) * (1 - part)} for k in of_lines for part in of_inertia]
+    return [
+        {"k": k, "m": (1 - k) * part, "d": (1 - k) * (1 - part)}
+        for k in of_lines
+        for part in of_inertia
+    ]

@@ -8,9 +8,11 @@ from fractions import Fraction
 
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 
-# What is computed with such numbers, α/ε and ε_γ above all, can still be a float, and be written down after the charge.
+# What is computed with such numbers, α/ε and ε_γ above all, can still be a float, and be written
+# down after the charge.
 SMALLEST, LONGEST_TEXT = Fraction(1, 10**100), 1000
-# Below it e^ε to three digits is 1, which reads as no change at all: it is then written 1 + (e^ε − 1).
+# Below it e^ε to three digits is 1, which reads as no change at all: it is then written 1 + (e^ε −
+# 1).
 SMALL = Fraction(1, 200)
 
 
@@ -38,7 +40,9 @@ def exact(value: str | int | float | Fraction | Decimal, *, name: str = "epsilon
 
 
 def _from_decimal(number: Decimal) -> Fraction:
-    if abs(number.adjusted()) > 400:  # beyond every float; written out, 1e999999999 would fill the memory
+    if (
+        abs(number.adjusted()) > 400
+    ):  # beyond every float; written out, 1e999999999 would fill the memory
         raise OverflowError
     return Fraction(number)
 

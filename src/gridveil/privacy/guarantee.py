@@ -10,16 +10,18 @@ from typing import Literal
 from gridveil.privacy.adjacency import IN_WORDS, Adjacency, Rule, usual_alpha
 
 CONDITIONAL = (
-    "For every fixed trajectory x with its event data, the map from the private table to this release is ε-DP for the "
-    "stated adjacency: between any two neighbouring grids, the release multiplies the odds that an observer held after "
-    "seeing x by at most e^ε. It does not limit what x itself reveals; where x already excludes one of the two, nothing is "
-    "protected. It assumes that x is public, was fixed before the draw and not chosen by private results, and that the "
-    "noise is independent of it."
+    "For every fixed trajectory x with its event data, the map from the private table to this "
+    "release is ε-DP for the stated adjacency: between any two neighbouring grids, the release "
+    "multiplies the odds that an observer held after seeing x by at most e^ε. It does not limit "
+    "what x itself reveals; where x already excludes one of the two, nothing is protected. It "
+    "assumes that x is public, was fixed before the draw and not chosen by private results, and "
+    "that the noise is independent of it."
 )
 
 UNCONDITIONAL = (
-    "Unconditional: the release was made from the noisy table and public facts alone, so between any two neighbouring "
-    "grids it multiplies an observer's odds by at most e^ε, whatever else the observer knows."
+    "Unconditional: the release was made from the noisy table and public facts alone, so between "
+    "any two neighbouring grids it multiplies an observer's odds by at most e^ε, whatever else the "
+    "observer knows."
 )
 
 NETWORK_NOT_PROTECTED = (
@@ -29,14 +31,19 @@ NETWORK_NOT_PROTECTED = (
 MACHINES_NOT_PROTECTED = "the number of machines"
 RATINGS_NOT_PROTECTED = "the machines' rated MVA, by which sums were shared out"
 GOVERNORS_NOT_PROTECTED = (
-    "governor rates T, droop gains G (and with them the machine ratings that they follow), base power and nominal frequency"
+    "governor rates T, droop gains G (and with them the machine ratings that "
+    "they follow), base power and nominal frequency"
 )
-LOADS_NOT_PROTECTED = "the nominal loads, which the bundle carries, and damping in proportion to them"
+LOADS_NOT_PROTECTED = (
+    "the nominal loads, which the bundle carries, and damping in proportion to them"
+)
 OPERATING_POINT_NOT_PROTECTED = (
-    "a change of the operating point: it moves several line weights at once and costs ε_k Σ|Δk| / α_k"
+    "a change of the operating point: it moves several line weights at "
+    "once and costs ε_k Σ|Δk| / α_k"
 )
 OPERATING_POINT_NOT_PROTECTED_IN_RATIOS = (
-    "a change of the operating point: it moves several line weights at once and costs ε_k Σ|Δ log k| / log(1 + α_k)"
+    "a change of the operating point: it moves several line "
+    "weights at once and costs ε_k Σ|Δ log k| / log(1 + α_k)"
 )
 TRAJECTORY_NOT_PROTECTED = "whatever the public trajectory already tells"
 
@@ -45,9 +52,13 @@ TRAJECTORY_NOT_PROTECTED = "whatever the public trajectory already tells"
 class GroupLoss:
     """What one group of parameters was charged.
 
-    alpha : distance the promise speaks of [unit]; epsilon : exact ε that was asked for; spent : what the mechanism's own
-    map gives, never above it; scale : of the Laplace noise [unit]; drawn : whether of every item, or of their sum alone.
-    relative : whether the noise is on logarithms; then α is a ratio, the promise speaks of log(1 + α), and scale has no unit.
+    alpha : distance the promise speaks of [unit].
+    epsilon : exact ε that was asked for.
+    spent : what the mechanism's own map gives, never above it.
+    scale : of the Laplace noise [unit].
+    drawn : whether of every item, or of their sum alone.
+    relative : whether the noise is on logarithms; then α is a ratio, the promise speaks of log(1 +
+    α), and scale has no unit.
     """
 
     unit: str
@@ -66,15 +77,21 @@ class GroupLoss:
     @property
     def scale_in_words(self) -> str:
         """The noise's scale with its unit."""
-        return f"{self.scale:.6g} of the logarithm" if self.relative else f"{self.scale:.6g} {self.unit}"
+        return (
+            f"{self.scale:.6g} of the logarithm"
+            if self.relative
+            else f"{self.scale:.6g} {self.unit}"
+        )
 
 
 @dataclass(frozen=True)
 class Guarantee:
     """ε-differential privacy of a release for one adjacency.
 
-    groups : what was drawn; a group of which nothing was drawn is not among them, and nothing was spent on it.
-    conditional_on : descriptions of the public trajectories that the fit used; empty for an unconditional guarantee.
+    groups : what was drawn; a group of which nothing was drawn is not among them, and nothing was
+    spent on it.
+    conditional_on : descriptions of the public trajectories that the fit used; empty for an
+    unconditional guarantee.
     hides_network : whether the edge set and the number of buses are hidden too (topology mode).
     """
 
@@ -91,7 +108,10 @@ class Guarantee:
     @property
     def adjacency(self) -> Adjacency:
         """Its rule and α; of a group that nothing was drawn of, the usual α."""
-        return Adjacency(self.rule, usual_alpha(self.rule) | {name: loss.alpha for name, loss in self.groups.items()})
+        return Adjacency(
+            self.rule,
+            usual_alpha(self.rule) | {name: loss.alpha for name, loss in self.groups.items()},
+        )
 
     @property
     def claim(self) -> str:
@@ -102,15 +122,17 @@ class Guarantee:
         """State the promise in plain words."""
         if self.demo:
             return (
-                "DEMO: the noise came from a seed, so this release protects nothing. With secure noise, and fitted to a public "
-                f"trajectory or to none, it would be ε-differentially private with ε = {self.epsilon}, where two grids are "
-                f"neighbours if {IN_WORDS[self.rule]}."
+                "DEMO: the noise came from a seed, so this release protects nothing. With secure "
+                "noise, and fitted to a public trajectory or to none, it would be "
+                f"ε-differentially private with ε = {self.epsilon}, where two grids are neighbours "
+                f"if {IN_WORDS[self.rule]}."
             )
         apart, odds = ("lie t apart", "e^(ε t/α)")
         if self.rule.endswith("-relative"):
             apart, odds = ("have logarithms that lie t apart", "e^(ε t/log(1 + α))")
         return (
-            f"ε-differential privacy with ε = {self.epsilon}. Two grids are neighbours if {IN_WORDS[self.rule]}. For any two "
-            f"values of one item that {apart}, with everything else known, this release changes an observer's odds between "
-            f"them by at most {odds}. {self.claim}"
+            f"ε-differential privacy with ε = {self.epsilon}. Two grids are neighbours if "
+            f"{IN_WORDS[self.rule]}. For any two values of one item that {apart}, with everything "
+            f"else known, this release changes an observer's odds between them by at most {odds}. "
+            f"{self.claim}"
         )

@@ -19,9 +19,11 @@ FAR = 2.0**10  # times a public upper bound: see `furthest`
 
 @dataclass(frozen=True, eq=False)
 class NoisyGrid:
-    """Line weights, inertia and damping after Laplace noise and clipping: all that the allocation drew of them.
+    """Line weights, inertia and damping after Laplace noise and clipping: all that the allocation
+    drew of them.
 
-    k : (e,) [p.u. power / rad], or (0,) where nothing was drawn; m : (g,) [p.u. power · s / p.u. frequency] and
+    k : (e,) [p.u. power / rad], or (0,) where nothing was drawn.
+    m : (g,) [p.u. power · s / p.u. frequency] and
     d : (g,) [p.u. power / p.u. frequency], or (1,) where their sum was.
     """
 
@@ -57,16 +59,21 @@ class NoisyGrid:
 
 
 def drawn_range(bounds: Bounds, name: str, way: Drawn, machines: int) -> Range:
-    """Public bounds of what is drawn of a group: its items' own, or as many times those as there are machines."""
+    """Public bounds of what is drawn of a group: its items' own, or as many times those as there
+    are machines.
+    """
     public: Range = getattr(bounds, name)
     return Range(machines * public.lower, machines * public.upper) if way == "sum" else public
 
 
-def drawn_distance(adjacency: Adjacency, name: str, way: Drawn, public: Range, *, summed: bool = False) -> Fraction:
-    """How far apart two neighbours are at most in what is drawn of a group; public : bounds of that.
+def drawn_distance(
+    adjacency: Adjacency, name: str, way: Drawn, public: Range, *, summed: bool = False
+) -> Fraction:
+    """How far apart two neighbours are at most in what is drawn of a group; public : bounds of
+    that.
 
-    Noise is made for it, and whoever verifies a bundle compares its scale with it. summed : whether entries of the group are
-    sums of parts themselves.
+    Noise is made for it, and whoever verifies a bundle compares its scale with it.
+    summed : whether entries of the group are sums of parts themselves.
     """
     distance = adjacency.distance(name)
     if adjacency.relative:  # the distance of logarithms counts roundings already
@@ -77,8 +84,10 @@ def drawn_distance(adjacency: Adjacency, name: str, way: Drawn, public: Range, *
 
 
 def furthest(public: Range) -> float:
-    """The largest value that noise is added to: values beyond it are taken for it, which bounds their rounding.
+    """The largest value that noise is added to: values beyond it are taken for it, which bounds
+    their rounding.
 
-    Noise of any use does not reach from there to the bound, so that what is released of them is the bound, as it is without.
+    Noise of any use does not reach from there to the bound, so that what is released of them is the
+    bound, as it is without.
     """
     return min(FAR * public.upper, sys.float_info.max)

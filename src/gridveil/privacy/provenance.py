@@ -1,4 +1,6 @@
-"""Provenance: where a public trajectory and its event data come from, declared before they are used."""
+"""Provenance: where a public trajectory and its event data come from, declared before they are
+used.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ Origin = Literal["measured", "simulated"]
 class Provenance:
     """Where a trajectory is from.
 
-    origin : `measured` (public before the draw), or `simulated` from the source itself, which is for demos only.
-    source, date, link : who published the trajectory, when it was public (a day), and where it can be read.
+    origin : `measured` (public before the draw), or `simulated` from the source itself, which is
+    for demos only.
+    source, date, link : who published the trajectory, when it was public (a day), and where it can
+    be read.
     event_source : who published the loads of its event.
     """
 
@@ -39,18 +43,27 @@ class Provenance:
             return
         if not (re.fullmatch(r"\d{4}-\d\d-\d\d", self.date) and _is_day(self.date)):
             raise _undeclared("its date is missing", "the day it became public, as 2026-05-24")
-        if date.fromisoformat(self.date) > date.today() + timedelta(days=1):  # somewhere it is tomorrow already
+        if date.fromisoformat(self.date) > date.today() + timedelta(
+            days=1
+        ):  # somewhere it is tomorrow already
             raise _undeclared("its date lies in the future", "a day on which it was public already")
         if not re.fullmatch(r"(https?://|doi:)\S+", self.link):
-            raise _undeclared("its link is missing", "an https:// or doi: address where it can be read")
+            raise _undeclared(
+                "its link is missing", "an https:// or doi: address where it can be read"
+            )
         if not self.event_source.strip():
-            raise _undeclared("the source of its event's loads is not named", "who published the size and place of the event")
+            raise _undeclared(
+                "the source of its event's loads is not named",
+                "who published the size and place of the event",
+            )
 
     def in_words(self) -> str:
         """Describe it for the certificate."""
         if self.origin == "simulated":
             return f"{self.source} (simulated from the source: demo only)"
-        return f"{self.source}, public since {self.date}, {self.link}; event data: {self.event_source}"
+        return (
+            f"{self.source}, public since {self.date}, {self.link}; event data: {self.event_source}"
+        )
 
 
 def _is_day(text: str) -> bool:

@@ -1,1 +1,3 @@
-"""A release, and the bundle that carries it: documents, certificate, checks, signatures, exports."""
+"""A release, and the bundle that carries it: documents, certificate, checks, signatures,
+exports.
+"""

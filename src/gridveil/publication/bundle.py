@@ -1,4 +1,6 @@
-"""The bundle: a release as a folder or as one canonical zip, certified, signed, and verified to the bit."""
+"""The bundle: a release as a folder or as one canonical zip, certified, signed, and verified to the
+bit.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,16 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from gridveil.dynamics.trajectory import Trajectory
-from gridveil.foundation.archive import DOCUMENT, NOT_LOADED, SIGNATURE, SUMS, broken, check_free, checksums, write_files
+from gridveil.foundation.archive import (
+    DOCUMENT,
+    NOT_LOADED,
+    SIGNATURE,
+    SUMS,
+    broken,
+    check_free,
+    checksums,
+    write_files,
+)
 from gridveil.foundation.errors import BundleError, GridveilError, InputError
 from gridveil.foundation.progress import stage
 from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
@@ -34,7 +45,13 @@ from gridveil.publication.export import FORMATS, export, format_named
 from gridveil.publication.matfile import check_size, from_mat, to_mat
 from gridveil.publication.readme import readme
 from gridveil.publication.release import Release
-from gridveil.publication.schema import EDGES_UP_TO, SCHEMA_VERSION, ExportDocument, ReferenceDocument, ReleaseDocument
+from gridveil.publication.schema import (
+    EDGES_UP_TO,
+    SCHEMA_VERSION,
+    ExportDocument,
+    ReferenceDocument,
+    ReleaseDocument,
+)
 from gridveil.publication.signing import KeyInfo, Signer, TrustedKeys, check_signature
 from gridveil.publication.stated import check_declared, differing, release_problems
 from gridveil.publication.unpack import names_in, read_files
@@ -42,7 +59,8 @@ from gridveil.publication.unpack import names_in, read_files
 ARRAYS, REFERENCE, README = "model.mat", "reference.csv", "README.md"
 CERTIFICATE, IN_WORDS = "certificate.json", "certificate.txt"
 OWN_FILES = {DOCUMENT, ARRAYS, REFERENCE, README, CERTIFICATE, IN_WORDS, SUMS, SIGNATURE}
-# Fields of a document, names of buses aside: a reader of JSON makes an object, or an error, of each.
+# Fields of a document, names of buses aside: a reader of JSON makes an object, or an error, of
+# each.
 MOST_FIELDS, LISTED_BUS = 5000, re.compile(rb'"[GL][1-9][0-9]{0,6}",\s*')
 MODEL_ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
 
@@ -51,11 +69,15 @@ MODEL_ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
 class Report:
     """What `verify` found in an intact bundle.
 
-    digest : SHA-256 of its checksum file, which names the bundle; signed_by : public key in hex, None if nobody signed;
-    trusted : whether that key is one that the recipient named; noise : α and scale of each group, in words;
+    digest : SHA-256 of its checksum file, which names the bundle.
+    signed_by : public key in hex, None if nobody signed;
+    trusted : whether that key is one that the recipient named.
+    noise : α and scale of each group, in words;
     exports : formats of other tools that it holds;
-    not_recomputed : those of them that another version of gridveil wrote, which only their checksums vouch for.
-    repacked : whether another program made the zip anew; ignored : files that it put in, and that are no part of the bundle.
+    not_recomputed : those of them that another version of gridveil wrote, which only their
+    checksums vouch for.
+    repacked : whether another program made the zip anew.
+    ignored : files that it put in, and that are no part of the bundle.
     """
 
     path: str
@@ -74,7 +96,9 @@ class Report:
     ignored: int = 0
 
 
-def write(release: Release, path: Path, signer: Signer | None = None, formats: Sequence[str] = ()) -> Report:
+def write(
+    release: Release, path: Path, signer: Signer | None = None, formats: Sequence[str] = ()
+) -> Report:
     """Write a bundle, certified and signed, whole or not at all."""
     check_free(path)
     files = contents(release, signer, formats)
@@ -84,20 +108,27 @@ def write(release: Release, path: Path, signer: Signer | None = None, formats: S
     return _report(path, files, release, document, certificate)
 
 
-def verify(path: str | Path, key: str | Path | None = None, beside: str | Path | None = None) -> Report:
-    """Check every bit of a bundle, and recompute every sentence and figure in it that follows from its facts.
+def verify(
+    path: str | Path, key: str | Path | None = None, beside: str | Path | None = None
+) -> Report:
+    """Check every bit of a bundle, and recompute every sentence and figure in it that follows from
+    its facts.
 
-    key : a public key (PEM) or keyring that the recipient trusts; the bundle must then be signed by it. beside : another bundle
-    of the same owner; both certificates must then be of one history of the ledger, which a restored backup breaks.
+    key : a public key (PEM) or keyring that the recipient trusts; the bundle must then be signed by
+    it.
+    beside : another bundle of the same owner; both certificates must then be of one history of the
+    ledger, which a restored backup breaks.
 
     Raises
     ------
-    BundleError : naming each file that was changed, is missing or is not listed, what is not stated as gridveil states it, or
-    the key that is not trusted.
+    BundleError : naming each file that was changed, is missing or is not listed, what is not stated
+    as gridveil states it, or the key that is not trusted.
     """
     path = Path(path)
     found = read_files(path)
-    report = replace(verify_files(path, found.files), repacked=found.repacked, ignored=found.ignored)
+    report = replace(
+        verify_files(path, found.files), repacked=found.repacked, ignored=found.ignored
+    )
     if key is not None:
         _check_trusted(path, report, Path(key))
         report = replace(report, trusted=True)
@@ -112,7 +143,10 @@ def verify_files(path: Path, files: Mapping[str, bytes]) -> Report:
     if not _gives(loaded.release, loaded.document.reference, files[REFERENCE]):
         raise broken(path, f"the model does not give its own reference trajectory, {REFERENCE}")
     others = _check_exports(path, files, loaded.release, loaded.document)
-    return replace(_report(path, files, loaded.release, loaded.document, loaded.certificate), not_recomputed=others)
+    return replace(
+        _report(path, files, loaded.release, loaded.document, loaded.certificate),
+        not_recomputed=others,
+    )
 
 
 def is_bundle(path: Path) -> bool:
@@ -120,7 +154,11 @@ def is_bundle(path: Path) -> bool:
     try:
         if path.is_dir():
             return any((path / name).exists() for name in (DOCUMENT, SUMS))
-        return path.is_file() and zipfile.is_zipfile(path) and not {DOCUMENT, SUMS}.isdisjoint(names_in(path))
+        return (
+            path.is_file()
+            and zipfile.is_zipfile(path)
+            and not {DOCUMENT, SUMS}.isdisjoint(names_in(path))
+        )
     except OSError:  # what is wrong with it, whoever reads it says
         return False
 
@@ -137,11 +175,16 @@ def load_named(path: str | Path) -> tuple[Release, str]:
     return _parse(path, files).release, _digest(files)
 
 
-def contents(release: Release, signer: Signer | None = None, formats: Sequence[str] = ()) -> dict[str, bytes]:
-    """Make the files of a bundle: a function of its arguments alone (no time, no user, no platform)."""
+def contents(
+    release: Release, signer: Signer | None = None, formats: Sequence[str] = ()
+) -> dict[str, bytes]:
+    """Make the files of a bundle: a function of its arguments alone (no time, no user, no
+    platform).
+    """
     if not release.demo and release.receipt is None:
         raise GridveilError(
-            "A release that was loaded cannot be written again: its certificate belongs to the bundle it came in.",
+            "A release that was loaded cannot be written again: its certificate belongs to the "
+            "bundle it came in.",
             remedy="Copy that bundle.",
         )
     exported = {name: export(release, name) for name in formats}
@@ -153,7 +196,10 @@ def contents(release: Release, signer: Signer | None = None, formats: Sequence[s
     stage("writing the bundle")
     files = {
         DOCUMENT: _json(document),
-        ARRAYS: to_mat({name: getattr(release.model, name) for name in MODEL_ARRAYS} | _edges(len(release.model.m))),
+        ARRAYS: to_mat(
+            {name: getattr(release.model, name) for name in MODEL_ARRAYS}
+            | _edges(len(release.model.m))
+        ),
         REFERENCE: reference.to_csv().encode(),
         README: readme(release, document).encode(),
     }
@@ -175,20 +221,34 @@ def _described(name: str, made: Mapping[str, bytes]) -> ExportDocument:
 
 
 def _reference(release: Release, run: ReferenceDocument) -> Trajectory:
-    return release.simulate(run.event, horizon_s=run.horizon_s, dt_s=run.dt_s, scheme=run.scheme, buses=run.buses or None)
+    return release.simulate(
+        run.event,
+        horizon_s=run.horizon_s,
+        dt_s=run.dt_s,
+        scheme=run.scheme,
+        buses=run.buses or None,
+    )
 
 
 def _gives(release: Release, run: ReferenceDocument, stored: bytes) -> bool:
-    """Whether a release answers the reference event as stored: the same rows and columns, and numbers to nine digits."""
+    """Whether a release answers the reference event as stored: the same rows and columns, and
+    numbers to nine digits.
+    """
     try:
         with np.errstate(all="ignore"):
             again = _reference(release, run)
             if stored.count(b"\n") != len(again.time_s) + 1:
                 return False
-            rows = [[float(cell) for cell in line.split(",")[1:]] for line in stored.decode("ascii").splitlines()[1:]]
+            rows = [
+                [float(cell) for cell in line.split(",")[1:]]
+                for line in stored.decode("ascii").splitlines()[1:]
+            ]
             expected = np.array(rows)
             # Not `>`: a NaN compares as neither.
-            near = expected.shape == again.omega.shape and np.abs(expected - again.omega).max() <= 1e-9 * np.abs(expected).max()
+            near = (
+                expected.shape == again.omega.shape
+                and np.abs(expected - again.omega).max() <= 1e-9 * np.abs(expected).max()
+            )
         return bool(near) and replace(again, omega=expected).to_csv().encode() == stored
     except (GridveilError, ArithmeticError, ValueError):
         return False
@@ -202,7 +262,9 @@ class _Loaded:
 
 
 def _parse(path: Path, files: Mapping[str, bytes]) -> _Loaded:
-    """Read a release, if all that its files state follows from its facts; what takes long, `verify` does."""
+    """Read a release, if all that its files state follows from its facts; what takes long, `verify`
+    does.
+    """
     missing = {DOCUMENT, ARRAYS, REFERENCE, README} - files.keys()
     if missing:
         raise broken(path, f"{', '.join(sorted(missing))} is missing")
@@ -228,20 +290,28 @@ def _read_release(path: Path, files: Mapping[str, bytes]) -> tuple[ReleaseDocume
         raise broken(path, f"{DOCUMENT} is no release document") from None
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise BundleError(
-            f"{path}: its schema is version {version}, and this gridveil knows up to {SCHEMA_VERSION}.",
+            f"{path}: its schema is version {version}, and this gridveil knows up to "
+            f"{SCHEMA_VERSION}.",
             outcome=NOT_LOADED,
             remedy="Upgrade gridveil: pip install --upgrade gridveil.",
         )
     try:
         document = ReleaseDocument.read(files[DOCUMENT])
         m = document.model
-        return document, from_document(document, _from_mat(files[ARRAYS], len(m.machines), len(m.loaded_buses)))
+        return document, from_document(
+            document, _from_mat(files[ARRAYS], len(m.machines), len(m.loaded_buses))
+        )
     except (ValidationError, GridveilError, KeyError, ValueError) as error:
-        problem = f"{DOCUMENT} or {ARRAYS} does not follow schema {SCHEMA_VERSION} ({type(error).__name__})"
+        problem = (
+            f"{DOCUMENT} or {ARRAYS} does not follow schema {SCHEMA_VERSION} "
+            f"({type(error).__name__})"
+        )
         raise broken(path, problem) from None
 
 
-def _check_stated(path: Path, name: str, stated: BaseModel, derived: BaseModel, data: bytes) -> None:
+def _check_stated(
+    path: Path, name: str, stated: BaseModel, derived: BaseModel, data: bytes
+) -> None:
     """A document says what gridveil says of such a release, in the bytes that gridveil writes."""
     if found := differing(stated, derived):
         told = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
@@ -263,20 +333,33 @@ def _check_announced(path: Path, files: Mapping[str, bytes], document: ReleaseDo
         raise broken(path, f"{', '.join(sorted(doubled))} is not a file of an export")
 
 
-def _check_exports(path: Path, files: Mapping[str, bytes], release: Release, document: ReleaseDocument) -> tuple[str, ...]:
-    """Write every export again; return the formats that another version wrote, whose bytes this one cannot make."""
+def _check_exports(
+    path: Path, files: Mapping[str, bytes], release: Release, document: ReleaseDocument
+) -> tuple[str, ...]:
+    """Write every export again; return the formats that another version wrote, whose bytes this one
+    cannot make.
+    """
     others = []
     for one in document.exports:
         if one.version > FORMATS[one.format].version:
             raise BundleError(
-                f"{path}: its files for {one.format} are of version {one.version}, which this gridveil does not know.",
+                f"{path}: its files for {one.format} are of version {one.version}, which this "
+                "gridveil does not know.",
                 outcome=NOT_LOADED,
                 remedy="Upgrade gridveil: pip install --upgrade gridveil.",
             )
-        if one.version < FORMATS[one.format].version and tuple(_exported(release, one.format)) == one.files:
+        if (
+            one.version < FORMATS[one.format].version
+            and tuple(_exported(release, one.format)) == one.files
+        ):
             others.append(one.format)
-        elif list(_exported(release, one.format).items()) != [(name, files[name]) for name in one.files]:
-            raise broken(path, f"{' or '.join(one.files)} is not what the model gives in the format {one.format}")
+        elif list(_exported(release, one.format).items()) != [
+            (name, files[name]) for name in one.files
+        ]:
+            raise broken(
+                path,
+                f"{' or '.join(one.files)} is not what the model gives in the format {one.format}",
+            )
     return tuple(others)
 
 
@@ -284,12 +367,21 @@ def _exported(release: Release, name: str) -> dict[str, bytes]:
     """What a release gives in a format: nothing where it cannot be written in it."""
     try:
         return export(release, name)
-    except (GridveilError, ArithmeticError, ValueError, StopIteration):  # a forged model may hold numbers of any size
+    except (
+        GridveilError,
+        ArithmeticError,
+        ValueError,
+        StopIteration,
+    ):  # a forged model may hold numbers of any size
         return {}
 
 
-def _check_certificate(path: Path, files: Mapping[str, bytes], release: Release) -> CertificateDocument | None:
-    """A real release has a certificate that says what its facts give, and the signature that it speaks of."""
+def _check_certificate(
+    path: Path, files: Mapping[str, bytes], release: Release
+) -> CertificateDocument | None:
+    """A real release has a certificate that says what its facts give, and the signature that it
+    speaks of.
+    """
     if release.demo:
         if present := {CERTIFICATE, IN_WORDS, SIGNATURE} & files.keys():
             raise broken(path, f"a demo has no {', '.join(sorted(present))}")
@@ -298,17 +390,27 @@ def _check_certificate(path: Path, files: Mapping[str, bytes], release: Release)
         version = from_json(files[CERTIFICATE])["certificate_version"]
         if isinstance(version, int) and 0 < version != CERTIFICATE_VERSION:
             raise BundleError(
-                f"{path}: its certificate is of version {version}, and this gridveil knows {CERTIFICATE_VERSION}.",
+                f"{path}: its certificate is of version {version}, and this gridveil knows "
+                f"{CERTIFICATE_VERSION}.",
                 outcome=NOT_LOADED,
-                remedy="Verify it with the gridveil that made it." if version < CERTIFICATE_VERSION else "Upgrade gridveil.",
+                remedy="Verify it with the gridveil that made it."
+                if version < CERTIFICATE_VERSION
+                else "Upgrade gridveil.",
             )
         certificate = CertificateDocument.read(files[CERTIFICATE])
         words = in_plain_words(certificate).encode()
         receipt = receipt_of(certificate)
-    except (KeyError, TypeError, ValueError, OverflowError):  # a forged one may hold numbers of any size
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+    ):  # a forged one may hold numbers of any size
         raise broken(path, f"{CERTIFICATE} is missing or is no certificate") from None
     signed_by = certificate.signed_by
-    derived = certify(replace(release, receipt=receipt), bytes.fromhex(signed_by) if signed_by else None)
+    derived = certify(
+        replace(release, receipt=receipt), bytes.fromhex(signed_by) if signed_by else None
+    )
     # Versions of another installation; OpenDP's is the mechanism's.
     derived = derived.model_copy(update={"software": derived.software | certificate.software})
     _check_stated(path, CERTIFICATE, certificate, derived, files[CERTIFICATE])
@@ -317,7 +419,12 @@ def _check_certificate(path: Path, files: Mapping[str, bytes], release: Release)
     if files.get(IN_WORDS) != words:
         raise broken(path, f"{IN_WORDS} does not say what {CERTIFICATE} does")
     if (signed_by is None) != (SIGNATURE not in files):
-        raise broken(path, f"{SIGNATURE} is missing" if signed_by else f"{SIGNATURE} is not announced in {CERTIFICATE}")
+        raise broken(
+            path,
+            f"{SIGNATURE} is missing"
+            if signed_by
+            else f"{SIGNATURE} is not announced in {CERTIFICATE}",
+        )
     if signed_by and not check_signature(bytes.fromhex(signed_by), files[SIGNATURE], files[SUMS]):
         raise broken(path, f"{SIGNATURE} is not the signature of the key in {CERTIFICATE}")
     return certificate
@@ -334,20 +441,29 @@ def _check_trusted(path: Path, report: Report, key: Path) -> None:
             f"{path}: it is signed by the key {KeyInfo(signed, 'active').id}, which {told}.",
             outcome=NOT_LOADED,
             remedy="Do not use it. "
-            + ("" if status == "revoked" else "If it is older, try the publisher's keyring.json.").strip(),
+            + (
+                "" if status == "revoked" else "If it is older, try the publisher's keyring.json."
+            ).strip(),
         )
 
 
 def _check_history(path: Path, beside: Path, key: str | Path | None) -> None:
-    """Two bundles, of the same publisher where a key is named, are of one history of their ledger."""
+    """Two bundles, of the same publisher where a key is named, are of one history of their
+    ledger.
+    """
     other = verify(beside, key)
     mine, theirs = (_parse(one, read_files(one).files).certificate for one in (path, beside))
     if mine is None or theirs is None or _ledger(mine) != _ledger(theirs):
-        why = f"{beside if other.demo else path} is a demo" if mine is None or theirs is None else "they are of two ledgers"
+        why = (
+            f"{beside if other.demo else path} is a demo"
+            if mine is None or theirs is None
+            else "they are of two ledgers"
+        )
         raise InputError(
             f"{path} and {beside} are intact, and cannot be compared: {why}",
             outcome="Nothing was compared.",
-            remedy="Name two releases of one ledger. Of two ledgers, what was spent on one grid adds up.",
+            remedy="Name two releases of one ledger. Of two ledgers, what was spent on one grid "
+            "adds up.",
         )
     if problem := contradiction(mine, theirs):
         raise BundleError(
@@ -362,8 +478,15 @@ def _ledger(certificate: CertificateDocument) -> tuple[str, str]:
 
 
 def _json(document: BaseModel) -> bytes:
-    """Write a document; one that was read has no more fields than were in it, as in a bundle of an earlier gridveil."""
-    return (json.dumps(document.model_dump(mode="json", exclude_unset=True), indent=2, ensure_ascii=False) + "\n").encode()
+    """Write a document; one that was read has no more fields than were in it, as in a bundle of an
+    earlier gridveil.
+    """
+    return (
+        json.dumps(
+            document.model_dump(mode="json", exclude_unset=True), indent=2, ensure_ascii=False
+        )
+        + "\n"
+    ).encode()
 
 
 def _from_mat(data: bytes, machines: int, loaded: int) -> dict[str, Array]:
@@ -373,11 +496,17 @@ def _from_mat(data: bytes, machines: int, loaded: int) -> dict[str, Array]:
 
 def _shapes(machines: int, loaded: int) -> dict[str, tuple[int, ...]]:
     g = machines
-    return dict.fromkeys(MODEL_ARRAYS, (g,)) | {"k_r": (g * (g - 1) // 2,), "K_ac": (g, loaded), "loads": (g + loaded,)}
+    return dict.fromkeys(MODEL_ARRAYS, (g,)) | {
+        "k_r": (g * (g - 1) // 2,),
+        "K_ac": (g, loaded),
+        "loads": (g + loaded,),
+    }
 
 
 def check_fits(facts: GridFacts, bounds: Bounds, loaded: int) -> None:
-    """Refuse a model that no bundle can hold, by its public sizes and numbers, before anything is drawn."""
+    """Refuse a model that no bundle can hold, by its public sizes and numbers, before anything is
+    drawn.
+    """
     check_declared(facts, bounds)
     machines = len(facts.machines)
     for name, shape in _shapes(machines, loaded).items():
@@ -385,7 +514,9 @@ def check_fits(facts: GridFacts, bounds: Bounds, loaded: int) -> None:
 
 
 def _edges(machines: int) -> dict[str, IntArray]:
-    """The pairs that k_r belongs to, from 1; left out of large models, where they would outweigh k_r."""
+    """The pairs that k_r belongs to, from 1; left out of large models, where they would outweigh
+    k_r.
+    """
     return {"edges": complete_edges(machines) + 1} if machines <= EDGES_UP_TO else {}
 
 
@@ -394,7 +525,11 @@ def _digest(files: Mapping[str, bytes]) -> str:
 
 
 def _report(
-    path: Path, files: Mapping[str, bytes], release: Release, document: ReleaseDocument, certificate: CertificateDocument | None
+    path: Path,
+    files: Mapping[str, bytes],
+    release: Release,
+    document: ReleaseDocument,
+    certificate: CertificateDocument | None,
 ) -> Report:
     return Report(
         path=str(path),
@@ -407,8 +542,8 @@ def _report(
         signed_by=certificate.signed_by if certificate else None,
         trusted=False,
         noise={
-            name: f"on {'every item' if loss.drawn == 'items' else 'their sum'}, of scale {loss.scale_in_words}, for α = "
-            f"{loss.alpha_in_words}"
+            name: f"on {'every item' if loss.drawn == 'items' else 'their sum'}, of scale "
+            f"{loss.scale_in_words}, for α = {loss.alpha_in_words}"
             for name, loss in release.guarantee.groups.items()
         },
         exports=tuple(one.format for one in document.exports),

@@ -1,4 +1,6 @@
-"""The certificate of a release: what was promised, what was charged and where, in JSON and in plain words."""
+"""The certificate of a release: what was promised, what was charged and where, in JSON and in plain
+words.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from gridveil.privacy.ledger.accounts import Receipt
 from gridveil.privacy.ledger.chain import Head, head_is_genuine
 from gridveil.privacy.ledger.checkpoint import LATEST
 from gridveil.publication.release import Release
-from gridveil.publication.schema import Document, FractionText, GroupsDocument, Many, Words, group_losses, groups_document
+from gridveil.publication.schema import (
+    Document,
+    FractionText,
+    GroupsDocument,
+    Many,
+    Words,
+    group_losses,
+    groups_document,
+)
 
 CERTIFICATE_VERSION = 2
 
@@ -29,18 +39,21 @@ Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Version = Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+-]*$", max_length=40)]
 
-# Below the first, e^ε is a float. The second is rounded up, so that the power of ten it gives is never too small.
+# Below the first, e^ε is a float. The second is rounded up, so that the power of ten it gives is
+# never too small.
 LARGEST_POWER, LOG10_E = Fraction("709.78"), Fraction("0.43429448190325182765112891892")
 
 SELECTION = (
-    "N draws cost N ε, and that covers publishing all of them or choosing among them by public data. Choosing among draws, or "
-    "vetoing one, by figures that saw the confidential grid has no ε bound: decide the settings on a public surrogate, then "
-    "draw once."
+    "N draws cost N ε, and that covers publishing all of them or choosing among them by public "
+    "data. Choosing among draws, or vetoing one, by figures that saw the confidential grid has no "
+    "ε bound: decide the settings on a public surrogate, then draw once."
 )
 
 
 class HeadDocument(Document):
-    """Where the ledger stood after the draw: whoever keeps it can tell later whether rows were lost."""
+    """Where the ledger stood after the draw: whoever keeps it can tell later whether rows were
+    lost.
+    """
 
     ledger: Hex
     count: Annotated[int, Field(ge=1, le=10**12)]
@@ -66,7 +79,9 @@ class CertificateDocument(Document):
     not_protected: Many[Words]
     public_inputs: dict[Words, Words]
     selection: Words
-    lineage_spent: FractionText = Field(description="ε spent on this grid so far, this draw included")
+    lineage_spent: FractionText = Field(
+        description="ε spent on this grid so far, this draw included"
+    )
     lineage_budget: FractionText = Field(description="ε that may be spent on this grid")
     ledger_entry: Annotated[int, Field(ge=1, le=10**12)]
     ledger_nonce: Annotated[Nonce, Field(description="random, of this entry")]
@@ -74,18 +89,25 @@ class CertificateDocument(Document):
         Many[Nonce],
         Field(
             max_length=LATEST,
-            description="nonces of the ledger's latest charges before this one: a later certificate names them",
+            description="nonces of the ledger's latest charges before this one: a later "
+            "certificate names them",
         ),
     ]
-    draw_commitment: Annotated[Digest, Field(description="SHA-256 of the nonce and of the noisy values that were drawn")]
+    draw_commitment: Annotated[
+        Digest, Field(description="SHA-256 of the nonce and of the noisy values that were drawn")
+    ]
     ledger_head: HeadDocument
     signed_by: Key | None = Field(
-        description="raw Ed25519 public key whose signature over SHA256SUMS is SHA256SUMS.sig, in hex"
+        description="raw Ed25519 public key whose signature over SHA256SUMS is SHA256SUMS.sig, in "
+        "hex"
     )
 
 
 def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
-    """Certify a real release. public_key : of whoever will sign the bundle, None for an unsigned one."""
+    """Certify a real release.
+
+    public_key : of whoever will sign the bundle, None for an unsigned one.
+    """
     g, receipt = release.guarantee, release.receipt
     assert receipt is not None, "a demo gets no certificate"
     return CertificateDocument(
@@ -115,7 +137,9 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
 
 
 def receipt_of(certificate: CertificateDocument) -> Receipt:
-    """Read back what the ledger gave: the owner's figures, of which a recipient can check the head's signature alone."""
+    """Read back what the ledger gave: the owner's figures, of which a recipient can check the
+    head's signature alone.
+    """
     return Receipt(
         entry=certificate.ledger_entry,
         nonce=certificate.ledger_nonce,
@@ -128,7 +152,9 @@ def receipt_of(certificate: CertificateDocument) -> Receipt:
 
 
 def certificate_problems(certificate: CertificateDocument, receipt: Receipt) -> Iterator[str]:
-    """Figures of the owner's ledger that cannot be: a recipient has no ledger to compare them with."""
+    """Figures of the owner's ledger that cannot be: a recipient has no ledger to compare them
+    with.
+    """
     if not head_is_genuine(receipt.head):
         yield "the ledger's head does not bear its signature"
     if not len(receipt.earlier) < receipt.entry < receipt.head.count:
@@ -144,15 +170,25 @@ def certificate_problems(certificate: CertificateDocument, receipt: Receipt) -> 
 
 
 def contradiction(one: CertificateDocument, other: CertificateDocument) -> str | None:
-    """Say why two certificates of one ledger cannot be of one history of it; None: they can, or it cannot be told."""
+    """Say why two certificates of one ledger cannot be of one history of it; None: they can, or it
+    cannot be told.
+    """
     earlier, later = sorted((one, other), key=lambda certificate: certificate.ledger_entry)
     head, other_head = earlier.ledger_head, later.ledger_head
     if head.count == other_head.count and head.mac != other_head.mac:
         return f"row {head.count} of the ledger is in both certificates, and differs"
     if earlier.ledger_entry == later.ledger_entry:
-        same = (earlier.ledger_nonce, earlier.draw_commitment) == (later.ledger_nonce, later.draw_commitment)
-        return None if same else f"entry {earlier.ledger_entry} of the ledger is in both certificates, and differs"
-    # Each draw is a row of its own: one that is fewer rows before than draws are named must be among them.
+        same = (earlier.ledger_nonce, earlier.draw_commitment) == (
+            later.ledger_nonce,
+            later.draw_commitment,
+        )
+        return (
+            None
+            if same
+            else f"entry {earlier.ledger_entry} of the ledger is in both certificates, and differs"
+        )
+    # Each draw is a row of its own: one that is fewer rows before than draws are named must be
+    # among them.
     named = len(later.earlier_draws)
     must_be_named = named < LATEST or later.ledger_entry - earlier.ledger_entry <= named
     if must_be_named and earlier.ledger_nonce not in later.earlier_draws:
@@ -164,20 +200,35 @@ def in_plain_words(certificate: CertificateDocument) -> str:
     """Say the same for people."""
     losses = group_losses(certificate.groups)
     groups = "\n".join(
-        f"  {name}{' (their sum alone)' if loss.drawn == 'sum' else ''}: α = {loss.alpha_in_words}, ε asked {loss.epsilon}, "
-        f"ε charged {loss.spent!r}, Laplace scale {loss.scale!r} {'of the logarithm' if loss.relative else loss.unit}"
+        f"  {name}{' (their sum alone)' if loss.drawn == 'sum' else ''}: α = "
+        f"{loss.alpha_in_words}, ε asked {loss.epsilon}, ε charged {loss.spent!r}, Laplace scale "
+        f"{loss.scale!r} {'of the logarithm' if loss.relative else loss.unit}"
         for name, loss in losses.items()
     )
-    groups = groups if "k" in losses else "  k: nothing of the line weights was drawn, and nothing was spent on them\n" + groups
-    conditions = "\n".join(f"  {one}" for one in certificate.conditional_on) or "  nothing: no trajectory was used"
+    groups = (
+        groups
+        if "k" in losses
+        else "  k: nothing of the line weights was drawn, and nothing was spent on them\n" + groups
+    )
+    conditions = (
+        "\n".join(f"  {one}" for one in certificate.conditional_on)
+        or "  nothing: no trajectory was used"
+    )
     head = certificate.ledger_head
-    factor, spent = _odds(Fraction(certificate.epsilon_asked)), at_least(Fraction(certificate.lineage_spent), 6)
+    factor, spent = (
+        _odds(Fraction(certificate.epsilon_asked)),
+        at_least(Fraction(certificate.lineage_spent), 6),
+    )
     lists = {
         "Not protected": certificate.not_protected,
-        "Public inputs, declared": tuple(f"{name}: {origin}" for name, origin in certificate.public_inputs.items()),
+        "Public inputs, declared": tuple(
+            f"{name}: {origin}" for name, origin in certificate.public_inputs.items()
+        ),
         "Software": tuple(f"{name} {number}" for name, number in certificate.software.items()),
     }
-    rest = "\n\n".join(f"{title}:\n" + "\n".join(f"  {item}" for item in items) for title, items in lists.items())
+    rest = "\n\n".join(
+        f"{title}:\n" + "\n".join(f"  {item}" for item in items) for title, items in lists.items()
+    )
     return f"""CERTIFICATE OF A GRIDVEIL RELEASE
 
 ε-differential privacy with ε = {certificate.epsilon_asked}, adjacency {certificate.adjacency}: two grids are neighbours if
@@ -206,7 +257,8 @@ Signed by: {certificate.signed_by or "nobody: this bundle carries no signature"}
 
 
 def _odds(epsilon: Fraction) -> str:
-    """e^ε to three digits, never less; beyond every float the power of ten above it, since 1e1000000 reads as a misprint.
+    """e^ε to three digits, never less; beyond every float the power of ten above it, since
+    1e1000000 reads as a misprint.
 
     >>> _odds(Fraction(1, 1000)), _odds(Fraction(1, 2)), _odds(Fraction(1, 4))
     ('1 + 0.00101', '1.65', '1.29')

@@ -12,7 +12,13 @@ from gridveil.grid.facts import Array
 from gridveil.grid.parameters import UNITS, Bounds, Range
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.provenance import Provenance
-from gridveil.publication.release import NOT_VALID_FOR, VALID_FOR, FitSummary, Release, reference_event
+from gridveil.publication.release import (
+    NOT_VALID_FOR,
+    VALID_FOR,
+    FitSummary,
+    Release,
+    reference_event,
+)
 from gridveil.publication.schema import (
     SCHEMA_VERSION,
     BoundsDocument,
@@ -34,8 +40,8 @@ EQUATIONS = (
     "omega at the loaded buses = K_ac^T omega",
 )
 SIGN_CONVENTION = (
-    "All variables are deviations. L = C diag(k_r) C^T is positive semidefinite and enters as -L delta; more load (u > 0) "
-    "lowers the frequency; a droop R enters as the gain G = 1/R."
+    "All variables are deviations. L = C diag(k_r) C^T is positive semidefinite and enters as -L "
+    "delta; more load (u > 0) lowers the frequency; a droop R enters as the gain G = 1/R."
 )
 MODEL_UNITS: Mapping[str, str] = {
     "k_r": UNITS["k_r"],
@@ -97,11 +103,15 @@ def to_document(release: Release) -> ReleaseDocument:
 
 
 def _reference(model: ReducedModel) -> ReferenceDocument:
-    """Choose a run that a recipient can repeat: exact, or for many machines a short one of a few of them."""
+    """Choose a run that a recipient can repeat: exact, or for many machines a short one of a few of
+    them.
+    """
     event = reference_event(model)
     if default_scheme(model) == "exact":
         return ReferenceDocument(event=event, horizon_s=30.0, dt_s=0.1, scheme="exact")
-    return ReferenceDocument(event=event, horizon_s=2.0, dt_s=0.01, scheme="trapezoidal", buses=model.machines[:20])
+    return ReferenceDocument(
+        event=event, horizon_s=2.0, dt_s=0.01, scheme="trapezoidal", buses=model.machines[:20]
+    )
 
 
 def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Release:

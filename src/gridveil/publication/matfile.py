@@ -1,4 +1,6 @@
-"""MAT-files of level 5 with plain matrices: written without copies, and read back only if they are what we write."""
+"""MAT-files of level 5 with plain matrices: written without copies, and read back only if they are
+what we write.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,15 @@ Matrix = NDArray[np.float64] | NDArray[np.int64]
 
 
 def to_mat(arrays: Mapping[str, Matrix]) -> bytes:
-    """Write matrices, uncompressed; vectors become columns. NumPy (SciPy), MATLAB, Octave and Julia read it."""
+    """Write matrices, uncompressed; vectors become columns.
+
+    NumPy (SciPy), MATLAB, Octave and Julia read it.
+    """
     parts: list[bytes | memoryview] = [HEADER]
     for name, matrix in arrays.items():
-        check_size(name, matrix.shape, "No bundle was written; the privacy budget of its draw stays spent.")
+        check_size(
+            name, matrix.shape, "No bundle was written; the privacy budget of its draw stays spent."
+        )
         parts.append(_head(name, matrix.dtype.str[1:], matrix.shape))
         # .T of an array in column order is one in row order: a view, where order="F" would copy.
         parts.append(np.ascontiguousarray(matrix.T).data.cast("B") if matrix.size else b"")
@@ -32,19 +39,28 @@ def to_mat(arrays: Mapping[str, Matrix]) -> bytes:
 
 
 def check_size(name: str, shape: tuple[int, ...], outcome: str) -> None:
-    """Refuse a matrix that a MAT-file of this level cannot hold. outcome : what did not happen because of it."""
+    """Refuse a matrix that a MAT-file of this level cannot hold.
+
+    outcome : what did not happen because of it.
+    """
     if 8 * prod(shape) > LARGEST:
         raise GridveilError(
-            f"The matrix {name} takes {8 * prod(shape) / 2**30:.1f} GiB, and a MAT-file of level 5 holds 2 GiB at most.",
+            f"The matrix {name} takes {8 * prod(shape) / 2**30:.1f} GiB, and a MAT-file of level 5 "
+            "holds 2 GiB at most.",
             outcome=outcome,
-            remedy="Reduce the grid to fewer machines and loaded buses, or release its islands one by one (--island).",
+            remedy="Reduce the grid to fewer machines and loaded buses, or release its islands one "
+            "by one (--island).",
         )
 
 
-def from_mat(data: bytes, shapes: Mapping[str, tuple[int, ...]], rest: Mapping[str, Matrix]) -> dict[str, Array]:
-    """Read float matrices as views, from exactly what `to_mat` writes: SciPy's reader crashes on some tampered files.
+def from_mat(
+    data: bytes, shapes: Mapping[str, tuple[int, ...]], rest: Mapping[str, Matrix]
+) -> dict[str, Array]:
+    """Read float matrices as views, from exactly what `to_mat` writes: SciPy's reader crashes on
+    some tampered files.
 
-    rest : matrices that stand behind them and are known. ValueError if a byte other than the numbers is not as written.
+    rest : matrices that stand behind them and are known. ValueError if a byte other than the
+    numbers is not as written.
     """
     arrays: dict[str, Array] = {}
     end = len(HEADER)
@@ -52,7 +68,9 @@ def from_mat(data: bytes, shapes: Mapping[str, tuple[int, ...]], rest: Mapping[s
         end = start + size
         if len(data) < end:
             raise ValueError("not what gridveil writes")
-        arrays[name] = np.frombuffer(data, "<f8", count=size // 8, offset=start).reshape(shape, order="F")
+        arrays[name] = np.frombuffer(data, "<f8", count=size // 8, offset=start).reshape(
+            shape, order="F"
+        )
         head = _head(name, "f8", shape)
         if data[start - len(head) : start] != head:
             raise ValueError("not what gridveil writes")
@@ -62,7 +80,9 @@ def from_mat(data: bytes, shapes: Mapping[str, tuple[int, ...]], rest: Mapping[s
     return arrays
 
 
-def _places(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, tuple[int, ...], int, int]]:
+def _places(
+    shapes: Mapping[str, tuple[int, ...]],
+) -> Iterator[tuple[str, tuple[int, ...], int, int]]:
     """Name, shape, first byte and size of each matrix's numbers."""
     end = len(HEADER)
     for name, shape in shapes.items():

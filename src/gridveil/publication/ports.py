@@ -1,7 +1,9 @@
-"""Ports for load: which loaded buses a release shows one by one, and which as one. Public: it follows the topology alone.
+"""Ports for load: which loaded buses a release shows one by one, and which as one. Public: it
+follows the topology alone.
 
-A bundle has a column of K_ac for every loaded bus. Two columns that are equal say that their buses lie behind one cut vertex;
-columns that differ tell how the buses between the machines are joined. Showing fewer ports says less of the edge set.
+A bundle has a column of K_ac for every loaded bus. Two columns that are equal say that their buses
+lie behind one cut vertex; columns that differ tell how the buses between the machines are joined.
+Showing fewer ports says less of the edge set.
 """
 
 from __future__ import annotations
@@ -16,17 +18,21 @@ from gridveil.foundation.errors import NOTHING_SPENT, InputError, OptionError
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.publication.release import PORTS, PORTS_TOLD, Release, loaded_buses
 
-# So near are columns of buses that the network holds together at one cut vertex; others differ by 1e-3 or more.
+# So near are columns of buses that the network holds together at one cut vertex; others differ by
+# 1e-3 or more.
 EQUAL = 1e-9
-# So much do arbitrary weights count beside equal ones where zones are told apart: enough to break ties, and no more.
+# So much do arbitrary weights count beside equal ones where zones are told apart: enough to break
+# ties, and no more.
 TIE_BREAK = 1e-6
 
 
 def equal_ports(facts: GridFacts) -> tuple[IntArray, ...]:
-    """Put loaded buses that share a cut vertex into one port: (ports,) of positions among the loaded buses.
+    """Put loaded buses that share a cut vertex into one port: (ports,) of positions among the
+    loaded buses.
 
-    Their columns of K_ac are equal whatever the weights are, so the model answers any event as before. Found with arbitrary
-    weights on the declared topology: no private value has a part in it, and every release of a grid gets the same ports.
+    Their columns of K_ac are equal whatever the weights are, so the model answers any event as
+    before. Found with arbitrary weights on the declared topology: no private value has a part in
+    it, and every release of a grid gets the same ports.
     """
     return equal_groups(_columns(facts, _arbitrary(facts)))
 
@@ -46,10 +52,11 @@ def equal_groups(columns: Array) -> tuple[IntArray, ...]:
 
 
 def zone_ports(facts: GridFacts, count: int) -> tuple[IntArray, ...]:
-    """Put loaded buses into so many zones: those whose columns of K_ac would be near each other if all lines were alike.
+    """Put loaded buses into so many zones: those whose columns of K_ac would be near each other if
+    all lines were alike.
 
-    It uses the declared topology alone, and gives as many zones as asked, whatever lies equally near. The model answers load
-    anywhere in a zone as if it were spread over the zone.
+    It uses the declared topology alone, and gives as many zones as asked, whatever lies equally
+    near. The model answers load anywhere in a zone as if it were spread over the zone.
     """
     from scipy.cluster.hierarchy import cut_tree, linkage
 
@@ -57,12 +64,15 @@ def zone_ports(facts: GridFacts, count: int) -> tuple[IntArray, ...]:
     if not 1 <= count <= size:
         raise OptionError(
             f"The loads cannot be put into {count} zones.",
-            expected=f"a whole number from 1 to {size}, the number of loaded buses without a machine",
+            expected=f"a whole number from 1 to {size}, the number of loaded buses without a "
+            "machine",
             outcome=NOTHING_SPENT,
         )
     if count == size:
         return tuple(np.array([bus]) for bus in range(count))
-    columns = _columns(facts, np.ones(len(facts.edges))) + TIE_BREAK * _columns(facts, _arbitrary(facts))
+    columns = _columns(facts, np.ones(len(facts.edges))) + TIE_BREAK * _columns(
+        facts, _arbitrary(facts)
+    )
     for group in equal_ports(facts):  # to the last bit, so that rounding does not choose among them
         columns[:, group] = columns[:, group[:1]]
     zone = cut_tree(linkage(columns.T, method="average"), n_clusters=count).ravel()
@@ -71,16 +81,19 @@ def zone_ports(facts: GridFacts, count: int) -> tuple[IntArray, ...]:
 
 
 def port_shares(facts: GridFacts, release: Release) -> Array | None:
-    """How a grid's loaded buses make up a release's ports, (loaded, ports); None in topology mode, where ports say nothing.
+    """How a grid's loaded buses make up a release's ports, (loaded, ports); None in topology mode,
+    where ports say nothing.
 
     Raises InputError where the release cannot be of this grid, by public sizes.
     """
     loaded, ports = len(loaded_buses(facts)), len(release.model.ports) - len(release.model.m)
     merged, hidden = PORTS in release.public_inputs, release.guarantee.hides_network
-    if len(release.model.m) != len(facts.machines) or (not hidden and (ports > loaded if merged else ports != loaded)):
+    if len(release.model.m) != len(facts.machines) or (
+        not hidden and (ports > loaded if merged else ports != loaded)
+    ):
         raise InputError(
-            f"the bundle has {len(release.model.m)} machines and {ports} ports for load, the grid {len(facts.machines)} and "
-            f"{loaded}: it is not a release of this grid",
+            f"the bundle has {len(release.model.m)} machines and {ports} ports for load, the grid "
+            f"{len(facts.machines)} and {loaded}: it is not a release of this grid",
             outcome="Nothing was computed and nothing was written.",
             remedy="Name the grid that the bundle was made of, with the same options.",
         )
@@ -90,11 +103,16 @@ def port_shares(facts: GridFacts, release: Release) -> Array | None:
         return np.eye(loaded)
     equal = equal_ports(facts)
     groups = equal if len(equal) == ports else zone_ports(facts, ports)
-    return merged_shares(facts, groups, by_load=release.publishes_loads)  # whatever the grid is opened with today
+    return merged_shares(
+        facts, groups, by_load=release.publishes_loads
+    )  # whatever the grid is opened with today
 
 
-def merged_shares(facts: GridFacts, ports: Sequence[IntArray], *, by_load: bool | None = None) -> Array:
-    """Share of each loaded bus in its port, (loaded buses, ports): by nominal load where that is public, else equal.
+def merged_shares(
+    facts: GridFacts, ports: Sequence[IntArray], *, by_load: bool | None = None
+) -> Array:
+    """Share of each loaded bus in its port, (loaded buses, ports): by nominal load where that is
+    public, else equal.
 
     by_load : whether it is public to whoever merges; None: as the facts have it.
     """
@@ -103,31 +121,42 @@ def merged_shares(facts: GridFacts, ports: Sequence[IntArray], *, by_load: bool 
     share = np.zeros((len(loaded), len(ports)))
     for port, members in enumerate(ports):
         load = facts.loads[loaded[members]]
-        share[members, port] = load / load.sum() if by_load and (load > 0).all() else 1 / len(members)
+        share[members, port] = (
+            load / load.sum() if by_load and (load > 0).all() else 1 / len(members)
+        )
     return share
 
 
 def merge_loads(release: Release, facts: GridFacts, ports: Sequence[IntArray]) -> Release:
-    """Show a release's loaded buses as fewer ports, L1 …, each with the mean of its buses' columns of K_ac, and their load.
+    """Show a release's loaded buses as fewer ports, L1 …, each with the mean of its buses' columns
+    of K_ac, and their load.
 
     Privacy
     -------
-    A linear map of the released K_ac and loads, chosen by public facts alone: post-processing, and the guarantee stays.
+    A linear map of the released K_ac and loads, chosen by public facts alone: post-processing, and
+    the guarantee stays.
     """
     model, g = release.model, len(release.model.m)
     merged = replace(
         model,
         ports=(*model.machines, *(f"L{number}" for number in range(1, len(ports) + 1))),
         K_ac=model.K_ac @ merged_shares(facts, ports),
-        loads=np.concatenate([model.loads[:g], [model.loads[g + members].sum() for members in ports]]),
+        loads=np.concatenate(
+            [model.loads[:g], [model.loads[g + members].sum() for members in ports]]
+        ),
     )
-    return replace(release, model=merged, public_inputs={**release.public_inputs, PORTS: PORTS_TOLD})
+    return replace(
+        release, model=merged, public_inputs={**release.public_inputs, PORTS: PORTS_TOLD}
+    )
 
 
 def named_ports(facts: GridFacts, ports: Sequence[IntArray]) -> dict[str, tuple[str, ...]]:
     """The owner's buses behind each port, for the owner."""
     loaded = loaded_buses(facts)
-    return {f"L{n}": tuple(facts.buses[bus] for bus in loaded[members]) for n, members in enumerate(ports, start=1)}
+    return {
+        f"L{n}": tuple(facts.buses[bus] for bus in loaded[members])
+        for n, members in enumerate(ports, start=1)
+    }
 
 
 def _arbitrary(facts: GridFacts) -> Array:

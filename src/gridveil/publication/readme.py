@@ -13,28 +13,48 @@ def readme(release: Release, document: ReleaseDocument) -> str:
     """Tell a recipient what the bundle is, how to run it, and what its guarantee means."""
     g, m = document.guarantee, document.model
     mark = (
-        "**DEMO: made with a seed; it protects nothing and must not be taken for a real release.**\n\n" if release.demo else ""
+        "**DEMO: made with a seed; it protects nothing and must not be taken for a real "
+        "release.**\n\n"
+        if release.demo
+        else ""
     )
     losses = release.guarantee.groups
     whole = {"items": "", "sum": ", their sum"}
     groups = "\n".join(
-        f"| {name}{whole[loss.drawn]} | {loss.alpha_in_words} | {loss.epsilon} | {loss.scale_in_words} |"
+        f"| {name}{whole[loss.drawn]} | {loss.alpha_in_words} | {loss.epsilon} | "
+        f"{loss.scale_in_words} |"
         for name, loss in losses.items()
     )
     groups = groups if "k" in losses else "| k | | nothing was drawn | |\n" + groups
-    conditions = "\n".join(f"- {_plain(condition)}" for condition in g.conditional_on) or "- nothing: no trajectory was used"
+    conditions = (
+        "\n".join(f"- {_plain(condition)}" for condition in g.conditional_on)
+        or "- nothing: no trajectory was used"
+    )
     unprotected = "\n".join(f"- {item}" for item in g.not_protected)
     equations = "\n".join(document.model.equations)
     units = "\n".join(f"| `{name}` | {unit} |" for name, unit in m.units.items())
     buses = f"{len(m.loaded_buses)} loaded buses"
     if g.hides_network:
         buses = (
-            "joined each to each by one weight, and one port, L1, for load anywhere else: the grid's own network is not shown"
+            "joined each to each by one weight, and one port, L1, for load anywhere else: the "
+            "grid's own network is not shown"
         )
     key = "" if release.demo else "  # --key PUBLIC_KEY, from the publisher, checks who signed it"
-    loads = "published in `loads`" if m.loads_published else "not published (`loads` is NaN); give events bus by bus"
-    scheme = "exact integration" if document.reference.scheme == "exact" else "the trapezoidal rule, some machines only"
-    order = "of `edges` (numbered from 1)" if len(m.machines) <= EDGES_UP_TO else "1-2, 1-3, …, 2-3, 2-4, …, row by row"
+    loads = (
+        "published in `loads`"
+        if m.loads_published
+        else "not published (`loads` is NaN); give events bus by bus"
+    )
+    scheme = (
+        "exact integration"
+        if document.reference.scheme == "exact"
+        else "the trapezoidal rule, some machines only"
+    )
+    order = (
+        "of `edges` (numbered from 1)"
+        if len(m.machines) <= EDGES_UP_TO
+        else "1-2, 1-3, …, 2-3, 2-4, …, row by row"
+    )
     return f"""# A gridveil release
 
 {mark}A synthetic, Kron-reduced model of a power grid's frequency dynamics: {len(m.machines)} machines
@@ -98,10 +118,15 @@ def _plain(words: str) -> str:
 
 
 def _exports(document: ReleaseDocument) -> str:
-    """List what the bundle holds for other tools, with the lines that run it; nothing where it holds nothing."""
+    """List what the bundle holds for other tools, with the lines that run it; nothing where it
+    holds nothing.
+    """
     if not document.exports:
         return ""
-    rows = "\n".join(f"| {', '.join(f'`{name}`' for name in one.files)} | {one.format} |" for one in document.exports)
+    rows = "\n".join(
+        f"| {', '.join(f'`{name}`' for name in one.files)} | {one.format} |"
+        for one in document.exports
+    )
     lines = "\n".join(FORMATS[one.format].runs for one in document.exports)
     return f"""
 For other tools, the same model in their formats; an event, where one is written along, is `{document.reference.event}`:

@@ -37,18 +37,30 @@ if TYPE_CHECKING:
     from gridveil.publication.bundle import Report
     from gridveil.publication.signing import Signer
 
-VALID_FOR = "frequency response of the machines and loaded buses to lasting steps of load or generation"
-RATINGS, RULES, PORTS = "machine ratings", "rules for awkward data", "ports for load"  # public inputs that stand for them
-PORTS_TOLD = "loaded buses that share a column of K_ac, or a zone, are one port, chosen by the topology alone"
-NOT_VALID_FOR = "voltages, protection, flows on single lines, faults, and deviations so large that limits act"
+VALID_FOR = (
+    "frequency response of the machines and loaded buses to lasting steps of load or generation"
+)
+RATINGS, RULES, PORTS = (
+    "machine ratings",
+    "rules for awkward data",
+    "ports for load",
+)  # public inputs that stand for them
+PORTS_TOLD = (
+    "loaded buses that share a column of K_ac, or a zone, are one port, chosen by the "
+    "topology alone"
+)
+NOT_VALID_FOR = (
+    "voltages, protection, flows on single lines, faults, and deviations so large that limits act"
+)
 
 
 @dataclass(frozen=True)
 class FitSummary:
     """How step 3 went. mismatch : J of the noisy and of the fitted model [p.u.² s].
 
-    method : the one that was run; by_records, by_release : of the two-stage fit, how many directions of the parameters the
-    records fix, and how many the noisy release or its bounds.
+    method : the one that was run.
+    by_records, by_release : of the two-stage fit, how many directions of the parameters the records
+    fix, and how many the noisy release or its bounds.
     """
 
     mismatch_before: float
@@ -66,11 +78,12 @@ class Release:
 
     model : buses carry neutral names, G1 … for machines and L1 … for loaded buses.
     clipped : entries of each noisy group that lie on a public bound.
-    public_inputs : where bounds, loads and the like come from; provenance : of the trajectories that the fit used.
+    public_inputs : where bounds, loads and the like come from.
+    provenance : of the trajectories that the fit used.
     receipt : what the ledger gave for the draw; None for a demo, and for a release that was loaded.
     events : what the fit found of events that were not wholly known; a bundle does not carry them.
-    load_damping : public damping of a p.u. of load [p.u. power / p.u. frequency], which d includes; None: not known, as in a
-    bundle of an earlier gridveil.
+    load_damping : public damping of a p.u. of load [p.u. power / p.u. frequency], which d includes;
+    None: not known, as in a bundle of an earlier gridveil.
     """
 
     model: ReducedModel
@@ -85,8 +98,16 @@ class Release:
     load_damping: float | None = None
 
     @classmethod
-    def of(cls, noisy: NoisyGrid, reduced: ReducedModel, fitted: FitResult | None, observed: Sequence[Observation]) -> Release:
-        """Put a release together, under neutral names; the guarantee becomes conditional on what was fitted to."""
+    def of(
+        cls,
+        noisy: NoisyGrid,
+        reduced: ReducedModel,
+        fitted: FitResult | None,
+        observed: Sequence[Observation],
+    ) -> Release:
+        """Put a release together, under neutral names; the guarantee becomes conditional on what
+        was fitted to.
+        """
         provenance = tuple(one.provenance for one in observed)
         known = fitted and fitted.identifiability
         summary = fitted and FitSummary(
@@ -99,8 +120,12 @@ class Release:
             known.by_prior if known else None,
         )
         return cls(
-            model=reduced if noisy.allocation.hides_network else neutral(fitted.model if fitted else reduced, noisy.facts),
-            guarantee=replace(noisy.guarantee, conditional_on=tuple(one.in_words() for one in observed)),
+            model=reduced
+            if noisy.allocation.hides_network
+            else neutral(fitted.model if fitted else reduced, noisy.facts),
+            guarantee=replace(
+                noisy.guarantee, conditional_on=tuple(one.in_words() for one in observed)
+            ),
             bounds=noisy.bounds,
             clipped=noisy.clipped(),
             fitted=summary,
@@ -120,7 +145,9 @@ class Release:
     def not_protected(self) -> tuple[str, ...]:
         """What this very release does not protect."""
         guarantee = self.guarantee
-        found: list[str] = [MACHINES_NOT_PROTECTED] if guarantee.hides_network else list(NETWORK_NOT_PROTECTED)
+        found: list[str] = (
+            [MACHINES_NOT_PROTECTED] if guarantee.hides_network else list(NETWORK_NOT_PROTECTED)
+        )
         found.append(GOVERNORS_NOT_PROTECTED)
         if RATINGS in self.public_inputs:
             found.append(RATINGS_NOT_PROTECTED)
@@ -128,7 +155,9 @@ class Release:
             found.append(LOADS_NOT_PROTECTED)
         if "k" in guarantee.groups and not guarantee.operating_point.startswith("flat"):
             ratios = guarantee.groups["k"].relative
-            found.append(OPERATING_POINT_NOT_PROTECTED_IN_RATIOS if ratios else OPERATING_POINT_NOT_PROTECTED)
+            found.append(
+                OPERATING_POINT_NOT_PROTECTED_IN_RATIOS if ratios else OPERATING_POINT_NOT_PROTECTED
+            )
         if self.provenance:
             found.append(TRAJECTORY_NOT_PROTECTED)
         return tuple(found)
@@ -155,17 +184,23 @@ class Release:
         """Simulate an event, given as an `Event` or in words such as "load:G1=+0.1"."""
         if isinstance(event, str):
             event = Event.parse(event, base_mva=self.model.base_mva)
-        trajectory = simulate(self.model, event, horizon_s=horizon_s, dt_s=dt_s, scheme=scheme, buses=buses)
+        trajectory = simulate(
+            self.model, event, horizon_s=horizon_s, dt_s=dt_s, scheme=scheme, buses=buses
+        )
         return replace(trajectory, demo=self.demo)
 
     def modes(self) -> list[Mode]:
         """List the oscillatory modes, slowest first."""
         return modes(self.model)
 
-    def save(self, path: str | Path, signer: Signer | None = None, formats: Sequence[str] = ()) -> Report:
-        """Write the bundle, signed if a signer is given: a folder, or one canonical zip if the path ends in .zip.
+    def save(
+        self, path: str | Path, signer: Signer | None = None, formats: Sequence[str] = ()
+    ) -> Report:
+        """Write the bundle, signed if a signer is given: a folder, or one canonical zip if the path
+        ends in .zip.
 
-        formats : other tools' formats to put beside the rest, such as "andes"; see `gridveil.publication.export`.
+        formats : other tools' formats to put beside the rest, such as "andes"; see
+        `gridveil.publication.export`.
         """
         from gridveil.publication.bundle import write
 
@@ -175,15 +210,19 @@ class Release:
 def declared_inputs(
     *, bounds: str, loads: bool, allocation: Allocation, rules: str = "", merged: bool = False
 ) -> dict[str, str]:
-    """Say where public inputs come from; also for whoever verifies a bundle, from what it says itself.
+    """Say where public inputs come from; also for whoever verifies a bundle, from what it says
+    itself.
 
-    bounds : their origin, in the owner's words; loads : whether they are published; rules : for awkward data; merged : whether
-    loaded buses share ports.
+    bounds : their origin, in the owner's words.
+    loads : whether they are published.
+    rules : for awkward data.
+    merged : whether loaded buses share ports.
     """
     found = {
         "bounds": bounds,
         "loads": "declared public by the owner" if loads else "withheld",
-        "T, G, omega_b": "of the owner's grid file or settings, or gridveil's defaults; declared public by the owner",
+        "T, G, omega_b": "of the owner's grid file or settings, or gridveil's defaults; declared "
+        "public by the owner",
         "allocation": allocation.in_words(),
     }
     if allocation.shares_by_rating:
@@ -196,9 +235,11 @@ def declared_inputs(
 
 
 def _policies(policy: Mapping[str, str], *, hides_network: bool) -> str:
-    """Declare how awkward data was treated; the island is not named, since its name is one of the owner's buses.
+    """Declare how awkward data was treated; the island is not named, since its name is one of the
+    owner's buses.
 
-    A rule about branches says something about them (refuse: that there are none such), so topology mode leaves those out.
+    A rule about branches says something about them (refuse: that there are none such), so topology
+    mode leaves those out.
     """
     shown = {"without_dynamics"} if hides_network else policy.keys() - {"island"}
     rules = [f"{name} = {value}" for name, value in policy.items() if name in shown]
@@ -207,20 +248,28 @@ def _policies(policy: Mapping[str, str], *, hides_network: bool) -> str:
 
 
 def loaded_buses(facts: GridFacts) -> IntArray:
-    """Positions of the buses without a machine that carry load: those that a bundle has columns of K_ac for."""
+    """Positions of the buses without a machine that carry load: those that a bundle has columns of
+    K_ac for.
+    """
     return facts.interior[facts.loads[facts.interior] != 0]
 
 
 def neutral_names(facts: GridFacts) -> dict[str, str]:
-    """Map the owner's buses to neutral names: G1 … for machines, L1 … for other buses with load. Others have none."""
+    """Map the owner's buses to neutral names: G1 … for machines, L1 … for other buses with load.
+    Others have none.
+    """
     names = {facts.buses[bus]: f"G{number}" for number, bus in enumerate(facts.machines, start=1)}
-    return names | {facts.buses[bus]: f"L{number}" for number, bus in enumerate(loaded_buses(facts), start=1)}
+    return names | {
+        facts.buses[bus]: f"L{number}" for number, bus in enumerate(loaded_buses(facts), start=1)
+    }
 
 
 def neutral(model: ReducedModel, facts: GridFacts) -> ReducedModel:
     """Rename buses and leave out those without load."""
     names = neutral_names(facts)
-    if set(model.ports) == names.keys():  # nothing to leave out: K_ac may be large, so it is not copied
+    if (
+        set(model.ports) == names.keys()
+    ):  # nothing to leave out: K_ac may be large, so it is not copied
         return replace(model, ports=tuple(names[port] for port in model.ports))
     kept = [position for position, port in enumerate(model.ports) if port in names]
     return replace(

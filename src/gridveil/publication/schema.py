@@ -13,13 +13,15 @@ from gridveil.privacy.adjacency import Rule
 from gridveil.privacy.guarantee import GroupLoss, Guarantee
 
 SCHEMA_VERSION = 1
-EDGES_UP_TO = 400  # machines; above, model.mat leaves `edges` out. With another number old bundles would not verify
+# machines; above, model.mat leaves `edges` out. With another number old bundles would not verify
+EDGES_UP_TO = 400
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 FractionText = Annotated[str, Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$", max_length=9000)]
 T = TypeVar("T")
-# Read from a list, as JSON has it; a forged one may be wrong in every entry, and one error is enough.
+# Read from a list, as JSON has it; a forged one may be wrong in every entry, and one error is
+# enough.
 Many = Annotated[tuple[T, ...], Strict(strict=False), FailFast()]
 Ends = Annotated[tuple[Finite, Finite], Strict(strict=False)]
 Count = Annotated[int, Field(ge=0, le=10**9)]
@@ -38,7 +40,9 @@ class Document(BaseModel):
 
     @classmethod
     def read(cls, data: bytes) -> Self:
-        """Read it from JSON, or raise a ValueError; of a forged one, each error keeps all of it, so that it is parsed once."""
+        """Read it from JSON, or raise a ValueError; of a forged one, each error keeps all of it, so
+        that it is parsed once.
+        """
         return cls.model_validate(from_json(data))
 
 
@@ -47,21 +51,31 @@ class GroupDocument(Document):
 
     unit: Words
     alpha: FractionText = Field(
-        description="distance between neighbours that the guarantee speaks of, exact, in `unit`; a ratio if `relative`"
+        description="distance between neighbours that the guarantee speaks of, exact, in `unit`; a "
+        "ratio if `relative`"
     )
     epsilon: FractionText = Field(description="ε asked for, exact")
-    spent: Positive = Field(description="ε that the mechanism's own map gives; never above `epsilon`")
-    scale: Positive = Field(description="scale of the Laplace noise, in `unit`; of the logarithm's noise if `relative`")
-    drawn: Literal["items", "sum"] = Field(default="items", description="whether every entry was drawn, or their sum alone")
+    spent: Positive = Field(
+        description="ε that the mechanism's own map gives; never above `epsilon`"
+    )
+    scale: Positive = Field(
+        description="scale of the Laplace noise, in `unit`; of the logarithm's noise if `relative`"
+    )
+    drawn: Literal["items", "sum"] = Field(
+        default="items", description="whether every entry was drawn, or their sum alone"
+    )
     relative: bool = Field(
-        default=False, description="whether the noise was added to logarithms, for a distance of log(1 + alpha)"
+        default=False,
+        description="whether the noise was added to logarithms, for a distance of log(1 + alpha)",
     )
 
 
 class GroupsDocument(Document):
     """Privacy of line weights, inertia and damping."""
 
-    k: GroupDocument | None = Field(description="null: nothing of the line weights was drawn, nothing was spent on them")
+    k: GroupDocument | None = Field(
+        description="null: nothing of the line weights was drawn, nothing was spent on them"
+    )
     m: GroupDocument
     d: GroupDocument
 
@@ -70,7 +84,9 @@ class GuaranteeDocument(Document):
     """What the release promises."""
 
     epsilon: FractionText
-    spent: FractionText = Field(description="ε spent under the adjacency's rule, exact; never above `epsilon`")
+    spent: FractionText = Field(
+        description="ε spent under the adjacency's rule, exact; never above `epsilon`"
+    )
     adjacency: Rule
     groups: GroupsDocument
     mechanism: Words
@@ -79,7 +95,9 @@ class GuaranteeDocument(Document):
     in_words: Words
     claim: Words
     not_protected: Many[Words]
-    hides_network: bool = Field(default=False, description="topology mode: the model shows nothing of the grid's network")
+    hides_network: bool = Field(
+        default=False, description="topology mode: the model shows nothing of the grid's network"
+    )
 
 
 def groups_document(guarantee: Guarantee) -> GroupsDocument:
@@ -103,7 +121,13 @@ def group_losses(groups: GroupsDocument) -> dict[str, GroupLoss]:
     """Read back what each group was charged; one of which nothing was drawn is left out."""
     return {
         name: GroupLoss(
-            loss.unit, Fraction(loss.alpha), Fraction(loss.epsilon), loss.spent, loss.scale, loss.drawn, loss.relative
+            loss.unit,
+            Fraction(loss.alpha),
+            Fraction(loss.epsilon),
+            loss.spent,
+            loss.scale,
+            loss.drawn,
+            loss.relative,
         )
         for name, loss in groups
         if loss is not None
@@ -124,8 +148,8 @@ class ModelDocument(Document):
     loads_published: bool
     load_damping: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None,
-        description="damping that the owner declared of a p.u. of load, in p.u. power / p.u. frequency; d includes it. "
-        "null: not known, as in a bundle of an earlier gridveil",
+        description="damping that the owner declared of a p.u. of load, in p.u. power / p.u. "
+        "frequency; d includes it. null: not known, as in a bundle of an earlier gridveil",
     )
 
 
@@ -148,7 +172,9 @@ class FitDocument(Document):
     method: Literal["", "two-stage", "l-bfgs-b", "projected-gradient"] = Field(
         default="", description="two-stage, l-bfgs-b or projected-gradient"
     )
-    by_records: Count | None = Field(default=None, description="directions of the parameters that the records fix (two-stage)")
+    by_records: Count | None = Field(
+        default=None, description="directions of the parameters that the records fix (two-stage)"
+    )
     by_release: Count | None = Field(
         default=None, description="directions that the noisy release or its bounds fix (two-stage)"
     )
@@ -171,7 +197,9 @@ class ReferenceDocument(Document):
     horizon_s: Positive
     dt_s: Positive
     scheme: Literal["exact", "trapezoidal"]
-    buses: Many[Port] = Field(default=(), description="buses whose frequency it holds; empty: all machines")
+    buses: Many[Port] = Field(
+        default=(), description="buses whose frequency it holds; empty: all machines"
+    )
 
 
 class ExportDocument(Document):
@@ -179,7 +207,10 @@ class ExportDocument(Document):
 
     format: Literal["andes", "psse", "matpower", "mat", "csv", "statespace"]
     version: int = Field(
-        ge=1, le=1000, description="of the format's bytes; a gridveil that writes this version can make them again"
+        ge=1,
+        le=1000,
+        description="of the format's bytes; a gridveil that writes this version can "
+        "make them again",
     )
     files: Annotated[Many[FileName], Field(min_length=1, max_length=20)]
 
@@ -196,9 +227,15 @@ class ReleaseDocument(Document):
     clipped: dict[Literal["k", "m", "d"], Count]
     fit: FitDocument | None
     reference: ReferenceDocument
-    public_inputs: dict[Words, Words] = Field(description="where bounds, loads and other public inputs come from")
-    provenance: Many[ProvenanceDocument] = Field(description="public trajectories that the fit used")
+    public_inputs: dict[Words, Words] = Field(
+        description="where bounds, loads and other public inputs come from"
+    )
+    provenance: Many[ProvenanceDocument] = Field(
+        description="public trajectories that the fit used"
+    )
     valid_for: Words
     not_valid_for: Words
     licence: Words
-    exports: Many[ExportDocument] = Field(default=(), max_length=6, description="formats of other tools that the bundle holds")
+    exports: Many[ExportDocument] = Field(
+        default=(), max_length=6, description="formats of other tools that the bundle holds"
+    )

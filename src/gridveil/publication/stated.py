@@ -1,6 +1,8 @@
-"""Recompute what a bundle states: every sentence and figure that follows from its facts, and whether the facts fit together.
+"""Recompute what a bundle states: every sentence and figure that follows from its facts, and
+whether the facts fit together.
 
-Each function gives problems in words, which name what is wrong; none of them raises because of what a bundle says.
+Each function gives problems in words, which name what is wrong; none of them raises because of what
+a bundle says.
 """
 
 from __future__ import annotations
@@ -24,16 +26,19 @@ from gridveil.privacy.epsilon import exact
 from gridveil.privacy.noisy import drawn_distance, drawn_range
 from gridveil.publication.release import PORTS, RATINGS, RULES, Release, declared_inputs
 
-# What any public number of a model lies below, or is 0; and what inertia and the like lie above. p.u., 1/s, rad/s, Hz, MVA.
+# What any public number of a model lies below, or is 0; and what inertia and the like lie above.
+# p.u., 1/s, rad/s, Hz, MVA.
 MOST, LEAST = 1e15, 1e-15
-# The same of what an owner declares, so that sums over all buses and shares of them stay within the others.
+# The same of what an owner declares, so that sums over all buses and shares of them stay within the
+# others.
 DECLARED_MOST, DECLARED_LEAST = 1e9, 1e-9
 # Elimination leaves weights and shares this far below 0, or above 1 [p.u. of the largest].
 ROUNDING = 1e-9
 MECHANISM = re.compile(r"OpenDP ([0-9][0-9A-Za-z.+-]*) make_laplace")
 DEMO_MECHANISM = re.compile(r"[A-Za-z0-9 ,]{1,60}\(demo: no privacy\)")
 RULE = re.compile(r"[a-z_]{1,30} = [a-z]{1,30}|one island chosen")
-# How far the loss that was charged may lie above distance / scale: roundings, and what OpenDP adds for long vectors.
+# How far the loss that was charged may lie above distance / scale: roundings, and what OpenDP adds
+# for long vectors.
 SLACK = Fraction(1, 10**5)
 
 
@@ -50,9 +55,14 @@ def differing(stated: BaseModel, derived: BaseModel) -> list[str]:
 
 
 def model_problems(model: ReducedModel) -> Iterator[str]:
-    """A model that swings and settles: m > 0 and d, k_r, T, G ≥ 0 make it stable, whatever their values are."""
+    """A model that swings and settles: m > 0 and d, k_r, T, G ≥ 0 make it stable, whatever their
+    values are.
+    """
     g = len(model.m)
-    if model.ports != (*(f"G{i + 1}" for i in range(g)), *(f"L{i + 1}" for i in range(len(model.ports) - g))):
+    if model.ports != (
+        *(f"G{i + 1}" for i in range(g)),
+        *(f"L{i + 1}" for i in range(len(model.ports) - g)),
+    ):
         yield "its buses are not called G1, G2, … and L1, L2, …"
     # A NaN has bits to spare: only the one that gridveil writes hides nothing.
     withheld = model.loads.tobytes() == np.full(model.loads.shape, np.nan).tobytes()
@@ -69,7 +79,9 @@ def model_problems(model: ReducedModel) -> Iterator[str]:
 
 
 def _within(values: Array, name: str) -> bool:
-    """Whether all numbers of an array are finite and within what a release has; a NaN compares as neither."""
+    """Whether all numbers of an array are finite and within what a release has; a NaN compares as
+    neither.
+    """
     low, high = float(values.min()), float(values.max())
     if name == "loads":
         return low >= -MOST and high <= MOST
@@ -81,14 +93,21 @@ def _within(values: Array, name: str) -> bool:
 
 def check_declared(facts: GridFacts, bounds: Bounds) -> None:
     """Refuse public numbers of which no bundle could be loaded again, before anything is drawn."""
-    arrays = {name: getattr(facts, name) for name in ("governor_rate", "droop_gain", "load_damping")}
+    arrays = {
+        name: getattr(facts, name) for name in ("governor_rate", "droop_gain", "load_damping")
+    }
     arrays |= {"loads": facts.loads} if facts.loads_are_public else {}
     largest = {name: float(np.max(np.abs(values), initial=0.0)) for name, values in arrays.items()}
     largest |= {name: getattr(facts, name) for name in ("omega_b", "frequency_hz", "base_mva")}
-    largest |= {f"the upper bound of {name}": getattr(bounds, name).upper for name in ("k", "k_r", "m", "d")}
+    largest |= {
+        f"the upper bound of {name}": getattr(bounds, name).upper for name in ("k", "k_r", "m", "d")
+    }
     least = {name: largest[name] for name in ("omega_b", "frequency_hz", "base_mva")}
     least |= {f"the lower bound of {name}": getattr(bounds, name).lower for name in ("k", "m")}
-    for name in [*(n for n, v in largest.items() if v > DECLARED_MOST), *(n for n, v in least.items() if v < DECLARED_LEAST)]:
+    for name in [
+        *(n for n, v in largest.items() if v > DECLARED_MOST),
+        *(n for n, v in least.items() if v < DECLARED_LEAST),
+    ]:
         raise OptionError(
             f"A release cannot have {name} of such a size.",
             expected=f"public numbers between {DECLARED_LEAST:g} and {DECLARED_MOST:g}",
@@ -108,7 +127,10 @@ def release_problems(release: Release) -> Iterator[str]:
     if guarantee.operating_point not in {*OPERATING_POINTS, *OPERATING_POINTS.values()}:
         yield "its operating point is none that gridveil knows"
     shown = "k" in guarantee.groups or release.model.ports[len(release.model.m) :] != ("L1",)
-    alike = len(np.unique(release.model.k_r)) <= 1 and (release.model.K_ac == 1 / len(release.model.m)).all()
+    alike = (
+        len(np.unique(release.model.k_r)) <= 1
+        and (release.model.K_ac == 1 / len(release.model.m)).all()
+    )
     if guarantee.hides_network and (shown or not alike):
         yield "it claims to hide the network, and shows one"
     yield from _drawn_problems(release)
@@ -121,7 +143,8 @@ def release_problems(release: Release) -> Iterator[str]:
 
 
 def _drawn_problems(release: Release) -> Iterator[str]:
-    """Find m and d that cannot come of what was drawn: beyond the public bounds, or not shared out of a sum as stated.
+    """Find m and d that cannot come of what was drawn: beyond the public bounds, or not shared out
+    of a sum as stated.
 
     A fit may leave them anywhere; d holds public damping of loads as well, where there is any.
     """
@@ -136,11 +159,17 @@ def _drawn_problems(release: Release) -> Iterator[str]:
         values: Array = getattr(model, name)
         public = drawn_range(release.bounds, name, groups[name].drawn, len(values))
         drawn = np.array([values.sum()]) if name in sums else values
-        if drawn.min() < public.lower * (1 - ROUNDING) or drawn.max() > public.upper * (1 + ROUNDING):
+        if drawn.min() < public.lower * (1 - ROUNDING) or drawn.max() > public.upper * (
+            1 + ROUNDING
+        ):
             yield f"{name} of its model lies outside its public bounds"
         if name in sums and not by_rating and np.ptp(values) > ROUNDING * values.max():
             yield f"{name} of its model is not a sum shared in equal parts"
-    if by_rating and release.load_damping == 0 and np.ptp(model.d / model.m) > ROUNDING * (model.d / model.m).max():
+    if (
+        by_rating
+        and release.load_damping == 0
+        and np.ptp(model.d / model.m) > ROUNDING * (model.d / model.m).max()
+    ):
         yield "m and d of its model are not sums shared by rating"
 
 
@@ -154,12 +183,16 @@ def _loss_problems(release: Release) -> Iterator[str]:
         yield "its ε or α is no number that a release has"
         return
     for name, loss in guarantee.groups.items():
-        if (loss.unit, loss.relative) != (UNITS[name], adjacency.relative) or (name == "k" and loss.drawn != "items"):
+        if (loss.unit, loss.relative) != (UNITS[name], adjacency.relative) or (
+            name == "k" and loss.drawn != "items"
+        ):
             yield f"guarantee.groups.{name} is none that gridveil draws"
         public = drawn_range(release.bounds, name, loss.drawn, machines)
-        # Only the owner knows whether entries were sums of parts, parallel circuits say: roundings of such may be counted.
+        # Only the owner knows whether entries were sums of parts, parallel circuits say: roundings
+        # of such may be counted.
         least, most = (
-            drawn_distance(adjacency, name, loss.drawn, public, summed=summed) / Fraction(loss.scale)
+            drawn_distance(adjacency, name, loss.drawn, public, summed=summed)
+            / Fraction(loss.scale)
             for summed in (False, True)
         )
         if not least <= Fraction(loss.spent) <= loss.epsilon:
@@ -168,12 +201,18 @@ def _loss_problems(release: Release) -> Iterator[str]:
             yield f"the noise on {name} has another scale than the ε stated for it needs"
     spent = {name: Fraction(loss.spent) for name, loss in guarantee.groups.items()}
     asked = adjacency.loss({name: loss.epsilon for name, loss in guarantee.groups.items()}, ASSETS)
-    if guarantee.spent != adjacency.loss(spent, ASSETS) or not guarantee.spent <= asked <= guarantee.epsilon:
+    if (
+        guarantee.spent != adjacency.loss(spent, ASSETS)
+        or not guarantee.spent <= asked <= guarantee.epsilon
+    ):
         yield f"ε of its groups does not make up its own, by the rule of {guarantee.rule}"
 
 
 def _clipped_problems(release: Release) -> Iterator[str]:
-    """Counts of values on a bound: no more than were drawn. The number of lines is not published."""
+    """Counts of values on a bound: no more than were drawn.
+
+    The number of lines is not published.
+    """
     drawn = {name: loss.drawn for name, loss in release.guarantee.groups.items()}
     most = {"items": len(release.model.m), "sum": 1}
     if tuple(release.clipped) != GROUPS or ("k" not in drawn and release.clipped["k"]):
@@ -185,7 +224,10 @@ def _clipped_problems(release: Release) -> Iterator[str]:
 def _input_problems(release: Release) -> Iterator[str]:
     """What it says of public inputs: gridveil's own sentences, around the owner's words."""
     stated, guarantee = release.public_inputs, release.guarantee
-    draws: dict[str, Drawn] = {name: guarantee.groups[name].drawn if name in guarantee.groups else "nothing" for name in GROUPS}
+    draws: dict[str, Drawn] = {
+        name: guarantee.groups[name].drawn if name in guarantee.groups else "nothing"
+        for name in GROUPS
+    }
     shares = {name: loss.epsilon / guarantee.epsilon for name, loss in guarantee.groups.items()}
     given = [None, *(dict(order) for order in permutations(shares.items()))]
     words, rules = stated.get("allocation", ""), stated.get(RULES, "")
@@ -210,21 +252,31 @@ def _input_problems(release: Release) -> Iterator[str]:
         merged=PORTS in stated and not guarantee.hides_network,
     )
     if list(derived.items()) != list(stated.items()):
-        names = [name for name in {**derived, **stated} if derived.get(name) != stated.get(name)] or list(stated)
+        names = [
+            name for name in {**derived, **stated} if derived.get(name) != stated.get(name)
+        ] or list(stated)
         yield f"public_inputs.{names[0]} is not what gridveil states of such a release"
 
 
 def _condition_problems(release: Release) -> Iterator[str]:
-    """What the guarantee is conditional on: the trajectories that the fit used, each by its provenance."""
+    """What the guarantee is conditional on: the trajectories that the fit used, each by its
+    provenance.
+    """
     guarantee = release.guarantee
     estimated = [
-        Unknown(split, size, window) for split, size in ((False, None), (True, None), (True, (1, 2))) for window in (0, 1)
+        Unknown(split, size, window)
+        for split, size in ((False, None), (True, None), (True, (1, 2)))
+        for window in (0, 1)
     ]
-    if len(guarantee.conditional_on) != len(release.provenance) or bool(release.provenance) != bool(release.fitted):
+    if len(guarantee.conditional_on) != len(release.provenance) or bool(release.provenance) != bool(
+        release.fitted
+    ):
         yield "its fit, its trajectories and its conditions do not belong together"
         return
     for said, provenance in zip(guarantee.conditional_on, release.provenance, strict=True):
-        if said not in {"; ".join(filter(None, (provenance.in_words(), one.in_words()))) for one in estimated}:
+        if said not in {
+            "; ".join(filter(None, (provenance.in_words(), one.in_words()))) for one in estimated
+        }:
             yield "guarantee.conditional_on does not say where a trajectory comes from"
         if provenance.origin != "measured" and not guarantee.demo:
             yield "a trajectory that was simulated from the source is not public"

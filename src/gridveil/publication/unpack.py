@@ -1,4 +1,6 @@
-"""Read a bundle's files, from its folder or any zip of it: each bit as listed, and within limits that a hostile one meets."""
+"""Read a bundle's files, from its folder or any zip of it: each bit as listed, and within limits
+that a hostile one meets.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from gridveil.foundation.reading import read_regular
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}")
 MOST_FILES = 100
-# Bytes of one file and of all, for models whose two large matrices take 2 GiB each, and as much again in another format.
+# Bytes of one file and of all, for models whose two large matrices take 2 GiB each, and as much
+# again in another format.
 LARGEST = 2**33
 LARGEST_OF = {
     DOCUMENT: 2**22,
@@ -31,7 +34,8 @@ LARGEST_OF = {
     SUMS: 2**16,
     SIGNATURE: 2**10,
 }
-# What a zip may grow to: bytes in any case, and times its own size. Noisy numbers hardly shrink, documents tenfold.
+# What a zip may grow to: bytes in any case, and times its own size. Noisy numbers hardly shrink,
+# documents tenfold.
 ALWAYS, TIMES = 2**26, 20
 DIRECTORY_ENTRY = b"PK\x01\x02"
 DESCRIPTOR = 24  # bytes that may follow an entry's data: its size and checksum, once more
@@ -39,7 +43,11 @@ DESCRIPTOR = 24  # bytes that may follow an entry's data: its size and checksum,
 
 @dataclass(frozen=True)
 class Unpacked:
-    """The files of a bundle. repacked : whether another program made the zip; ignored : files of its own that it put in."""
+    """The files of a bundle.
+
+    repacked : whether another program made the zip.
+    ignored : files of its own that it put in.
+    """
 
     files: dict[str, bytes]
     repacked: bool = False
@@ -47,7 +55,9 @@ class Unpacked:
 
 
 def read_files(path: Path) -> Unpacked:
-    """Read all files of a folder or zip and compare them with its checksums; the signature alone is not listed."""
+    """Read all files of a folder or zip and compare them with its checksums; the signature alone is
+    not listed.
+    """
     try:
         found = _read_zip(path) if path.is_file() else Unpacked(_read_folder(path))
     except OSError as error:
@@ -57,7 +67,9 @@ def read_files(path: Path) -> Unpacked:
 
 
 def names_in(path: Path) -> set[str]:
-    """Name the files of a zip, without the folder that holds them all; nothing where it cannot be read."""
+    """Name the files of a zip, without the folder that holds them all; nothing where it cannot be
+    read.
+    """
     try:
         with _opened(path, read_regular(path, most=_size(path))) as archive:
             return set(_named(archive.infolist()))
@@ -70,10 +82,18 @@ def check_sums(path: Path, files: Mapping[str, bytes]) -> None:
     if SUMS not in files:
         raise broken(path, f"{SUMS} is missing")
     listed = _parse_sums(path, files[SUMS])
-    found = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name not in (SUMS, SIGNATURE)}
+    found = {
+        name: hashlib.sha256(data).hexdigest()
+        for name, data in files.items()
+        if name not in (SUMS, SIGNATURE)
+    }
     problems = [f"{name} is missing" for name in sorted(listed.keys() - found.keys())]
     problems += [f"{name} is not listed in {SUMS}" for name in sorted(found.keys() - listed.keys())]
-    problems += [f"{name} was changed" for name in sorted(listed.keys() & found.keys()) if listed[name] != found[name]]
+    problems += [
+        f"{name} was changed"
+        for name in sorted(listed.keys() & found.keys())
+        if listed[name] != found[name]
+    ]
     if problems:
         raise broken(path, "; ".join(problems[:8]) + ("; …" if len(problems) > 8 else ""))
 
@@ -97,10 +117,14 @@ def _read_folder(path: Path) -> dict[str, bytes]:
         )
     if not (path / SUMS).exists() and (path / "bundle" / SUMS).exists():
         raise InputError(
-            f"{path} is no bundle, but {path / 'bundle'} is", outcome=NOT_LOADED, remedy=f"Name {path / 'bundle'}."
+            f"{path} is no bundle, but {path / 'bundle'} is",
+            outcome=NOT_LOADED,
+            remedy=f"Name {path / 'bundle'}.",
         )
     if not any((path / name).exists() for name in (SUMS, DOCUMENT)):
-        raise InputError(f"{path} is no bundle: it holds no {SUMS}", outcome=NOT_LOADED, remedy="Check the path.")
+        raise InputError(
+            f"{path} is no bundle: it holds no {SUMS}", outcome=NOT_LOADED, remedy="Check the path."
+        )
     with scandir(path) as listing:
         members = sorted(islice(listing, MOST_FILES + 1), key=lambda member: member.name)
     if len(members) > MOST_FILES:
@@ -122,14 +146,18 @@ def _read_zip(path: Path) -> Unpacked:
             named = _named(archive.infolist())
             _check_entries(path, archive, named, max(ALWAYS, TIMES * len(data)))
             # Never more than announced: `read()` would first unpack whatever the data gives.
-            files = {name: archive.open(entry).read(entry.file_size + 1) for name, entry in named.items()}
+            files = {
+                name: archive.open(entry).read(entry.file_size + 1) for name, entry in named.items()
+            }
             folders = sum(entry.is_dir() for entry in archive.infolist())
             ignored = len(archive.infolist()) - folders - len(files)
     except BundleError:
         raise
     except Exception as error:  # a damaged zip raises nearly anything
         raise broken(path, f"the zip is damaged ({type(error).__name__})") from None
-    plain = ignored == 0 and all(entry.compress_type == zipfile.ZIP_STORED for entry in named.values())
+    plain = ignored == 0 and all(
+        entry.compress_type == zipfile.ZIP_STORED for entry in named.values()
+    )
     return Unpacked(files, repacked=not (plain and canonical_zip(files) == data), ignored=ignored)
 
 
@@ -146,7 +174,9 @@ def _opened(path: Path, data: bytes) -> zipfile.ZipFile:
 
 
 def _check_extents(path: Path, data: bytes, archive: zipfile.ZipFile) -> None:
-    """Refuse a zip whose entries overlap, so that all of them are no larger than the zip, or with anything beside them."""
+    """Refuse a zip whose entries overlap, so that all of them are no larger than the zip, or with
+    anything beside them.
+    """
     end, gap = 0, 0
     for entry in sorted(archive.infolist(), key=lambda one: one.header_offset):
         if not 0 <= entry.header_offset - end <= gap:
@@ -159,10 +189,16 @@ def _check_extents(path: Path, data: bytes, archive: zipfile.ZipFile) -> None:
 
 
 def _named(entries: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
-    """Name the files, without the one folder that may hold them all; what macOS adds is left out. ValueError: two of a name."""
+    """Name the files, without the one folder that may hold them all; what macOS adds is left out.
+
+    ValueError: two of a name.
+    """
     files = [entry for entry in entries if not entry.is_dir() and not _is_macos(entry.filename)]
     folders = {entry.filename.rpartition("/")[0] for entry in files}
-    found = {entry.filename.rpartition("/")[2] if len(folders) == 1 else entry.filename: entry for entry in files}
+    found = {
+        entry.filename.rpartition("/")[2] if len(folders) == 1 else entry.filename: entry
+        for entry in files
+    }
     if len(found) < len(files):
         raise ValueError("two files of one name")
     return found
@@ -172,17 +208,31 @@ def _is_macos(name: str) -> bool:
     return name.startswith("__MACOSX/") or name.rpartition("/")[2] == ".DS_Store"
 
 
-def _check_entries(path: Path, archive: zipfile.ZipFile, named: Mapping[str, zipfile.ZipInfo], most: int) -> None:
-    """Refuse entries that are no plain files, lie in folders within the folder, or would grow beyond measure."""
+def _check_entries(
+    path: Path, archive: zipfile.ZipFile, named: Mapping[str, zipfile.ZipInfo], most: int
+) -> None:
+    """Refuse entries that are no plain files, lie in folders within the folder, or would grow
+    beyond measure.
+    """
     if len(named) > MOST_FILES:
         raise broken(path, f"it holds more than {MOST_FILES} files")
     for entry in archive.infolist():
         folder = entry.filename.rstrip("/").rpartition("/")[0]
         plain = entry.is_dir() or stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
-        known = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not entry.flag_bits & 1
-        if not plain or not known or entry.orig_filename != entry.filename or (entry.is_dir() and entry.file_size):
+        known = (
+            entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+            and not entry.flag_bits & 1
+        )
+        if (
+            not plain
+            or not known
+            or entry.orig_filename != entry.filename
+            or (entry.is_dir() and entry.file_size)
+        ):
             raise broken(path, "the zip holds something that is not a plain file")
-        if not _is_macos(entry.filename) and (folder in (".", "..") or "/" in folder or entry.filename.startswith("/")):
+        if not _is_macos(entry.filename) and (
+            folder in (".", "..") or "/" in folder or entry.filename.startswith("/")
+        ):
             raise broken(path, "the zip holds folders within folders")
     total = 0
     for name, entry in named.items():
@@ -191,7 +241,11 @@ def _check_entries(path: Path, archive: zipfile.ZipFile, named: Mapping[str, zip
         _check_size(path, name, entry.file_size, total)
         total += entry.file_size
     if total > most:
-        raise broken(path, "the zip unpacks to far more than its own size (unpack it and name the folder, if you trust it)")
+        raise broken(
+            path,
+            "the zip unpacks to far more than its own size (unpack it and name the folder, if you "
+            "trust it)",
+        )
 
 
 def _check_size(path: Path, name: str, size: int, before: int) -> None:

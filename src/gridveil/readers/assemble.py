@@ -15,7 +15,16 @@ from gridveil.foundation.progress import stage
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import OPERATING_POINTS, Array, GridFacts, IntArray
 from gridveil.readers.dynamics import DEFAULT_FREQUENCY_HZ, PER_MACHINE, Dynamics
-from gridveil.readers.network import CONTROLLED, ISOLATED, REFERENCE, Complex, FileGrid, Flags, Machines, quoted
+from gridveil.readers.network import (
+    CONTROLLED,
+    ISOLATED,
+    REFERENCE,
+    Complex,
+    FileGrid,
+    Flags,
+    Machines,
+    quoted,
+)
 from gridveil.readers.policy import ZERO_X, Policy
 from gridveil.readers.start import spread
 from gridveil.vault.source import SourceGrid
@@ -23,19 +32,24 @@ from gridveil.vault.source import SourceGrid
 
 @sealed
 def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> SourceGrid:
-    """Apply the policies and lock the private values away: k at the operating point, m and d of every machine's bus.
+    """Apply the policies and lock the private values away: k at the operating point, m and d of
+    every machine's bus.
 
-    k_ij = v_i v_j cos(δ_i − δ_j − φ) / (t x_ij), parallel circuits summed into one line and machines of one bus into one
-    machine before any noise, exactly and rounded once, so that each is one item. What was changed or left out is counted in
-    the facts' notes.
+    k_ij = v_i v_j cos(δ_i − δ_j − φ) / (t x_ij), parallel circuits summed into one line and
+    machines of one bus into one machine before any noise, exactly and rounded once, so that each is
+    one item. What was changed or left out is counted in the facts' notes.
     """
     _check(grid)
     policy, notes = dynamics.policy, list(grid.notes)
     grid = _in_service(grid, notes)
     grid = _one_island(grid, policy, notes)
-    at = [grid.buses.labels[bus] for bus in grid.machines.bus]  # before merging: an owner knows a machine by its own bus
+    at = [
+        grid.buses.labels[bus] for bus in grid.machines.bus
+    ]  # before merging: an owner knows a machine by its own bus
     grid = _merge_ties(grid, policy, notes)
-    in_flow = grid  # machines that are dropped for want of inertia still have power and hold a voltage
+    in_flow = (
+        grid  # machines that are dropped for want of inertia still have power and hold a voltage
+    )
     grid, values = _with_dynamics(grid, at, dynamics, notes)
 
     pairs = np.sort(grid.branches.ends, axis=1)
@@ -45,8 +59,16 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
     machines, unit = np.unique(grid.machines.bus, return_inverse=True)
     if len(machines) < len(unit):
         notes.append(f"{len(unit) - len(machines)} machines summed with others on their bus")
-    summed = {"k": len(edges) < len(pairs), "m": len(machines) < len(unit), "d": len(machines) < len(unit)}
-    reference = _reference(in_flow, notes) if dynamics.operating_point == "newton" else np.array([], dtype=np.int64)
+    summed = {
+        "k": len(edges) < len(pairs),
+        "m": len(machines) < len(unit),
+        "d": len(machines) < len(unit),
+    }
+    reference = (
+        _reference(in_flow, notes)
+        if dynamics.operating_point == "newton"
+        else np.array([], dtype=np.int64)
+    )
     loads = grid.buses.load.real
     frequency_hz = dynamics.frequency_hz or grid.frequency_hz or DEFAULT_FREQUENCY_HZ
     facts = GridFacts(
@@ -65,17 +87,24 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
         operating_point=OPERATING_POINTS[dynamics.operating_point],
         notes=tuple(notes),
         policy=asdict(policy),
-        rated_mva=np.bincount(unit, weights=grid.machines.rated_mva).astype(float),  # NaN if one on the bus is not known
+        rated_mva=np.bincount(unit, weights=grid.machines.rated_mva).astype(
+            float
+        ),  # NaN if one on the bus is not known
         summed=tuple(name for name, found in summed.items() if found),
     )
     stage("finding the operating point")
-    # After the facts, which check that the grid is connected: no power flow converges on one that is not.
+    # After the facts, which check that the grid is connected: no power flow converges on one that
+    # is not.
     k = _sums(line.ravel(), _weights(in_flow, dynamics, reference))
-    return SourceGrid.of(facts, k=k, m=_sums(unit, values["inertia"]), d=_sums(unit, values["damping"]))
+    return SourceGrid.of(
+        facts, k=k, m=_sums(unit, values["inertia"]), d=_sums(unit, values["damping"])
+    )
 
 
 def _sums(item: IntArray, parts: Array) -> Array:
-    """Sum the parts of each item (0, 1, …) exactly, rounded once: a float sum of three is rounded twice."""
+    """Sum the parts of each item (0, 1, …) exactly, rounded once: a float sum of three is rounded
+    twice.
+    """
     sums = np.empty(item.max(initial=-1) + 1)
     sums[item] = parts
     order = np.argsort(item, kind="stable")
@@ -90,7 +119,11 @@ def _sums(item: IntArray, parts: Array) -> Array:
 
 def _check(grid: FileGrid) -> None:
     if not (np.isfinite(grid.base_mva) and grid.base_mva > 0):
-        raise InputError("the base power is missing or unusable", file=grid.file, expected="a finite number of MVA above 0")
+        raise InputError(
+            "the base power is missing or unusable",
+            file=grid.file,
+            expected="a finite number of MVA above 0",
+        )
     if not len(grid.buses.labels):
         raise InputError("there is no bus", file=grid.file, expected="a table of buses")
     grid.buses.check_finite()
@@ -128,8 +161,12 @@ def _in_service(grid: FileGrid, notes: list[str]) -> FileGrid:
         raise _no_machine(grid)
     loops = np.flatnonzero(closed & (branches.ends[:, 0] == branches.ends[:, 1]))
     if len(loops):
-        raise branches.error(int(loops[0]), "the branch joins a bus to itself", expected="two different buses")
-    return _on(replace(grid, branches=branches.keep(closed), machines=machines.keep(running)), connected)
+        raise branches.error(
+            int(loops[0]), "the branch joins a bus to itself", expected="two different buses"
+        )
+    return _on(
+        replace(grid, branches=branches.keep(closed), machines=machines.keep(running)), connected
+    )
 
 
 def _no_machine(grid: FileGrid) -> InputError:
@@ -150,16 +187,20 @@ def _merge_ties(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     if zero.any() and policy.zero_x == "refuse":
         raise grid.branches.error(
             int(np.flatnonzero(zero)[0]),
-            f"the reactance x is zero, or next to it, so the line has no weight 1/x (such branches: {zero.sum()})",
+            "the reactance x is zero, or next to it, so the line has no weight 1/x (such "
+            f"branches: {zero.sum()})",
             expected=f"x of {ZERO_X:g} p.u. or more",
-            remedy="Merge the two buses of each with --zero-x merge, or give the branch its real reactance.",
+            remedy="Merge the two buses of each with --zero-x merge, or give the branch its real "
+            "reactance.",
         )
     if negative.any() and policy.negative_x == "refuse":
         raise grid.branches.error(
             int(np.flatnonzero(negative)[0]),
-            f"the reactance x is negative, so the line has no weight 1/x > 0 (such branches: {negative.sum()})",
+            "the reactance x is negative, so the line has no weight 1/x > 0 (such branches: "
+            f"{negative.sum()})",
             expected="x above 0",
-            remedy="Choose --negative-x abs (use |x|), or merge (join its two buses, which may spoil the power flow).",
+            remedy="Choose --negative-x abs (use |x|), or merge (join its two buses, which may "
+            "spoil the power flow).",
         )
     if negative.any() and policy.negative_x == "abs":
         notes.append(f"{negative.sum()} branches with x < 0: their absolute value is used in k")
@@ -168,8 +209,11 @@ def _merge_ties(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
         return grid
     n = len(grid.buses.labels)
     i, j = grid.branches.ends[tie].T
-    count, group = connected_components(sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)
-    # The bus that stands for a group: a reference bus before a controlled one before others, else the first of the file.
+    count, group = connected_components(
+        sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False
+    )
+    # The bus that stands for a group: a reference bus before a controlled one before others, else
+    # the first of the file.
     order = np.lexsort((np.arange(n), -grid.buses.kind, group))
     chosen = order[np.searchsorted(group[order], np.arange(count))]
     kept = np.sort(chosen)
@@ -178,22 +222,30 @@ def _merge_ties(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     to = position[group]
     ends = to[grid.branches.ends]
     inside = ends[:, 0] == ends[:, 1]
-    notes.append(f"{int(tie.sum())} branches with x ≈ 0 or x < 0: their {n - count} buses merged into their neighbours")
+    notes.append(
+        f"{int(tie.sum())} branches with x ≈ 0 or x < 0: their {n - count} buses merged into their "
+        "neighbours"
+    )
     if inside.sum() > tie.sum():
         notes.append(f"{int(inside.sum() - tie.sum())} branches between merged buses left out")
 
-    # A tie with a phase shift turns all that lies behind it: V_b = c_b V of the bus that stands for it, |c_b| = 1.
+    # A tie with a phase shift turns all that lies behind it: V_b = c_b V of the bus that stands for
+    # it, |c_b| = 1.
     ties, alone = grid.branches.keep(tie), np.isin(np.arange(n), kept).astype(complex)
     turned = spread(ties, alone, ties.ratio / np.abs(ties.ratio))
     i, j = grid.branches.ends.T
     ratio = grid.branches.ratio * turned[j] / turned[i]
     if tapped := int((np.abs(np.abs(ties.ratio) - 1) > 1e-9).sum()):
-        notes.append(f"{tapped} of the merged branches have a tap ratio other than 1, which is left out")
+        notes.append(
+            f"{tapped} of the merged branches have a tap ratio other than 1, which is left out"
+        )
 
     def total(values: Complex) -> Complex:
         return np.bincount(to, weights=values.real) + 1j * np.bincount(to, weights=values.imag)
 
-    buses = replace(grid.buses.keep(kept), load=total(grid.buses.load), shunt=total(grid.buses.shunt))
+    buses = replace(
+        grid.buses.keep(kept), load=total(grid.buses.load), shunt=total(grid.buses.shunt)
+    )
     return replace(
         grid,
         buses=buses,
@@ -206,10 +258,13 @@ def _one_island(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     """Keep the island that the policy names."""
     n = len(grid.buses.labels)
     i, j = grid.branches.ends.T
-    count, island = connected_components(sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)
+    count, island = connected_components(
+        sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False
+    )
     if policy.island not in ("", "largest") and policy.island not in grid.buses.labels:
         raise InputError(
-            f"the policy names an island by bus {quoted(policy.island)}, which the grid does not have (in service)",
+            f"the policy names an island by bus {quoted(policy.island)}, which the grid does not "
+            "have (in service)",
             file=grid.file,
             expected="largest, or a bus of the grid",
         )
@@ -219,16 +274,23 @@ def _one_island(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     if not policy.island:
         largest = np.argsort(-sizes, kind="stable")[:5]
         shown = "; ".join(
-            f"{sizes[one]} buses with {machines[one]} machines around bus {grid.buses.labels[int(np.argmax(island == one))]}"
+            f"{sizes[one]} buses with {machines[one]} machines around bus "
+            f"{grid.buses.labels[int(np.argmax(island == one))]}"
             for one in largest
         )
         raise InputError(
-            f"the network is not connected: it falls into {count} islands ({shown}{'; …' if count > 5 else ''})",
+            f"the network is not connected: it falls into {count} islands "
+            f"({shown}{'; …' if count > 5 else ''})",
             file=grid.file,
             expected="one island",
-            remedy="Choose one with --island largest or --island BUS; release each on its own, or put the missing branch in.",
+            remedy="Choose one with --island largest or --island BUS; release each on its own, or "
+            "put the missing branch in.",
         )
-    chosen = int(np.argmax(sizes)) if policy.island == "largest" else int(island[grid.buses.labels.index(policy.island)])
+    chosen = (
+        int(np.argmax(sizes))
+        if policy.island == "largest"
+        else int(island[grid.buses.labels.index(policy.island)])
+    )
     notes.append(
         f"{count - 1} other islands left out, with {int(n - sizes[chosen])} buses and "
         f"{int(machines.sum() - machines[chosen])} machines"
@@ -236,7 +298,8 @@ def _one_island(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     grid = _on(grid, island == chosen)
     if not len(grid.machines.bus):
         raise InputError(
-            f"the island around bus {grid.buses.labels[0]} has no machine in service, so there is no frequency to model",
+            f"the island around bus {grid.buses.labels[0]} has no machine in service, so there is "
+            "no frequency to model",
             file=grid.file,
             expected="an island with at least one generator in service",
             remedy="Choose another one with --island BUS.",
@@ -244,8 +307,11 @@ def _one_island(grid: FileGrid, policy: Policy, notes: list[str]) -> FileGrid:
     return grid
 
 
-def _with_dynamics(grid: FileGrid, at: list[str], dynamics: Dynamics, notes: list[str]) -> tuple[FileGrid, dict[str, Array]]:
-    """Give every machine its values on the system base: of its bus, else its file's, else its fuel's, else the constants.
+def _with_dynamics(
+    grid: FileGrid, at: list[str], dynamics: Dynamics, notes: list[str]
+) -> tuple[FileGrid, dict[str, Array]]:
+    """Give every machine its values on the system base: of its bus, else its file's, else its
+    fuel's, else the constants.
 
     at : (u,) label of each machine's own bus, which may have been merged into another.
     """
@@ -262,7 +328,8 @@ def _with_dynamics(grid: FileGrid, at: list[str], dynamics: Dynamics, notes: lis
     if unmatched:
         has = f"it has {', '.join(sorted(fuels)[:8])}" if fuels else "it names none"
         notes.append(
-            f"{len(unmatched)} fuels of the settings ({', '.join(unmatched[:5])}) occur in no machine of the file: {has}"
+            f"{len(unmatched)} fuels of the settings ({', '.join(unmatched[:5])}) occur in no "
+            f"machine of the file: {has}"
         )
     filled = {what: _filled(what, grid, dynamics, at, notes) for what in PER_MACHINE}
     missing = np.isnan(filled["inertia"])
@@ -281,24 +348,41 @@ def _with_dynamics(grid: FileGrid, at: list[str], dynamics: Dynamics, notes: lis
                 file=grid.file,
                 expected="a value for every machine, and the file holds none"
                 + (": without those, no machine is left" if drop else ""),
-                remedy=f"Give --{what} (and what else a static file lacks), or --dynamics FILE: a TOML, or the DYR of a RAW."
-                + (" --without-dynamics drop leaves such machines out." if what == "inertia" and not drop else ""),
+                remedy=f"Give --{what} (and what else a static file lacks), or --dynamics FILE: a "
+                "TOML, or the DYR of a RAW."
+                + (
+                    " --without-dynamics drop leaves such machines out."
+                    if what == "inertia" and not drop
+                    else ""
+                ),
             )
     return grid, filled
 
 
-def _filled(what: str, grid: FileGrid, dynamics: Dynamics, at: list[str], notes: list[str]) -> Array:
+def _filled(
+    what: str, grid: FileGrid, dynamics: Dynamics, at: list[str], notes: list[str]
+) -> Array:
     machines: Machines = grid.machines
     values = getattr(machines, what).astype(float)
     given = ~np.isnan(values)
-    for row in np.flatnonzero(values < 0):  # here, machine by machine: in a sum over a bus another one could hide it
-        raise machines.error(int(row), f"{what} of the machine at bus {at[row]} is negative", expected="a number of 0 or more")
+    for row in np.flatnonzero(
+        values < 0
+    ):  # here, machine by machine: in a sum over a bus another one could hide it
+        raise machines.error(
+            int(row),
+            f"{what} of the machine at bus {at[row]} is negative",
+            expected="a number of 0 or more",
+        )
     if what in ("inertia", "damping"):
-        given &= values != 0  # no machine without inertia swings, and D = 0 in a file means that nobody filled it in
+        given &= (
+            values != 0
+        )  # no machine without inertia swings, and D = 0 in a file means that nobody filled it in
     own = np.array([dynamics.machines.get(bus, {}).get(what, np.nan) for bus in at], dtype=float)
     named = ~np.isnan(own)
     given &= ~named
-    defaults = np.array([_or_nan(dynamics.default(what, fuel)) for fuel in machines.fuel], dtype=float)
+    defaults = np.array(
+        [_or_nan(dynamics.default(what, fuel)) for fuel in machines.fuel], dtype=float
+    )
     defaults = np.where(named, own, defaults)
     if dynamics.base == "rated" and what != "governor_rate":
         scale = machines.rated_mva / grid.base_mva
@@ -312,9 +396,14 @@ def _filled(what: str, grid: FileGrid, dynamics: Dynamics, at: list[str], notes:
         defaults = defaults * scale
     replaced = ~given & ~named & ~np.isnan(defaults)
     if given.any() and replaced.any() and what in ("inertia", "damping"):
-        notes.append(f"{int(replaced.sum())} machines have no {what} in the file, and got the settings' value")
+        notes.append(
+            f"{int(replaced.sum())} machines have no {what} in the file, and got the settings' "
+            "value"
+        )
     if what == "damping":
-        defaults = np.where(np.isnan(defaults), values, defaults)  # nothing better than the file's 0
+        defaults = np.where(
+            np.isnan(defaults), values, defaults
+        )  # nothing better than the file's 0
         zero = int(((defaults == 0) & ~given & ~named).sum())
         if zero:
             notes.append(f"{zero} machines have D = 0: give --damping if that is not meant")
@@ -326,15 +415,22 @@ def _or_nan(value: float | None) -> float:
 
 
 def _common_rate(unit: IntArray, values: dict[str, Array], notes: list[str]) -> Array:
-    """T of the machines of one bus taken together: weighted by gain, which keeps the first rise of power, Σ T G ω."""
+    """T of the machines of one bus taken together: weighted by gain, which keeps the first rise of
+    power, Σ T G ω.
+    """
     rate, gain = values["governor_rate"], values["droop_gain"]
     count = np.bincount(unit)
     weight = np.where(np.bincount(unit, weights=gain)[unit] > 0, gain, 1.0)
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused with the facts
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # what overflows is not finite, and refused with the facts
         mean = np.bincount(unit, weights=weight * rate) / np.bincount(unit, weights=weight)
     different = np.bincount(unit, weights=np.abs(rate - mean[unit]) > 1e-12 * mean[unit]) > 0
     if (different & (count > 1)).any():
-        notes.append(f"{int((different & (count > 1)).sum())} buses with unlike governors: T weighted by gain")
+        notes.append(
+            f"{int((different & (count > 1)).sum())} buses with unlike governors: T weighted by "
+            "gain"
+        )
     return np.where(different, mean, rate[np.unique(unit, return_index=True)[1]])
 
 
@@ -344,12 +440,17 @@ def _reference(grid: FileGrid, notes: list[str]) -> IntArray:
     with_machine = np.isin(np.arange(n), machines.bus)
     reference = np.flatnonzero((grid.buses.kind == REFERENCE) & with_machine)
     if len(reference) > 1:
-        notes.append(f"{len(reference)} reference buses: the power flow holds the angles of all of them")
+        notes.append(
+            f"{len(reference)} reference buses: the power flow holds the angles of all of them"
+        )
     if len(reference):
         return reference
     scheduled = np.bincount(machines.bus, weights=machines.power.real, minlength=n)
     chosen = int(np.argmax(np.where(with_machine, scheduled, -np.inf)))
-    notes.append(f"no reference bus has a machine: bus {grid.buses.labels[chosen]}, with most generation, is taken")
+    notes.append(
+        f"no reference bus has a machine: bus {grid.buses.labels[chosen]}, with most generation, "
+        "is taken"
+    )
     return np.array([chosen])
 
 
@@ -362,11 +463,15 @@ def _weights(grid: FileGrid, dynamics: Dynamics, reference: IntArray) -> Array:
         x = x * np.abs(ratio)
     # Angles behind a phase shifter contain its shift, which drives no power; flat ones do not.
     across = angle[i] - angle[j] - (np.angle(ratio) if dynamics.operating_point != "flat" else 0.0)
-    with np.errstate(over="ignore", divide="ignore"):  # an infinite weight is refused by the line's name
+    with np.errstate(
+        over="ignore", divide="ignore"
+    ):  # an infinite weight is refused by the line's name
         return voltage[i] * voltage[j] * np.cos(across) / x
 
 
-def _operating_point(grid: FileGrid, dynamics: Dynamics, reference: IntArray) -> tuple[Array, Array]:
+def _operating_point(
+    grid: FileGrid, dynamics: Dynamics, reference: IntArray
+) -> tuple[Array, Array]:
     """Voltage magnitudes [p.u.] and angles [rad] of every bus."""
     buses, branches, machines = grid.buses, grid.branches, grid.machines
     n = len(buses.labels)
@@ -376,7 +481,9 @@ def _operating_point(grid: FileGrid, dynamics: Dynamics, reference: IntArray) ->
     if dynamics.operating_point == "file":
         return voltage, angle
     with_machine = np.isin(np.arange(n), machines.bus)
-    controlled = np.flatnonzero(((buses.kind == CONTROLLED) | (buses.kind == REFERENCE)) & with_machine)
+    controlled = np.flatnonzero(
+        ((buses.kind == CONTROLLED) | (buses.kind == REFERENCE)) & with_machine
+    )
     holding = np.isin(machines.bus, controlled) & ~np.isnan(machines.set_point)
     voltage[machines.bus[holding]] = machines.set_point[holding]
     generation = np.zeros(n, dtype=complex)

@@ -1,4 +1,6 @@
-"""A grid as a folder of plain tables: buses.csv, branches.csv, machines.csv and system.toml or system.csv."""
+"""A grid as a folder of plain tables: buses.csv, branches.csv, machines.csv and system.toml or
+system.csv.
+"""
 
 from __future__ import annotations
 
@@ -53,11 +55,15 @@ MACHINES = (
 
 @np.errstate(all="ignore")  # what overflows is refused later, by its row
 def read_csv_tables(folder: Path) -> FileGrid:
-    """Read a folder of CSV tables, in p.u. of the base that system.toml or system.csv names, MW, Mvar and degrees."""
+    """Read a folder of CSV tables, in p.u. of the base that system.toml or system.csv names, MW,
+    Mvar and degrees.
+    """
     system = _system(folder)
     base, name = system["base_mva"], folder.resolve().name
     bus = _read(folder / "buses.csv", required=("bus",), optional=BUSES)
-    branch = _read(folder / "branches.csv", required=("from_bus", "to_bus", "x_pu"), optional=BRANCHES)
+    branch = _read(
+        folder / "branches.csv", required=("from_bus", "to_bus", "x_pu"), optional=BRANCHES
+    )
     machine = _read(folder / "machines.csv", required=("bus",), optional=MACHINES)
     for table, rows in (("buses", bus), ("branches", branch), ("machines", machine)):
         if table in system and len(rows.cells) != system[table]:
@@ -70,9 +76,15 @@ def read_csv_tables(folder: Path) -> FileGrid:
     labels = bus.texts("bus")
     check_labels(bus.where, labels)
     known = {label: position for position, label in enumerate(labels)}
-    ends = [bus_positions(branch.where, f"bus in {column}", branch.texts(column), known) for column in ("from_bus", "to_bus")]
+    ends = [
+        bus_positions(branch.where, f"bus in {column}", branch.texts(column), known)
+        for column in ("from_bus", "to_bus")
+    ]
     at = bus_positions(machine.where, "bus", machine.texts("bus"), known)
-    ratio, shift = branch.numbers("tap_ratio", 1.0, above=0), np.deg2rad(branch.numbers("phase_shift_deg", 0.0))
+    ratio, shift = (
+        branch.numbers("tap_ratio", 1.0, above=0),
+        np.deg2rad(branch.numbers("phase_shift_deg", 0.0)),
+    )
     return FileGrid(
         file=name,
         base_mva=base,
@@ -81,7 +93,9 @@ def read_csv_tables(folder: Path) -> FileGrid:
             bus.where,
             np.arange(len(labels)),
             labels=labels,
-            kind=np.array(bus.words("kind", KINDS, LOAD)) if "kind" in bus.header else _kinds(len(labels), at),
+            kind=np.array(bus.words("kind", KINDS, LOAD))
+            if "kind" in bus.header
+            else _kinds(len(labels), at),
             load=(bus.numbers("load_mw", 0.0) + 1j * bus.numbers("load_mvar", 0.0)) / base,
             shunt=(bus.numbers("shunt_mw", 0.0) + 1j * bus.numbers("shunt_mvar", 0.0)) / base,
             voltage=bus.numbers("voltage_pu", 1.0, above=0),
@@ -100,11 +114,14 @@ def read_csv_tables(folder: Path) -> FileGrid:
             machine.where,
             np.arange(len(at)),
             bus=at,
-            power=(machine.numbers("power_mw", 0.0) + 1j * machine.numbers("power_mvar", 0.0)) / base,
+            power=(machine.numbers("power_mw", 0.0) + 1j * machine.numbers("power_mvar", 0.0))
+            / base,
             set_point=machine.numbers("set_point_pu", np.nan, above=0),
             in_service=machine.truths("in_service"),
             rated_mva=machine.numbers("rated_mva", np.nan, above=0),
-            fuel=machine.texts("fuel", optional=True) if "fuel" in machine.header else ("",) * len(at),
+            fuel=machine.texts("fuel", optional=True)
+            if "fuel" in machine.header
+            else ("",) * len(at),
             inertia=machine.numbers("inertia_s", np.nan, lowest=0),
             damping=machine.numbers("damping_pu", np.nan, lowest=0),
             governor_rate=machine.numbers("governor_rate_per_s", np.nan, above=0),
@@ -137,15 +154,32 @@ class _Csv:
         texts = self.column(name)
         for row, text in enumerate(texts):
             if not (text or optional) or not text.isprintable() or len(text) > 100:
-                raise self.where.error(row, f"column {name} is no name", expected="up to 100 printable characters")
+                raise self.where.error(
+                    row, f"column {name} is no name", expected="up to 100 printable characters"
+                )
         return tuple(texts)
 
-    def numbers(self, name: str, default: float | None = None, *, above: float = -np.inf, lowest: float = -np.inf) -> Array:
-        """Finite numbers, more than above and no less than lowest; default : for an empty cell, or a missing column."""
+    def numbers(
+        self,
+        name: str,
+        default: float | None = None,
+        *,
+        above: float = -np.inf,
+        lowest: float = -np.inf,
+    ) -> Array:
+        """Finite numbers, more than above and no less than lowest; default : for an empty cell, or
+        a missing column.
+        """
         if name not in self.header and default is not None:
             return np.full(len(self.cells), default)
         values = np.empty(len(self.cells))
-        limit = f" above {above:g}" if np.isfinite(above) else f" of {lowest:g} or more" if np.isfinite(lowest) else ""
+        limit = (
+            f" above {above:g}"
+            if np.isfinite(above)
+            else f" of {lowest:g} or more"
+            if np.isfinite(lowest)
+            else ""
+        )
         for row, text in enumerate(self.column(name)):
             if not text and default is not None:
                 values[row] = default
@@ -153,12 +187,20 @@ class _Csv:
             number = plain_number(text)
             if number is None:
                 # The text is not quoted: it may hold a private figure.
-                raise self.where.error(row, f"column {name} is not a number", expected=f"a plain number{limit}, such as 0.25")
+                raise self.where.error(
+                    row,
+                    f"column {name} is not a number",
+                    expected=f"a plain number{limit}, such as 0.25",
+                )
             values[row] = number
             if not np.isfinite(values[row]):
-                raise self.where.error(row, f"column {name} is NaN or infinite", expected=f"a finite number{limit}")
+                raise self.where.error(
+                    row, f"column {name} is NaN or infinite", expected=f"a finite number{limit}"
+                )
             if not (values[row] > above and values[row] >= lowest):
-                raise self.where.error(row, f"column {name} is out of its range", expected=f"a number{limit}")
+                raise self.where.error(
+                    row, f"column {name} is out of its range", expected=f"a number{limit}"
+                )
         return values
 
     def words(self, name: str, known: Mapping[str, Any], default: Any) -> list[Any]:
@@ -166,7 +208,9 @@ class _Csv:
         found: list[Any] = []
         for row, text in enumerate(self.column(name)):
             if text and text.lower() not in known:
-                raise self.where.error(row, f"column {name} is unknown", expected=f"one of {', '.join(known)}")
+                raise self.where.error(
+                    row, f"column {name} is unknown", expected=f"one of {', '.join(known)}"
+                )
             found.append(known[text.lower()] if text else default)
         return found
 
@@ -178,7 +222,9 @@ class _Csv:
 
 
 def _read(path: Path, *, required: Sequence[str], optional: Sequence[str]) -> _Csv:
-    """Read a table whose columns may stand in any order; an unknown one is refused, for it may be a typing error."""
+    """Read a table whose columns may stand in any order; an unknown one is refused, for it may be a
+    typing error.
+    """
     name = path.name
     header: list[str] = []
     lines: list[int] = []
@@ -202,18 +248,31 @@ def _read(path: Path, *, required: Sequence[str], optional: Sequence[str]) -> _C
     return _Csv(Rows(name, "", lines), tuple(header), rows)
 
 
-def _check_header(file: str, line: int, header: list[str], required: Sequence[str], optional: Sequence[str]) -> None:
+def _check_header(
+    file: str, line: int, header: list[str], required: Sequence[str], optional: Sequence[str]
+) -> None:
     known = (*required, *optional)
     for column in header:
         if column not in known or header.count(column) > 1:
-            # A header is quoted only if it is a word: in a file without one, private figures stand here.
-            shown = f"column {column!r}" if column.isidentifier() and len(column) < 40 else "a column"
+            # A header is quoted only if it is a word: in a file without one, private figures stand
+            # here.
+            shown = (
+                f"column {column!r}" if column.isidentifier() and len(column) < 40 else "a column"
+            )
             problem = "occurs twice" if column in known else "is unknown"
-            raise InputError(f"{shown} {problem}", file=file, line=line, expected=f"a header of {', '.join(known)}")
+            raise InputError(
+                f"{shown} {problem}",
+                file=file,
+                line=line,
+                expected=f"a header of {', '.join(known)}",
+            )
     for column in required:
         if column not in header:
             raise InputError(
-                f"column {column!r} is missing", file=file, line=line, expected=f"a header with {', '.join(required)}"
+                f"column {column!r} is missing",
+                file=file,
+                line=line,
+                expected=f"a header with {', '.join(required)}",
             )
 
 
@@ -221,7 +280,9 @@ def _system(folder: Path) -> dict[str, float]:
     """Read the base power, the frequency and, if it says them, the numbers of rows to expect."""
     toml, table = folder / "system.toml", folder / "system.csv"
     if toml.exists() and table.exists():
-        raise InputError("there are two system tables", file="system.toml and system.csv", expected="one of them")
+        raise InputError(
+            "there are two system tables", file="system.toml and system.csv", expected="one of them"
+        )
     if table.exists():
         name, rows = table.name, _read(table, required=("base_mva",), optional=SYSTEM[1:])
         if len(rows.cells) != 1:
@@ -233,13 +294,20 @@ def _system(folder: Path) -> dict[str, float]:
         raise InputError(
             "the folder holds no grid: there is neither system.toml nor system.csv",
             file=folder.name,
-            expected="system.toml, buses.csv, branches.csv and machines.csv, or the XML files of a CGMES model",
+            expected="system.toml, buses.csv, branches.csv and machines.csv, or the XML files of a "
+            "CGMES model",
             remedy=_no_tables(folder),
         )
     for key, value in data.items():
         if key not in SYSTEM:
-            raise InputError(f"the key {quoted(repr(key))} is unknown", file=name, expected=f"one of {', '.join(SYSTEM)}")
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15
+            raise InputError(
+                f"the key {quoted(repr(key))} is unknown",
+                file=name,
+                expected=f"one of {', '.join(SYSTEM)}",
+            )
+        number = (
+            isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15
+        )
         if not number or (key not in ("base_mva", "frequency_hz") and value != int(value)):
             raise InputError(f"{key} is not usable", file=name, expected="a finite number above 0")
     if "base_mva" not in data:
@@ -250,4 +318,8 @@ def _system(folder: Path) -> dict[str, float]:
 def _no_tables(folder: Path) -> str:
     if (folder / "buses.csv").exists():
         return "Put base_mva = 100 into system.toml."
-    return "This is a bundle: gridveil verify." if (folder / "SHA256SUMS").exists() else "Name a file, or another folder."
+    return (
+        "This is a bundle: gridveil verify."
+        if (folder / "SHA256SUMS").exists()
+        else "Name a file, or another folder."
+    )

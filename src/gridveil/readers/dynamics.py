@@ -1,4 +1,6 @@
-"""What a grid file does not say: machines' dynamics and policies, from a small TOML, from options, or both."""
+"""What a grid file does not say: machines' dynamics and policies, from a small TOML, from options,
+or both.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,19 @@ class Dynamics:
     """What a file does not say.
 
     inertia : M = 2H of each machine [p.u. power · s / p.u. frequency].
-    damping : D of each machine [p.u. power / p.u. frequency]; governor_rate : T [1/s]; droop_gain : G = 1/R [p.u. / p.u.].
+    damping : D of each machine [p.u. power / p.u. frequency].
+    governor_rate : T [1/s].
+    droop_gain : G = 1/R [p.u. / p.u.].
     base : whether these are p.u. of the system's base, or of each machine's rated MVA.
     load_damping : damping of load [p.u. power / p.u. frequency a p.u. of load], public.
-    omega_b : [rad/s], 2π f unless told otherwise; frequency_hz : nominal [Hz], else the file's, else 60.
+    omega_b : [rad/s], 2π f unless told otherwise.
+    frequency_hz : nominal [Hz], else the file's, else 60.
     publish_loads : whether a bundle may carry the file's loads.
     fuels, machines : other values for the machines of a fuel, and for those of single buses.
     policy : what to do with awkward data.
 
-    Where a file has dynamics of its own they come before all of these but `machines`; D = 0 in a file counts as not given.
+    Where a file has dynamics of its own they come before all of these but `machines`; D = 0 in a
+    file counts as not given.
     """
 
     inertia: float | None = None
@@ -58,7 +64,11 @@ class Dynamics:
         """The same with other values where an option was given (not None)."""
         given = {name: value for name, value in options.items() if value is not None}
         _only(given, {f.name for f in fields(Dynamics)} - {"policy"} | set(POLICIES), "the options")
-        policy = _policy(self.policy, {name: given.pop(name) for name in POLICIES if name in given}, "the options")
+        policy = _policy(
+            self.policy,
+            {name: given.pop(name) for name in POLICIES if name in given},
+            "the options",
+        )
         return _checked(replace(self, **given, policy=policy), "the options")
 
 
@@ -77,13 +87,23 @@ def read_dynamics(path: Path) -> Dynamics:
             _only(values, set(PER_MACHINE), f"{name} [{table}.{quoted(key)}]")
     fuels = {fuel.lower(): values for fuel, values in data.get("fuel", {}).items()}
     policy = _policy(Policy(), data.get("policy", {}), f"{name} [policy]")
-    return _checked(Dynamics(**data.get("dynamics", {}), fuels=fuels, machines=data.get("machines", {}), policy=policy), name)
+    return _checked(
+        Dynamics(
+            **data.get("dynamics", {}),
+            fuels=fuels,
+            machines=data.get("machines", {}),
+            policy=policy,
+        ),
+        name,
+    )
 
 
 def _policy(policy: Policy, given: Mapping[str, Any], place: str) -> Policy:
     for name, value in given.items():
         if problem := unusable(name, value):
-            raise OptionError(f"the policy {name} = {quoted(value)} is unknown", file=place, expected=problem)
+            raise OptionError(
+                f"the policy {name} = {quoted(value)} is unknown", file=place, expected=problem
+            )
     return replace(policy, **given)
 
 
@@ -93,7 +113,9 @@ def _only(table: Any, known: set[str], place: str) -> None:
     for key in table:
         if key not in known:
             raise InputError(
-                f"the key {quoted(repr(key))} is unknown", file=place, expected=f"one of {', '.join(sorted(known))}"
+                f"the key {quoted(repr(key))} is unknown",
+                file=place,
+                expected=f"one of {', '.join(sorted(known))}",
             )
 
 
@@ -108,7 +130,10 @@ def _checked(dynamics: Dynamics, place: str) -> Dynamics:
     if not isinstance(dynamics.publish_loads, bool):  # "no" is true to Python
         raise OptionError("publish_loads is not usable", file=place, expected="true or false")
     positive = {"inertia", "frequency_hz", "omega_b", "governor_rate"}
-    values = {name: getattr(dynamics, name) for name in (*PER_MACHINE, "load_damping", "omega_b", "frequency_hz")}
+    values = {
+        name: getattr(dynamics, name)
+        for name in (*PER_MACHINE, "load_damping", "omega_b", "frequency_hz")
+    }
     for kind, entries in (("fuel", dynamics.fuels), ("bus", dynamics.machines)):
         for key, own in entries.items():
             values |= {f"{what} of {kind} {quoted(key)}": value for what, value in own.items()}
@@ -116,7 +141,13 @@ def _checked(dynamics: Dynamics, place: str) -> Dynamics:
         if value is None:
             continue
         lowest = "above 0" if what.split(" ")[0] in positive else "of 0 or more"
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and -1e300 < value < 1e300
+        number = (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and -1e300 < value < 1e300
+        )
         if not number or value < 0 or (value == 0 and what.split(" ")[0] in positive):
-            raise OptionError(f"{what} is not usable", file=place, expected=f"a finite number {lowest}")
+            raise OptionError(
+                f"{what} is not usable", file=place, expected=f"a finite number {lowest}"
+            )
     return dynamics

@@ -23,13 +23,19 @@ FORMATS = {
 
 @sealed
 def read_grid(path: Path, dyr: Path | None = None) -> FileGrid:
-    """Read a grid file by the format that its name ends in; a folder holds CSV tables or CGMES files.
+    """Read a grid file by the format that its name ends in; a folder holds CSV tables or CGMES
+    files.
 
     dyr : PSS/E dynamics; default for a .raw: the .dyr of the same name beside it, if there is one.
     """
     suffix = path.suffix.lower()
     if dyr is not None and suffix != ".raw":
-        raise InputError("a DYR file goes with a RAW file", file=dyr.name, expected="GRID.raw", remedy="Give a TOML instead.")
+        raise InputError(
+            "a DYR file goes with a RAW file",
+            file=dyr.name,
+            expected="GRID.raw",
+            remedy="Give a TOML instead.",
+        )
     if path.is_dir():
         if any(file.suffix == ".xml" for file in _listed(path)):
             from gridveil.readers.cgmes import read_cgmes
@@ -74,27 +80,33 @@ def read_grid(path: Path, dyr: Path | None = None) -> FileGrid:
             raise InputError(
                 "a table is no whole grid",
                 file=path.name,
-                expected="the folder that holds buses.csv, branches.csv, machines.csv and system.toml",
+                expected="the folder that holds buses.csv, branches.csv, machines.csv and "
+                "system.toml",
                 remedy="Name the folder.",
             )
         case _:
             raise InputError(
                 f"the format {suffix or 'of this file'} is not known",
                 file=path.name,
-                expected=", ".join(f"{end} ({name})" for end, name in FORMATS.items()) + ", or a folder of CSV tables",
+                expected=", ".join(f"{end} ({name})" for end, name in FORMATS.items())
+                + ", or a folder of CSV tables",
                 remedy="Save the grid in one of these.",
             )
 
 
 def _listed(folder: Path) -> list[Path]:
-    """List a folder; refuse one that this user may not list, whose files may not be looked at, or that has too many."""
+    """List a folder; refuse one that this user may not list, whose files may not be looked at, or
+    that has too many.
+    """
     try:
         listed = list(islice(folder.iterdir(), MOST_FILES + 1))
         for file in listed[:1]:
             file.lstat()
     except OSError as error:
         raise InputError(
-            f"cannot be read ({error.strerror})", file=str(folder), remedy="Check the path and its permissions."
+            f"cannot be read ({error.strerror})",
+            file=str(folder),
+            remedy="Check the path and its permissions.",
         ) from None
     if len(listed) > MOST_FILES:
         raise InputError(
@@ -107,4 +119,6 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _beside(path: Path) -> Path | None:
-    return next((other for end in (".dyr", ".DYR") if (other := path.with_suffix(end)).exists()), None)
+    return next(
+        (other for end in (".dyr", ".DYR") if (other := path.with_suffix(end)).exists()), None
+    )

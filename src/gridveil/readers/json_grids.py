@@ -30,10 +30,17 @@ def read_json(path: Path) -> FileGrid:
 
 
 def parse_json(path: Path) -> Any:
-    """Parse a JSON file; a mistake is named by its line, and nothing of the file goes along with an error."""
+    """Parse a JSON file; a mistake is named by its line, and nothing of the file goes along with an
+    error.
+    """
     data = read_bytes(path, EXPECTED, JSON_BYTES)
-    if 2 * len(data) + 72 * (data.count(b"{") + data.count(b"[")) + 40 * data.count(b",") > MOST_MEMORY:
-        raise InputError("the file holds too much", file=path.name, expected="a grid of up to some 100 000 buses")
+    if (
+        2 * len(data) + 72 * (data.count(b"{") + data.count(b"[")) + 40 * data.count(b",")
+        > MOST_MEMORY
+    ):
+        raise InputError(
+            "the file holds too much", file=path.name, expected="a grid of up to some 100 000 buses"
+        )
     line: int | None = None
     problem = "this is no JSON, or it is cut off"
     try:
@@ -46,8 +53,15 @@ def parse_json(path: Path) -> Any:
         problem = "an object has the same key twice"
     except (ValueError, RecursionError):
         problem = "it holds a number of too many digits, or is nested too deeply"
-    # Raised out here: inside the handler, the decoder's error would become its context, with the file's text in it.
-    raise InputError(problem, file=path.name, line=line, expected=EXPECTED, remedy="Check that it was copied whole.")
+    # Raised out here: inside the handler, the decoder's error would become its context, with the
+    # file's text in it.
+    raise InputError(
+        problem,
+        file=path.name,
+        line=line,
+        expected=EXPECTED,
+        remedy="Check that it was copied whole.",
+    )
 
 
 class _Twice(Exception):

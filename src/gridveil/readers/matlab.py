@@ -1,4 +1,6 @@
-"""MATPOWER cases that MATLAB or Octave saved (.mat, level 5), by a strict reader: scipy's crashes on damaged files."""
+"""MATPOWER cases that MATLAB or Octave saved (.mat, level 5), by a strict reader: scipy's crashes
+on damaged files.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,18 @@ EXPECTED = "a MATPOWER case saved by MATLAB or Octave"
 MOST_CELLS, MOST_NAMES = 10**5, 1000
 
 # Storage types and array classes of a level-5 file, by the numbers that it gives them.
-NUMERIC = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+NUMERIC = {
+    1: "i1",
+    2: "u1",
+    3: "i2",
+    4: "u2",
+    5: "i4",
+    6: "u4",
+    7: "f4",
+    9: "f8",
+    12: "i8",
+    13: "u8",
+}
 MATRIX, COMPRESSED = 14, 15
 ENCODINGS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
 CELL_CLASS, STRUCT_CLASS, CHAR_CLASS = 1, 2, 4
@@ -34,7 +47,9 @@ COMPLEX_FLAG = 0x0800
 
 @np.errstate(all="ignore")  # what overflows is refused later, by its row
 def read_matlab(path: Path) -> FileGrid:
-    """Read a MATPOWER case from a `.mat` file: a struct `mpc`, or its tables as variables of their own."""
+    """Read a MATPOWER case from a `.mat` file: a struct `mpc`, or its tables as variables of their
+    own.
+    """
     data = read_bytes(path, EXPECTED, UNPACKED_BYTES)
     file = _File(path.name, _byte_order(path.name, data))
     variables = _variables(file, memoryview(data)[128:])
@@ -47,17 +62,27 @@ def read_matlab(path: Path) -> FileGrid:
     if fields is None and len(structs) == 1:
         (fields,) = structs.values()
     if fields is None:
-        raise file.error("there is no case in it", expected="a struct mpc with fields bus, gen and branch")
-    tables = {name: Table(path.name, f"mpc.{name}", fields[name].table(name)) for name in WANTED if name in fields}
+        raise file.error(
+            "there is no case in it", expected="a struct mpc with fields bus, gen and branch"
+        )
+    tables = {
+        name: Table(path.name, f"mpc.{name}", fields[name].table(name))
+        for name in WANTED
+        if name in fields
+    }
     base = fields["baseMVA"].table("baseMVA") if "baseMVA" in fields else np.full((1, 1), np.nan)
     if base.shape != (1, 1):
-        raise file.error("mpc.baseMVA is no single number", expected="a finite number of MVA above 0")
+        raise file.error(
+            "mpc.baseMVA is no single number", expected="a finite number of MVA above 0"
+        )
     fuels = fields["genfuel"].texts("genfuel") if "genfuel" in fields else ()
     return matpower_case(path.name, tables, float(base[0, 0]), fuels)
 
 
 def _byte_order(file: str, data: bytes) -> Literal["<", ">"]:
-    """Check the header of 128 bytes, which ends in a version and in letters that tell the byte order."""
+    """Check the header of 128 bytes, which ends in a version and in letters that tell the byte
+    order.
+    """
     if data[:4] == b"\x89HDF" or data[512:516] == b"\x89HDF" or data.startswith(b"MATLAB 7.3"):
         raise InputError(
             "this is a MAT-file of level 7.3 (HDF5)",
@@ -105,19 +130,29 @@ class _File:
 
     def error(self, problem: str, *, expected: str, table: str = "") -> InputError:
         return InputError(
-            problem, file=self.name, table=table, expected=expected, remedy="Save the case again, or copy the whole file."
+            problem,
+            file=self.name,
+            table=table,
+            expected=expected,
+            remedy="Save the case again, or copy the whole file.",
         )
 
     def number(self, data: memoryview) -> int:
         return int.from_bytes(data, "little" if self.order == "<" else "big")
 
-    def elements(self, data: memoryview, table: str = "", most: int = MOST_NAMES) -> Iterator[_Element]:
+    def elements(
+        self, data: memoryview, table: str = "", most: int = MOST_NAMES
+    ) -> Iterator[_Element]:
         """Yield the elements of some bytes."""
         count = 0
         at = 0
         while at < len(data):
             kind = self.number(data[at : at + 4])
-            if kind >> 16:  # a small element: type and size share four bytes, the content follows in the next four
+            if (
+                kind >> 16
+                # a small element: type and size share four bytes, the content follows in the next
+                # four
+            ):
                 kind, size, start, end = kind & 0xFFFF, kind >> 16, at + 4, at + 8
                 damaged = size > 4
             else:
@@ -125,16 +160,26 @@ class _File:
                 end = start + (size if kind == COMPRESSED else -(-size // 8) * 8)
                 damaged = False
             if damaged or at + 8 > len(data) or start + size > len(data):
-                raise self.error("the file is cut off or damaged", expected="elements that end within the file", table=table)
+                raise self.error(
+                    "the file is cut off or damaged",
+                    expected="elements that end within the file",
+                    table=table,
+                )
             if (count := count + 1) > most:
-                raise self.error(f"there are more than {most} items", expected="a MATPOWER case", table=table)
+                raise self.error(
+                    f"there are more than {most} items", expected="a MATPOWER case", table=table
+                )
             yield _Element(kind, data[start : start + size], end)
             at = end
 
 
 @dataclass(frozen=True)
 class _Variable:
-    """An array of a file. kind : its class; rest : its elements after the name, not looked into yet."""
+    """An array of a file.
+
+    kind : its class.
+    rest : its elements after the name, not looked into yet.
+    """
 
     file: _File
     name: str
@@ -151,15 +196,27 @@ class _Variable:
         count = prod(self.shape)
         storage, data, _ = next(self.file.elements(self.rest, f"mpc.{name}"), NOTHING)
         letters = NUMERIC.get(storage, "")
-        if self.kind not in NUMBER_CLASSES or self.is_complex or len(self.shape) != 2 or not letters:
+        if (
+            self.kind not in NUMBER_CLASSES
+            or self.is_complex
+            or len(self.shape) != 2
+            or not letters
+        ):
             raise self.error("this is no table of plain numbers", name, "a full, real matrix")
-        # MATLAB shortens doubles to small integers, never to these: with a damaged type, 100.0 would be read as 4.6e18.
+        # MATLAB shortens doubles to small integers, never to these: with a damaged type, 100.0
+        # would be read as 4.6e18.
         if self.kind in FLOAT_CLASSES and letters[1] == "8" and letters != "f8":
-            raise self.error("the type of its numbers is damaged", name, "doubles, or small integers")
+            raise self.error(
+                "the type of its numbers is damaged", name, "doubles, or small integers"
+            )
         if count > MOST_VALUES:
-            raise self.error(f"the table has more than {MOST_VALUES} numbers", name, "a table of a power grid")
+            raise self.error(
+                f"the table has more than {MOST_VALUES} numbers", name, "a table of a power grid"
+            )
         if len(data) != count * int(letters[1]):
-            raise self.error("the table has another size than it says", name, "rows times columns numbers")
+            raise self.error(
+                "the table has another size than it says", name, "rows times columns numbers"
+            )
         values = np.frombuffer(data, dtype=f"{self.file.order}{letters}").astype(float)
         return values.reshape(self.shape, order="F")
 
@@ -171,16 +228,28 @@ class _Variable:
         width, names = (next(elements, NOTHING).data for _ in range(2))
         length = self.file.number(width)
         if len(width) != 4 or not 0 < length <= 64 or len(names) % length:
-            raise self.file.error("the field names of a struct are damaged", expected="names of equal length", table=self.name)
+            raise self.file.error(
+                "the field names of a struct are damaged",
+                expected="names of equal length",
+                table=self.name,
+            )
         keys = [_word(names[at : at + length]) for at in range(0, len(names), length)]
         values = [_variable(self.file, element) for element in elements]
         if len(values) != len(keys) or len(set(keys)) < len(keys) or None in keys:
-            raise self.file.error("the fields of a struct are damaged", expected="one value a field", table=self.name)
-        return {str(key): replace(value, name=str(key)) for key, value in zip(keys, values, strict=True)}
+            raise self.file.error(
+                "the fields of a struct are damaged", expected="one value a field", table=self.name
+            )
+        return {
+            str(key): replace(value, name=str(key)) for key, value in zip(keys, values, strict=True)
+        }
 
     def texts(self, name: str) -> tuple[str, ...]:
         """The texts of a cell array."""
-        cells = self.file.elements(self.rest, f"mpc.{name}", MOST_CELLS) if self.kind == CELL_CLASS else iter(())
+        cells = (
+            self.file.elements(self.rest, f"mpc.{name}", MOST_CELLS)
+            if self.kind == CELL_CLASS
+            else iter(())
+        )
         texts = tuple(_variable(self.file, cell)._text(name) for cell in cells)
         if self.kind != CELL_CLASS or len(texts) != prod(self.shape):
             raise self.error("this is no list of texts", name, "a cell array of texts")
@@ -202,7 +271,11 @@ class _Variable:
 def _word(data: memoryview) -> str | None:
     """A name in a file: ASCII up to the first zero; None if it is none."""
     name = bytes(data).split(b"\0")[0]
-    return name.decode("ascii") if name.isascii() and (not name or name.decode("ascii").isidentifier()) else None
+    return (
+        name.decode("ascii")
+        if name.isascii() and (not name or name.decode("ascii").isidentifier())
+        else None
+    )
 
 
 def _variable(file: _File, element: _Element) -> _Variable:
@@ -215,7 +288,10 @@ def _variable(file: _File, element: _Element) -> _Variable:
     word = _word(name.data)
     sound = element.kind == MATRIX and (flags.kind, len(flags.data), shape.kind) == (6, 8, 5)
     if not sound or word is None or len(shape.data) not in range(8, 129, 4):
-        raise file.error("the file holds something that is no array, or is damaged", expected="arrays as MATLAB saves them")
+        raise file.error(
+            "the file holds something that is no array, or is damaged",
+            expected="arrays as MATLAB saves them",
+        )
     bits = file.number(flags.data[:4])
     sizes = tuple(np.frombuffer(shape.data, dtype=f"{file.order}i4").tolist())
     if min(sizes) < 0:
@@ -234,7 +310,10 @@ def _variables(file: _File, data: memoryview) -> dict[str, _Variable]:
             element = next(file.elements(content), NOTHING)
         variable = _variable(file, element)
         if variable.name in found:
-            raise file.error(f"the variable {variable.name or 'without a name'} occurs twice", expected="each once")
+            raise file.error(
+                f"the variable {variable.name or 'without a name'} occurs twice",
+                expected="each once",
+            )
         found[variable.name] = variable
     return found
 
@@ -246,7 +325,13 @@ def _decompressed(file: _File, data: memoryview, limit: int) -> memoryview:
     except zlib.error:
         content = b""
     if not stream.eof and len(content) >= limit:
-        raise file.error(f"the file is larger than {UNPACKED_BYTES // 2**20} MB once decompressed", expected=EXPECTED)
+        raise file.error(
+            f"the file is larger than {UNPACKED_BYTES // 2**20} MB once decompressed",
+            expected=EXPECTED,
+        )
     if not stream.eof:
-        raise file.error("the file is cut off or damaged: it cannot be decompressed", expected="arrays as MATLAB saves them")
+        raise file.error(
+            "the file is cut off or damaged: it cannot be decompressed",
+            expected="arrays as MATLAB saves them",
+        )
     return memoryview(content)

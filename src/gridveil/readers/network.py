@@ -1,4 +1,6 @@
-"""A grid as a file has it: what every reader returns, in p.u. of one base, before any policy is applied."""
+"""A grid as a file has it: what every reader returns, in p.u. of one base, before any policy is
+applied.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,29 @@ from gridveil.grid.facts import Array, IntArray
 Complex = NDArray[np.complex128]
 Flags = NDArray[np.bool_]
 FIGURE = re.compile(r"\d[.,]\d|\d[eE][-+]?\d")
-LOAD, CONTROLLED, REFERENCE, ISOLATED = 1, 2, 3, 4  # kinds of bus, as PSS/E and MATPOWER number them
+LOAD, CONTROLLED, REFERENCE, ISOLATED = (
+    1,
+    2,
+    3,
+    4,
+)  # kinds of bus, as PSS/E and MATPOWER number them
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Where the rows of a table stand, for errors. lines : (rows,) line numbers from 1, or None where a format has none."""
+    """Where the rows of a table stand, for errors.
+
+    lines : (rows,) line numbers from 1, or None where a format has none.
+    """
 
     file: str
     table: str
     lines: Sequence[int] | IntArray | None = None
 
     def error(self, row: int, problem: str, *, expected: str, remedy: str = "") -> InputError:
-        """Say what is wrong with a row (from 0), by its place in the table and in the file; never by a private value."""
+        """Say what is wrong with a row (from 0), by its place in the table and in the file; never
+        by a private value.
+        """
         return InputError(
             problem,
             file=self.file,
@@ -49,14 +61,27 @@ class JoinedRows(Rows):
     @classmethod
     def of(cls, file: str, table: str, counts: Mapping[str, int]) -> JoinedRows:
         """Join whole tables, one after the other. counts : how many rows each has."""
-        return cls(file, table, None, [(name, row) for name, count in counts.items() for row in range(count)])
+        return cls(
+            file,
+            table,
+            None,
+            [(name, row) for name, count in counts.items() for row in range(count)],
+        )
 
     def error(self, row: int, problem: str, *, expected: str, remedy: str = "") -> InputError:
         """Say what is wrong with a row, by its place in its own table."""
         table, own = self.places[row]
         line = int(self.lines[row]) if self.lines is not None else None
         remedy = remedy or "Mend that row and try again."
-        return InputError(problem, file=self.file, table=table, row=own + 1, line=line, expected=expected, remedy=remedy)
+        return InputError(
+            problem,
+            file=self.file,
+            table=table,
+            row=own + 1,
+            line=line,
+            expected=expected,
+            remedy=remedy,
+        )
 
 
 _Records = TypeVar("_Records", bound="Records")
@@ -64,7 +89,10 @@ _Records = TypeVar("_Records", bound="Records")
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Columns of equal length, row by row from a file. rows : (n,) the row of the file each came from, from 0."""
+    """Columns of equal length, row by row from a file.
+
+    rows : (n,) the row of the file each came from, from 0.
+    """
 
     where: Rows
     rows: IntArray
@@ -93,7 +121,9 @@ class Records:
                 bad = np.isinf(values) if f.name in optional else ~np.isfinite(values)
                 if bad.any():
                     raise self.error(
-                        int(np.flatnonzero(bad)[0]), f"{f.name} is NaN or infinite", expected="a finite number in every column"
+                        int(np.flatnonzero(bad)[0]),
+                        f"{f.name} is NaN or infinite",
+                        expected="a finite number in every column",
                     )
 
 
@@ -101,8 +131,9 @@ class Records:
 class Buses(Records):
     """Buses. labels : the file's numbers or names; kind : LOAD, CONTROLLED, REFERENCE or ISOLATED.
 
-    load : P + jQ consumed; shunt : admittance g + jb; voltage, angle : magnitude and angle [rad] as the file has them.
-    All in p.u. of the system base.
+    load : P + jQ consumed.
+    shunt : admittance g + jb.
+    voltage, angle : magnitude and angle [rad] as the file has them. All in p.u. of the system base.
     """
 
     labels: tuple[str, ...]
@@ -134,9 +165,10 @@ class Machines(Records):
 
     bus : (u,) positions; power : P + jQ scheduled [p.u.]; set_point : voltage that it holds [p.u.];
     rated_mva : its own base, NaN if unknown; fuel : "" if unknown.
-    On the system base, NaN where the file says nothing: inertia M = 2H [p.u. power · s / p.u. frequency], damping D
-    [p.u. power / p.u. frequency], governor_rate T [1/s], droop_gain G = 1/R [p.u. power / p.u. frequency].
-    A file that has dynamics and gives a unit no governor says so with a droop_gain of 0.
+    On the system base, NaN where the file says nothing: inertia M = 2H [p.u. power · s / p.u.
+    frequency], damping D [p.u. power / p.u. frequency], governor_rate T [1/s], droop_gain G = 1/R
+    [p.u. power / p.u. frequency]. A file that has dynamics and gives a unit no governor says so
+    with a droop_gain of 0.
     """
 
     bus: IntArray
@@ -153,7 +185,11 @@ class Machines(Records):
 
 @dataclass(frozen=True, eq=False)
 class FileGrid:
-    """All of a grid file. frequency_hz : nominal, None if the file does not say; notes : what its reader left out, counted."""
+    """All of a grid file.
+
+    frequency_hz : nominal, None if the file does not say.
+    notes : what its reader left out, counted.
+    """
 
     file: str
     base_mva: float
@@ -170,8 +206,13 @@ def bus_positions(where: Rows, what: str, ids: Sequence[Any], known: Mapping[Any
     for row, number in enumerate(ids):
         position = known.get(number)
         if position is None:
-            # A number is quoted only if it looks like a bus's: in a shifted row a private reactance may stand here.
-            shown = f"bus {number:.0f}" if isinstance(number, (int, float)) and float(number).is_integer() else f"the {what}"
+            # A number is quoted only if it looks like a bus's: in a shifted row a private reactance
+            # may stand here.
+            shown = (
+                f"bus {number:.0f}"
+                if isinstance(number, (int, float)) and float(number).is_integer()
+                else f"the {what}"
+            )
             raise where.error(row, f"{shown} is unknown", expected="a bus of the bus table")
         positions[row] = position
     return positions
@@ -187,7 +228,8 @@ def check_labels(where: Rows, labels: Sequence[Any]) -> None:
 
 
 def quoted(name: Any) -> str:
-    """A name of a file in an error, unless it looks like a figure: in a shifted row a private one may stand in its place.
+    """A name of a file in an error, unless it looks like a figure: in a shifted row a private one
+    may stand in its place.
 
     >>> quoted("north 4"), quoted(17), quoted("17.0076"), quoted("0,1029")
     ('north 4', '17', '…', '…')

@@ -1,4 +1,6 @@
-"""π models with any admittances at their ends, as readers of transformers have them, turned into branches and shunts."""
+"""π models with any admittances at their ends, as readers of transformers have them, turned into
+branches and shunts.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,12 @@ from gridveil.readers.network import Branches, Complex, Flags, Rows
 
 @dataclass(frozen=True, eq=False)
 class PiModels:
-    """π models of one table, in p.u. first, second : admittances to ground, behind the tap and at the second bus.
+    """π models of one table, in p.u. first, second : admittances to ground, behind the tap and at
+    the second bus.
 
-    rows : (l,) rows of the table, from 0; ends : (l, 2) buses; ratio : complex tap at the first end;
+    rows : (l,) rows of the table, from 0.
+    ends : (l, 2) buses.
+    ratio : complex tap at the first end;
     opened : (l, 2) ends that hang open.
     """
 
@@ -31,27 +36,44 @@ class PiModels:
 
 
 def pi_models(
-    ends: tuple[IntArray, IntArray], series: Complex, shunts: tuple[Complex, Complex], ratio: Complex, in_service: Flags
+    ends: tuple[IntArray, IntArray],
+    series: Complex,
+    shunts: tuple[Complex, Complex],
+    ratio: Complex,
+    in_service: Flags,
 ) -> PiModels:
     """Make π models of a table's rows, in their order, with no end open."""
     opened = np.zeros((len(in_service), 2), dtype=bool)
-    return PiModels(np.arange(len(in_service)), np.stack(ends, axis=1), series, *shunts, ratio, in_service, opened)
+    return PiModels(
+        np.arange(len(in_service)),
+        np.stack(ends, axis=1),
+        series,
+        *shunts,
+        ratio,
+        in_service,
+        opened,
+    )
 
 
 def joined(models: Sequence[PiModels], offsets: Sequence[int]) -> PiModels:
     """One table after the other. offsets : the first row of each in all of them."""
     columns: dict[str, Any] = {
-        what: np.concatenate([getattr(one, what) for one in models]) for what in PiModels.__dataclass_fields__
+        what: np.concatenate([getattr(one, what) for one in models])
+        for what in PiModels.__dataclass_fields__
     }
-    columns["rows"] = np.concatenate([one.rows + offset for one, offset in zip(models, offsets, strict=True)])
+    columns["rows"] = np.concatenate(
+        [one.rows + offset for one, offset in zip(models, offsets, strict=True)]
+    )
     return PiModels(**columns)
 
 
 def as_branches(where: Rows, models: PiModels, connected: Flags) -> tuple[Branches, Complex]:
-    """Build branches, and the admittance (n,) [p.u.] that they leave at buses. connected : (n,) buses in service.
+    """Build branches, and the admittance (n,) [p.u.] that they leave at buses. connected : (n,)
+    buses in service.
 
-    A FileGrid's branch has equal susceptances at its ends and no conductance: the rest of a π model goes to its buses. So
-    does what a branch that hangs open at one end draws: Y_ff − Y_ft Y_tf / Y_tt.
+    A FileGrid's branch has equal susceptances at its ends and no conductance: the rest of a π model
+    goes to its buses. So does what a branch that hangs open at one end draws: Y_ff − Y_ft Y_tf /
+    Y_tt.
     """
     ends, series, first, second = models.ends, models.series, models.first, models.second
     opened = models.opened | ~connected[ends]
@@ -66,5 +88,13 @@ def as_branches(where: Rows, models: PiModels, connected: Flags) -> tuple[Branch
         y = 1 / series[hanging]
         drawn = own[hanging] + y * other[hanging] / (y + other[hanging])
         np.add.at(shunt, ends[hanging, end], drawn / (size[hanging] if end == 0 else 1.0))
-    branches = Branches(where, models.rows, ends=ends, series=series, charging=charging, ratio=models.ratio, in_service=closed)
+    branches = Branches(
+        where,
+        models.rows,
+        ends=ends,
+        series=series,
+        charging=charging,
+        ratio=models.ratio,
+        in_service=closed,
+    )
     return branches, shunt

@@ -1,4 +1,6 @@
-"""Where a power flow may begin at buses whose voltage a file does not have: it follows taps and phase shifts."""
+"""Where a power flow may begin at buses whose voltage a file does not have: it follows taps and
+phase shifts.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,21 @@ import numpy as np
 from gridveil.grid.facts import Array, IntArray
 from gridveil.readers.network import Branches, Complex
 
-LARGE_SHIFT = 0.4  # rad; of vector groups such as Yd5, in multiples of 30°; no operating angle across one branch is as large
+# rad; of vector groups such as Yd5, in multiples of 30°; no operating angle across one branch is as
+# large
+LARGE_SHIFT = 0.4
 
 
-def first_guess(branches: Branches, roots: IntArray, held: Array, voltage: Array, angle: Array) -> tuple[Array, Array]:
-    """Fill in magnitudes and angles (n,) [p.u., rad] that are NaN. held : angles of the buses roots.
+def first_guess(
+    branches: Branches, roots: IntArray, held: Array, voltage: Array, angle: Array
+) -> tuple[Array, Array]:
+    """Fill in magnitudes and angles (n,) [p.u., rad] that are NaN. held : angles of the buses
+    roots.
 
-    Next to a bus that is known: its voltage through the branch's tap. Else 1 p.u., and angles that follow the phase shifts
-    from the roots: from angles of 0 Newton's method does not converge across a transformer that turns them by 150°.
-    Angles that were computed without such shifts, as pandapower may, get them.
+    Next to a bus that is known: its voltage through the branch's tap. Else 1 p.u., and angles that
+    follow the phase shifts from the roots: from angles of 0 Newton's method does not converge
+    across a transformer that turns them by 150°. Angles that were computed without such shifts, as
+    pandapower may, get them.
     """
     known = ~np.isnan(angle)
     turned = np.zeros(len(angle), dtype=complex)
@@ -61,7 +69,9 @@ def spread(branches: Branches, voltage: Complex, ratio: Complex) -> Complex:
     gain |= dict(zip(zip(i.tolist(), j.tolist(), strict=True), (1 / taps).tolist(), strict=True))
     # A node more, tied to all sources, makes one search of many.
     ends = np.concatenate([np.stack([i, j]), np.stack([np.full(len(sources), n), sources])], axis=1)
-    graph = sparse.coo_array((np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(n + 1, n + 1)).tocsr()
+    graph = sparse.coo_array(
+        (np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(n + 1, n + 1)
+    ).tocsr()
     order, before = breadth_first_order(graph, n, directed=False)
     voltage = voltage.copy()
     for node in order[1:].tolist():

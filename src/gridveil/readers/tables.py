@@ -1,4 +1,6 @@
-"""The numeric tables of a MATPOWER case file, read strictly: what is not plain data is refused, by line."""
+"""The numeric tables of a MATPOWER case file, read strictly: what is not plain data is refused, by
+line.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ FIELD = re.compile(r"mpc\.(\w+)\s*=\s*(.*)", re.DOTALL)
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A numeric table of a file. values : (rows, columns); lines : (rows,) where each row stands, from 1, if in lines."""
+    """A numeric table of a file.
+
+    values : (rows, columns).
+    lines : (rows,) where each row stands, from 1, if in lines.
+    """
 
     file: str
     name: str
@@ -44,12 +50,18 @@ class Table:
         values = self.values[:, number - 1]
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
-            raise self.error(int(bad[0]), f"column {number} ({meaning}) is NaN or infinite", expected="a finite number")
+            raise self.error(
+                int(bad[0]),
+                f"column {number} ({meaning}) is NaN or infinite",
+                expected="a finite number",
+            )
         return values
 
 
 def _statements(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the statements of a file with their line numbers: comments gone, continuations joined."""
+    """Yield the statements of a file with their line numbers: comments gone, continuations
+    joined.
+    """
     inside_comment, joined, start = False, "", 0
     for number, raw in enumerate(read_lines(path, "a MATPOWER case (.m)"), start=1):
         if raw.strip() in ("%{", "#{"):
@@ -61,15 +73,20 @@ def _statements(path: Path) -> Iterator[tuple[int, str]]:
             start = start if joined else number
             joined += line.removesuffix("...")
             if len(joined) > LONGEST_LINE:
-                raise _too_much(path.name, f"a continued line is longer than {LONGEST_LINE} characters", start)
+                raise _too_much(
+                    path.name, f"a continued line is longer than {LONGEST_LINE} characters", start
+                )
             if not line.endswith("..."):
                 if joined.strip():
                     yield start, joined.strip()
                 joined = ""
 
 
-def read_tables(path: Path) -> tuple[dict[str, Table], dict[str, float], dict[str, tuple[str, ...]]]:
-    """Read every numeric table `mpc.name = [ … ]`, number `mpc.name = …` and list of texts `mpc.name = { … }` of a case file.
+def read_tables(
+    path: Path,
+) -> tuple[dict[str, Table], dict[str, float], dict[str, tuple[str, ...]]]:
+    """Read every numeric table `mpc.name = [ … ]`, number `mpc.name = …` and list of texts
+    `mpc.name = { … }` of a case file.
 
     Statements that MATLAB would run on top of the tables are not run, hence refused.
     """
@@ -99,7 +116,9 @@ def read_tables(path: Path) -> tuple[dict[str, Table], dict[str, float], dict[st
     return tables, numbers, texts
 
 
-def _table(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]], most: int) -> Table:
+def _table(
+    file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]], most: int
+) -> Table:
     """Collect rows until the closing bracket. most : how many numbers there may be."""
     values: list[list[float]] = []
     lines: list[int] = []
@@ -131,7 +150,9 @@ def _table(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int,
         except StopIteration:
             raise _cut_off(file, name, line) from None
     width = len(values[0]) if values else 0
-    return Table(file, f"mpc.{name}", np.array(values, dtype=float).reshape(len(values), width), tuple(lines))
+    return Table(
+        file, f"mpc.{name}", np.array(values, dtype=float).reshape(len(values), width), tuple(lines)
+    )
 
 
 def _row(file: str, table: str, row: int, line: int, text: str) -> list[float]:
@@ -153,8 +174,13 @@ def _row(file: str, table: str, row: int, line: int, text: str) -> list[float]:
     return numbers
 
 
-def _cells(file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]], most: int) -> tuple[str, ...]:
-    """Collect the texts of a cell array, such as the machines' fuels. most : how many there may be."""
+def _cells(
+    file: str, name: str, line: int, body: str, rows: Iterator[tuple[int, str]], most: int
+) -> tuple[str, ...]:
+    """Collect the texts of a cell array, such as the machines' fuels.
+
+    most : how many there may be.
+    """
     texts: list[str] = []
     while True:
         texts += CELL.findall(body)
@@ -181,12 +207,19 @@ def _without_comment(line: str) -> str:
 
 
 def _too_much(file: str, problem: str, line: int) -> InputError:
-    return InputError(problem, file=file, line=line, expected="a case of a power grid", remedy="Check that this is one.")
+    return InputError(
+        problem,
+        file=file,
+        line=line,
+        expected="a case of a power grid",
+        remedy="Check that this is one.",
+    )
 
 
 def _not_run(file: str, line: int) -> InputError:
     return InputError(
-        "this line is a statement, and gridveil reads tables only: it would change them, or is no MATPOWER at all",
+        "this line is a statement, and gridveil reads tables only: it would change them, or is no "
+        "MATPOWER at all",
         file=file,
         line=line,
         expected="mpc.name = [ numbers ];",

@@ -1,1 +1,4 @@
-"""The only room that sees private values. Exits: `perturb` for the public; `truth` for demos on public cases."""
+"""The only room that sees private values.
+
+Exits: `perturb` for the public; `truth` for demos on public cases.
+"""

@@ -42,30 +42,36 @@ class Sampler(Protocol):
 
 
 def makes_demo(sampler: Sampler) -> bool:
-    """Tell whether what a sampler draws is a demo: anything but `SecureSampler` itself, even a subclass, is."""
+    """Tell whether what a sampler draws is a demo: anything but `SecureSampler` itself, even a
+    subclass, is.
+    """
     return type(sampler) is not SecureSampler
 
 
 @cache
 def calibrate(alpha: Fraction, epsilon: Fraction, size: int) -> Calibration:
-    """Find the least scale with loss ≤ ε for a change of α: about α/ε, a last bit above it where needed.
+    """Find the least scale with loss ≤ ε for a change of α: about α/ε, a last bit above it where
+    needed.
 
     Privacy
     -------
-    OpenDP samples a discretised Laplace in exact arithmetic; its `map` counts the rounding to the grid as well, so a plain
-    α/ε may overspend in the last bit. ε is rounded down and α up to floats before OpenDP sees them, and what `map` says is
-    compared with the exact ε.
+    OpenDP samples a discretised Laplace in exact arithmetic; its `map` counts the rounding to the
+    grid as well, so a plain α/ε may overspend in the last bit. ε is rounded down and α up to floats
+    before OpenDP sees them, and what `map` says is compared with the exact ε.
     """
     dp = _opendp()
     d_in, d_out = float_at_least(alpha), float_at_most(epsilon)
     try:
         with held():  # an exception that passes through OpenDP's own code aborts the process
             space = _space(size)
-            scale = dp.binary_search_param(lambda s: dp.m.make_laplace(*space, scale=s), d_in=d_in, d_out=d_out)
+            scale = dp.binary_search_param(
+                lambda s: dp.m.make_laplace(*space, scale=s), d_in=d_in, d_out=d_out
+            )
             spent = dp.m.make_laplace(*space, scale=scale).map(d_in)
     except Exception as error:
         raise OptionError(
-            f"OpenDP finds no noise scale for α = {d_in:g} at ε = {d_out:g} ({type(error).__name__}).",
+            f"OpenDP finds no noise scale for α = {d_in:g} at ε = {d_out:g} "
+            f"({type(error).__name__}).",
             outcome=NOTHING_SPENT,
             remedy="Choose α and ε of ordinary size (between 1e-6 and 1e6).",
         ) from None
@@ -80,7 +86,9 @@ def calibrate(alpha: Fraction, epsilon: Fraction, size: int) -> Calibration:
 
 
 class SecureSampler:
-    """OpenDP's Laplace: exact sampling from a cryptographic generator that the operating system seeds; we cannot."""
+    """OpenDP's Laplace: exact sampling from a cryptographic generator that the operating system
+    seeds; we cannot.
+    """
 
     @property
     def mechanism(self) -> str:
@@ -95,8 +103,8 @@ class SecureSampler:
 
         Privacy
         -------
-        OpenDP checks nothing on call (NaN becomes 0, inf becomes 1.8e308, a wrong length passes, scale 0 publishes
-        the truth), so values and scale are checked here first.
+        OpenDP checks nothing on call (NaN becomes 0, inf becomes 1.8e308, a wrong length passes,
+        scale 0 publishes the truth), so values and scale are checked here first.
         """
         _check_draw(values, scale)
         released = _opendp().m.make_laplace(*_space(len(values)), scale=scale)(values.tolist())
@@ -104,13 +112,20 @@ class SecureSampler:
 
 
 class DemoSampler:
-    """Seeded floating-point Laplace noise, for demos and tests. Known seed, no privacy: results are marked."""
+    """Seeded floating-point Laplace noise, for demos and tests.
+
+    Known seed, no privacy: results are marked.
+    """
 
     mechanism = "seeded NumPy Laplace (demo: no privacy)"
 
     def __init__(self, seed: int | Sequence[int]) -> None:
         if np.min(seed) < 0:
-            raise OptionError("The seed is negative.", expected="a whole number of 0 or more", outcome="Nothing was drawn.")
+            raise OptionError(
+                "The seed is negative.",
+                expected="a whole number of 0 or more",
+                outcome="Nothing was drawn.",
+            )
         self._random = np.random.default_rng(seed)
 
     @sealed
@@ -122,9 +137,13 @@ class DemoSampler:
 
 def _check_draw(values: Array, scale: float) -> None:
     if values.ndim != 1 or values.dtype != np.float64 or not np.isfinite(values).all():
-        raise OptionError("The values to perturb are not a finite vector.", outcome="Nothing was drawn.")
+        raise OptionError(
+            "The values to perturb are not a finite vector.", outcome="Nothing was drawn."
+        )
     if not (np.isfinite(scale) and scale > 0):
-        raise OptionError("The noise scale is not a finite number above 0.", outcome="Nothing was drawn.")
+        raise OptionError(
+            "The noise scale is not a finite number above 0.", outcome="Nothing was drawn."
+        )
 
 
 def _space(size: int) -> Any:

@@ -15,14 +15,18 @@ T = TypeVar("T")
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
-    raise PrivateValueError("This value is private: it leaves the vault through perturb (or assess, for its owner).")
+    raise PrivateValueError(
+        "This value is private: it leaves the vault through perturb (or assess, for its owner)."
+    )
 
 
 class Private(Generic[T]):
-    """A value that refuses to be seen: no repr, str, format, iteration, index, array, copy, pickle or JSON.
+    """A value that refuses to be seen: no repr, str, format, iteration, index, array, copy, pickle
+    or JSON.
 
-    It guards against accidents (a log line, a traceback, a pickle in a work queue), not against code that means to look:
-    Python has no such wall. The folder `vault` and its import contract are the other half.
+    It guards against accidents (a log line, a traceback, a pickle in a work queue), not against
+    code that means to look: Python has no such wall. The folder `vault` and its import contract are
+    the other half.
     """
 
     __slots__ = ("__value",)
@@ -74,13 +78,18 @@ class SourceGrid:
 
     def __repr__(self) -> str:
         f = self.facts
-        return f"<SourceGrid {f.name}: {len(f.buses)} buses, {len(f.edges)} lines, {len(f.machines)} machines; k, m, d private>"
+        return (
+            f"<SourceGrid {f.name}: {len(f.buses)} buses, {len(f.edges)} lines, "
+            f"{len(f.machines)} machines; k, m, d private>"
+        )
 
 
 def _checked(file: str, what: str, values: Any, items: list[str], *, positive: bool) -> Array:
     array = _numbers(values)
     if array is None:
-        raise InputError(f"{what} holds something that is not a number", file=file, expected="numbers")
+        raise InputError(
+            f"{what} holds something that is not a number", file=file, expected="numbers"
+        )
     if array.shape != (len(items),):
         raise InputError(f"{what} has shape {array.shape}", file=file, expected=f"({len(items)},)")
     allowed = np.isfinite(array) & (array > 0 if positive else array >= 0)
@@ -96,7 +105,8 @@ def _checked(file: str, what: str, values: Any, items: list[str], *, positive: b
 
 
 def _numbers(values: Any) -> Array | None:
-    # None, not a new error: even "from None" would keep the old one, whose message holds the value, as its __context__.
+    # None, not a new error: even "from None" would keep the old one, whose message holds the value,
+    # as its __context__.
     try:
         return frozen(values)
     except (TypeError, ValueError, OverflowError):

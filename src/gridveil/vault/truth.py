@@ -1,4 +1,6 @@
-"""The truth of public cases, for demos and surrogates: never of a grid that a release is made of."""
+"""The truth of public cases, for demos and surrogates: never of a grid that a release is made
+of.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,22 @@ from gridveil.vault.source import Private, SourceGrid
 @sealed
 def true_model(source: SourceGrid) -> ReducedModel:
     """Reduce the source grid without noise, to show it beside its release."""
-    return reduced_model(source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d))
+    return reduced_model(
+        source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d)
+    )
 
 
 @sealed
 def public_table(source: SourceGrid) -> PublicTable:
     """The table of a case that is public: a surrogate to try settings out on."""
-    return PublicTable(source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d))
+    return PublicTable(
+        source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d)
+    )
 
 
 @sealed
 def true_full_model(source: SourceGrid) -> FullModel:
     """The source grid with all its buses."""
-    return FullModel(source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d))
+    return FullModel(
+        source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d)
+    )

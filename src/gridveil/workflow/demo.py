@@ -30,7 +30,9 @@ PUBLIC_EVENT = Event.uniform(0.2)
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """A demo release, with the source's, the noisy and the fitted frequency at every machine after the same event."""
+    """A demo release, with the source's, the noisy and the fitted frequency at every machine after
+    the same event.
+    """
 
     release: Release
     source: Trajectory
@@ -46,11 +48,15 @@ def run_demo(
     seed: int = 1,
     progress: Progress | None = None,
 ) -> Demo:
-    """Simulate a "public" trajectory from the case, perturb, reduce and fit. A demo for ever: seed and truth are known."""
+    """Simulate a "public" trajectory from the case, perturb, reduce and fit.
+
+    A demo for ever: seed and truth are known.
+    """
     chosen = PROFILES[profile]
     if grid not in BUNDLED:  # a demo shows the truth beside its release
         raise OptionError(
-            f"A demo runs on {' or '.join(BUNDLED)} only: it publishes what the grid's own frequency does.",
+            f"A demo runs on {' or '.join(BUNDLED)} only: it publishes what the grid's own "
+            "frequency does.",
             outcome="Nothing was read, drawn or written.",
             remedy="Use `gridveil release` for a grid of your own.",
         )
@@ -58,11 +64,22 @@ def run_demo(
     truth = true_model(source)
     clock = {"horizon_s": 30.0, "dt_s": chosen.settings.dt_s, "scheme": chosen.settings.scheme}
     trajectory = simulate(truth, PUBLIC_EVENT, **clock)
-    observed = [Observation(PUBLIC_EVENT, trajectory, Provenance("simulated", "the case's own answer to +20 % load"))]
-    settings = {"epsilon": epsilon, "adjacency": Adjacency(chosen.rule), "bounds": chosen.bounds, "ledger": None}
+    observed = [
+        Observation(
+            PUBLIC_EVENT, trajectory, Provenance("simulated", "the case's own answer to +20 % load")
+        )
+    ]
+    settings = {
+        "epsilon": epsilon,
+        "adjacency": Adjacency(chosen.rule),
+        "bounds": chosen.bounds,
+        "ledger": None,
+    }
     fit = {"settings": chosen.settings, "start": chosen.start, "progress": progress}
     release = publish(source, observed, **settings, **fit, sampler=DemoSampler(seed))
-    noisy = reduce(perturb(source, **settings, sampler=DemoSampler(seed)))  # the same seed: step 2 of the same release
+    noisy = reduce(
+        perturb(source, **settings, sampler=DemoSampler(seed))
+    )  # the same seed: step 2 of the same release
     return Demo(
         release,
         source=trajectory,
@@ -74,4 +91,7 @@ def run_demo(
 def worst_error_mhz(demo: Demo) -> tuple[float, float]:
     """Largest distance from the source's frequency, noisy and fitted [mHz]."""
     to_mhz = 1e3 * demo.source.frequency_hz
-    return tuple(float(np.abs(one.omega - demo.source.omega).max() * to_mhz) for one in (demo.noisy, demo.fitted))  # pyright: ignore[reportReturnType]
+    return tuple(
+        float(np.abs(one.omega - demo.source.omega).max() * to_mhz)
+        for one in (demo.noisy, demo.fitted)
+    )  # pyright: ignore[reportReturnType]

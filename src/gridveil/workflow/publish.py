@@ -48,9 +48,12 @@ def publish(
 ) -> Release:
     """Release a private grid's frequency dynamics (Algorithm 1).
 
-    Without a trajectory it stops after step 2, and the guarantee is unconditional. lineage : the account that is charged.
-    allocation : what is drawn of each group; a fit needs items. start : what step 2 takes, posterior means, or the noisy values
-    as they were clipped (the paper's way). ports : groups of loaded buses that are shown as one port each; default: each alone.
+    Without a trajectory it stops after step 2, and the guarantee is unconditional.
+    lineage : the account that is charged.
+    allocation : what is drawn of each group; a fit needs items.
+    start : what step 2 takes, posterior means, or the noisy values as they were clipped (the
+    paper's way).
+    ports : groups of loaded buses that are shown as one port each; default: each alone.
     """
     sampler = sampler or SecureSampler()
     settings = settings or FitSettings()
@@ -69,15 +72,20 @@ def publish(
         allocation=allocation,
     )
     # Step 2 and what follows: post-processing.
-    table = noisy if start == "clipped" and allocation.mechanism == "items" else posterior_mean(noisy)
+    table = (
+        noisy if start == "clipped" and allocation.mechanism == "items" else posterior_mean(noisy)
+    )
     if hidden:
         assert isinstance(table, PublicTable), "sums have no clipped items"
         reduced = networkless_model(table, middle(bounds.k))
     else:
-        # Trajectories and their events may lie on any bus; without one, only loaded buses are needed.
+        # Trajectories and their events may lie on any bus; without one, only loaded buses are
+        # needed.
         reduced = reduce(table, None if observed else loaded_buses(source.facts))
     crash_points.step("reduced")
-    fitted = fit(reduced, observed, settings, bounds, progress, noisy) if observed else None  # step 3: post-processing
+    fitted = (
+        fit(reduced, observed, settings, bounds, progress, noisy) if observed else None
+    )  # step 3: post-processing
     release = Release.of(noisy, reduced, fitted, observed)
     return release if ports is None else merge_loads(release, source.facts, ports)
 
@@ -87,14 +95,19 @@ def check_allocation(facts: GridFacts, allocation: Allocation, *, fits: bool) ->
     machine_shares(facts, allocation.sharing)
     if fits and allocation.mechanism != "items":
         raise OptionError(
-            f"A trajectory cannot be used with the mechanism {allocation.mechanism}: the fit needs noisy items.",
+            f"A trajectory cannot be used with the mechanism {allocation.mechanism}: the fit needs "
+            "noisy items.",
             outcome=NOTHING_SPENT,
             remedy="Choose the mechanism items, or leave the trajectory out.",
         )
 
 
 def check_observed(
-    observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds, sampler: Sampler | None = None
+    observed: Sequence[Observation],
+    facts: GridFacts,
+    settings: FitSettings,
+    bounds: Bounds,
+    sampler: Sampler | None = None,
 ) -> None:
     """Refuse trajectories that are not public or cannot be fitted, before anything is drawn."""
     _check_origin(observed, sampler or SecureSampler())
@@ -102,7 +115,9 @@ def check_observed(
 
 
 def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
-    """Refuse a trajectory that was simulated from the source: it would carry private values past the noise."""
+    """Refuse a trajectory that was simulated from the source: it would carry private values past
+    the noise.
+    """
     if not makes_demo(sampler) and any(one.provenance.origin != "measured" for one in observed):
         raise OptionError(
             "A trajectory simulated from the source grid is not public.",
@@ -111,15 +126,30 @@ def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
         )
 
 
-def _check_records(observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds) -> None:
-    """Set step 3 up on a public surrogate, so that a record that cannot be fitted is refused before anything is spent."""
+def _check_records(
+    observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds
+) -> None:
+    """Set step 3 up on a public surrogate, so that a record that cannot be fitted is refused before
+    anything is spent.
+    """
     if observed:
         check_events(observed, facts, settings, bounds)
         k, m, d = (
             np.full(size, public.upper)
-            for size, public in ((len(facts.edges), bounds.k), (len(facts.machines), bounds.m), (len(facts.machines), bounds.d))
+            for size, public in (
+                (len(facts.edges), bounds.k),
+                (len(facts.machines), bounds.m),
+                (len(facts.machines), bounds.d),
+            )
         )
         surrogate = reduced_model(facts, k, m, d)
-        problem(surrogate, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho)
+        problem(
+            surrogate,
+            observed,
+            bounds,
+            dt_s=settings.dt_s,
+            scheme=settings.scheme,
+            rho=settings.rho,
+        )
         if settings.scheme == "euler":
             check_euler(surrogate, settings.dt_s)

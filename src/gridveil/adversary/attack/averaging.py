@@ -1,4 +1,6 @@
-"""Several releases of one grid: the noise averages out, as fast as the ledger's total ε allows and no faster."""
+"""Several releases of one grid: the noise averages out, as fast as the ledger's total ε allows and
+no faster.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ POINTS, PASSES, DEPTH = 2000, 3, 40.0
 
 
 def combined(y: Array, loss: GroupLoss, bounds: Range) -> Array:
-    """Estimate items from R noisy values each: the mean of p(x | y_1 … y_R) ∝ Π exp(−|x − y_r|/b) / x on the bounds.
+    """Estimate items from R noisy values each: the mean of p(x | y_1 … y_R) ∝ Π exp(−|x − y_r|/b) /
+    x on the bounds.
 
-    y : (R, n) clipped noisy values, in the group's unit; loss : of one release, with its scale b. Returns (n,).
+    y : (R, n) clipped noisy values, in the group's unit.
+    loss : of one release, with its scale b. Returns (n,).
     """
     y = np.sort(y, axis=0)
     count, items = y.shape
@@ -26,7 +30,9 @@ def combined(y: Array, loss: GroupLoss, bounds: Range) -> Array:
     for _ in range(PASSES):  # each on a finer grid, where the mass is
         s = low + (high - low) * np.linspace(0, 1, POINTS)[:, None]
         at = s if loss.relative else np.exp(s)
-        below = np.stack([np.searchsorted(seen[:, item], at[:, item]) for item in range(items)], axis=1)
+        below = np.stack(
+            [np.searchsorted(seen[:, item], at[:, item]) for item in range(items)], axis=1
+        )
         under = np.take_along_axis(before, below, axis=0)
         # Σ_r |x − y_r| from the sums of those below and above x.
         apart = (below * at - under) + (before[-1] - under - (count - below) * at)
@@ -37,5 +43,8 @@ def combined(y: Array, loss: GroupLoss, bounds: Range) -> Array:
         first, last = inside.argmax(axis=0), POINTS - 1 - inside[::-1].argmax(axis=0)
         density = np.exp(depth)
         mean = (np.exp(s) * density).sum(axis=0) / density.sum(axis=0)
-        low, high = np.maximum(low, low + (first - 1) * step), np.minimum(high, low + (last + 1) * step)
+        low, high = (
+            np.maximum(low, low + (first - 1) * step),
+            np.minimum(high, low + (last + 1) * step),
+        )
     return mean

@@ -13,7 +13,8 @@ TABLE, TURNS = 129, 16
 
 
 def noisy_values(released: Array, loss: GroupLoss, bounds: Range) -> Array:
-    """Undo a posterior mean: the clipped noisy y with E[x | y] = released, which grows with y; (n,).
+    """Undo a posterior mean: the clipped noisy y with E[x | y] = released, which grows with y;
+    (n,).
 
     A table brackets each y, then false position and halving take turns.
     """
@@ -24,11 +25,20 @@ def noisy_values(released: Array, loss: GroupLoss, bounds: Range) -> Array:
     table = np.geomspace(bounds.least, bounds.upper, TABLE)
     at_table = mean(table)
     above = np.clip(np.searchsorted(at_table, released), 1, TABLE - 1)
-    low, high, at_low, at_high = table[above - 1], table[above], at_table[above - 1], at_table[above]
+    low, high, at_low, at_high = (
+        table[above - 1],
+        table[above],
+        at_table[above - 1],
+        at_table[above],
+    )
     for turn in range(TURNS):
         halfway = 0.5 * (low + high)
         rise = np.where(at_high > at_low, at_high - at_low, 1.0)
-        tried = halfway if turn % 2 else low + (high - low) * np.clip((released - at_low) / rise, 0.0, 1.0)
+        tried = (
+            halfway
+            if turn % 2
+            else low + (high - low) * np.clip((released - at_low) / rise, 0.0, 1.0)
+        )
         found = mean(tried)
         over = found > released
         low, at_low = np.where(over, low, tried), np.where(over, at_low, found)
@@ -49,7 +59,8 @@ def within(guess: Array, truth: Array, loss: GroupLoss) -> np.ndarray:
 
 
 def best_guesses(y: Array, loss: GroupLoss, bounds: Range, *, points: int = 512) -> Array:
-    """Guess x so that P(|x − guess| ≤ α | y) is largest, under the log-uniform prior on the public bounds; (n,).
+    """Guess x so that P(|x − guess| ≤ α | y) is largest, under the log-uniform prior on the public
+    bounds; (n,).
 
     No other guess lands within α of the truth more often, if the prior holds.
     """

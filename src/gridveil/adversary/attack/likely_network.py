@@ -1,4 +1,6 @@
-"""The network that is most probable given public records, a release, or both, where topology and bounds are public."""
+"""The network that is most probable given public records, a release, or both, where topology and
+bounds are public.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,26 @@ from gridveil.privacy.noisy import NoisyGrid
 
 
 def from_records(
-    facts: GridFacts, observed: Sequence[Observation], bounds: Bounds, *, dt_s: float, scheme: SchemeName, sigma: float
+    facts: GridFacts,
+    observed: Sequence[Observation],
+    bounds: Bounds,
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+    sigma: float,
 ) -> TwoStage:
-    """The most probable network given records, public bounds and public topology, without a release; any locations."""
-    return two_stage(facts, observed, no_release(facts.sizes, bounds), bounds, dt_s=dt_s, scheme=scheme, sigma=sigma)
+    """The most probable network given records, public bounds and public topology, without a
+    release; any locations.
+    """
+    return two_stage(
+        facts,
+        observed,
+        no_release(facts.sizes, bounds),
+        bounds,
+        dt_s=dt_s,
+        scheme=scheme,
+        sigma=sigma,
+    )
 
 
 def from_release(noisy: NoisyGrid) -> ReducedModel:
@@ -28,6 +46,15 @@ def from_release(noisy: NoisyGrid) -> ReducedModel:
     return reduce(posterior_mean(noisy))
 
 
-def from_both(noisy: NoisyGrid, observed: Sequence[Observation], *, dt_s: float, scheme: SchemeName, sigma: float) -> TwoStage:
+def from_both(
+    noisy: NoisyGrid,
+    observed: Sequence[Observation],
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+    sigma: float,
+) -> TwoStage:
     """The most probable network given a release and records together."""
-    return two_stage(noisy.facts, observed, beliefs(noisy), noisy.bounds, dt_s=dt_s, scheme=scheme, sigma=sigma)
+    return two_stage(
+        noisy.facts, observed, beliefs(noisy), noisy.bounds, dt_s=dt_s, scheme=scheme, sigma=sigma
+    )

@@ -1,9 +1,10 @@
 """Gauss–Newton inversion of a Kron reduction whose topology the attacker knows.
 
-Unknowns are x = log k of every line, equations the entries of L_red and, where the release carries it, of K_ac. With c_e the
-e-th column of C_γ + K_ac C_β, ∂L_red/∂k_e = c_e c_eᵀ and ∂K_ac/∂k_e = −c_e (C_β,e)ᵀ L_ββ⁻¹ (`gridveil.inference.fit.network`).
-Levenberg–Marquardt from several starts; the rank of the Jacobian at the answer says how much of k the release fixes, its null
-space which lines.
+Unknowns are x = log k of every line, equations the entries of L_red and, where the release carries
+it, of K_ac. With c_e the e-th column of C_γ + K_ac C_β, ∂L_red/∂k_e = c_e c_eᵀ and ∂K_ac/∂k_e =
+−c_e (C_β,e)ᵀ L_ββ⁻¹ (`gridveil.inference.fit.network`). Levenberg–Marquardt from several starts;
+the rank of the Jacobian at the answer says how much of k the release fixes, its null space which
+lines.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from gridveil.inference.posterior import middle
 
 # An entry counts by its relative error, down to this share of the largest of its kind.
 FLOOR = 1e-3
-# A singular value below this share of the largest is rounding: on IEEE-30 the least true one is 1e-4, the largest false 1e-15.
+# A singular value below this share of the largest is rounding: on IEEE-30 the least true one is
+# 1e-4, the largest false 1e-15.
 RANK_TOLERANCE = 1e-9
-# A line is fixed where it has no more than this part in any direction that the equations leave free.
+# A line is fixed where it has no more than this part in any direction that the equations leave
+# free.
 FREE = 1e-5
 SOLVED, ITERATIONS, LARGEST_STEP, LARGEST_DAMPING = 1e-13, 200, 2.0, 1e8
 LARGEST = 1000  # lines: the Jacobian is dense
@@ -39,8 +42,10 @@ class Inversion:
     """What the attacker makes of a reduced network.
 
     k : (e,) guessed line weights [p.u. power / rad]; lines that nothing fixes stay near the start.
-    rank : of the Jacobian, so many directions of log k are fixed; fixed : (e,) lines that are, each for itself.
-    misfit : root mean square of the relative residuals; near 0 where the release is a Kron reduction.
+    rank : of the Jacobian, so many directions of log k are fixed.
+    fixed : (e,) lines that are, each for itself.
+    misfit : root mean square of the relative residuals; near 0 where the release is a Kron
+    reduction.
     solved : starts that reached the least misfit, of all `starts`.
     """
 
@@ -66,16 +71,19 @@ def invert(
     starts: int = STARTS,
     stop_if_exact: bool = False,
 ) -> Inversion:
-    """Find line weights whose Kron reduction is the model's: from L_red alone, or from L_red and K_ac.
+    """Find line weights whose Kron reduction is the model's: from L_red alone, or from L_red and
+    K_ac.
 
     facts : the topology that the attacker knows; bounds : public ones of k, where starts lie.
-    patterns : (b, f) what each of the model's columns of K_ac is the answer to; None: K_ac is not used.
-    stop_if_exact : no further start after one that is exact, whose answer none would be preferred to; how many agree then stays
-    open.
+    patterns : (b, f) what each of the model's columns of K_ac is the answer to; None: K_ac is not
+    used.
+    stop_if_exact : no further start after one that is exact, whose answer none would be preferred
+    to; how many agree then stays open.
     """
     if len(facts.edges) > LARGEST:
         raise OptionError(
-            f"The grid has {len(facts.edges)} lines, and this attack works on up to {LARGEST}.", outcome="Nothing was attacked."
+            f"The grid has {len(facts.edges)} lines, and this attack works on up to {LARGEST}.",
+            outcome="Nothing was attacked.",
         )
     network = Network(facts, np.zeros((len(facts.interior), 0)) if patterns is None else patterns)
     carried = model.K_ac if patterns is not None else np.zeros((len(model.m), 0))
@@ -88,14 +96,21 @@ def invert(
             break
     misfits = np.array([misfit for _, misfit in found])
     solved = misfits <= 2 * misfits.min() + EXACT
-    x = found[int(np.argmax(solved))][0]  # the first: from the middle of the bounds, if that will do
+    x = found[int(np.argmax(solved))][
+        0
+    ]  # the first: from the middle of the bounds, if that will do
     rank, fixed = _identified(problem.both(x)[1])
-    return Inversion(np.exp(x), rank, fixed, float(misfits[np.argmax(solved)]), int(solved.sum()), len(found))
+    return Inversion(
+        np.exp(x), rank, fixed, float(misfits[np.argmax(solved)]), int(solved.sum()), len(found)
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """Residuals as a function of log k, each relative to the entry that it is of. weights : so many entries are of k_r."""
+    """Residuals as a function of log k, each relative to the entry that it is of.
+
+    weights : so many entries are of k_r.
+    """
 
     network: Network
     target: Array
@@ -103,7 +118,9 @@ class _Problem:
 
     @cached_property
     def size(self) -> Array:
-        """What a residual is relative to: the entry, and a little of the largest one of its kind."""
+        """What a residual is relative to: the entry, and a little of the largest one of its
+        kind.
+        """
         size = np.abs(self.target)
         for kind in (slice(0, self.weights), slice(self.weights, None)):
             size[kind] += FLOOR * size[kind].max(initial=0.0)
@@ -125,7 +142,9 @@ class _Problem:
 
 
 def _starts(lines: int, bounds: Range, count: int) -> Iterator[Array]:
-    """The middle of the public bounds first, so that what nothing fixes stays at the blind guess; then random ones."""
+    """The middle of the public bounds first, so that what nothing fixes stays at the blind guess;
+    then random ones.
+    """
     yield np.full(lines, np.log(middle(bounds)))
     random = np.random.default_rng(lines)
     low, high = np.log(bounds.least), np.log(bounds.upper)

@@ -1,6 +1,8 @@
-"""The swing equation as a linear regression: k_r, m, d and u from records at every machine, by least squares.
+"""The swing equation as a linear regression: k_r, m, d and u from records at every machine, by
+least squares.
 
-Each row of the swing equation is linear in its own parameters. Integrated from rest to t, row i reads
+Each row of the swing equation is linear in its own parameters. Integrated from rest to t, row i
+reads
 
     m_i ω_i + Σ_j k_ij ∫(δ_i − δ_j) + d_i ∫ω_i + Σ_s u_is (t − t_s)₊ = ∫p_i,
 
@@ -25,13 +27,19 @@ ROWS = 3000
 
 
 def regress(
-    facts: GridFacts, observed: Sequence[Observation], totals: Array | None, *, dt_s: float, scheme: SchemeName
+    facts: GridFacts,
+    observed: Sequence[Observation],
+    totals: Array | None,
+    *,
+    dt_s: float,
+    scheme: SchemeName,
 ) -> Array:
-    """Solve the integrated swing equations for θ = (k_r, m, d, u) by least squares, with Σu of each step equal to totals (s,).
+    """Solve the integrated swing equations for θ = (k_r, m, d, u) by least squares, with Σu of each
+    step equal to totals (s,).
 
-    With totals None the first step's total is taken as 1 p.u. and governors are left out: only ratios are found.
-    Integrals are left sums for `euler`, which makes the regression exact for its data, and those of cubic splines else, which
-    also fill gaps.
+    With totals None the first step's total is taken as 1 p.u. and governors are left out: only
+    ratios are found. Integrals are left sums for `euler`, which makes the regression exact for its
+    data, and those of cubic splines else, which also fill gaps.
     """
     g, edges = len(facts.machines), complete_edges(len(facts.machines))
     e, s = len(edges), sum(len(one.event.steps) for one in observed)
@@ -71,7 +79,9 @@ def regress(
 
 
 def with_totals(rest: int, g: int, totals: Array, inputs: int) -> tuple[Array, Array]:
-    """θ = offset + basis x, where the sums of u of the first steps are as given and the others are free."""
+    """θ = offset + basis x, where the sums of u of the first steps are as given and the others are
+    free.
+    """
     sums_to_0 = np.linalg.qr(np.concatenate([np.ones((g, 1)), np.eye(g)[:, 1:]], axis=1))[0][:, 1:]
     offset = np.zeros(rest + inputs * g)
     blocks = [np.eye(rest)]
@@ -102,7 +112,9 @@ def _euler_governors(facts: GridFacts, omega: Array, h: float) -> Array:
 
 
 def _integrals(time: Array, omega: Array, steps: Sequence[float]) -> tuple[Array, Array, Array]:
-    """ω without gaps, ∫ω and ∫∫ω from the first sample on, by cubic splines between the steps, where ω bends."""
+    """ω without gaps, ∫ω and ∫∫ω from the first sample on, by cubic splines between the steps,
+    where ω bends.
+    """
     filled, once, twice = (np.zeros_like(omega) for _ in range(3))
     kinks = [0, *(int(np.searchsorted(time, at - 1e-9)) for at in steps[1:]), len(time) - 1]
     for start, stop in pairwise(dict.fromkeys(kinks)):
@@ -115,12 +127,16 @@ def _integrals(time: Array, omega: Array, steps: Sequence[float]) -> tuple[Array
             area, moment, begin = once[start, column], twice[start, column], time[start]
             filled[part, column] = spline(t)
             once[part, column] = area + first(t) - first(begin)
-            twice[part, column] = moment + (area - first(begin)) * (t - begin) + second(t) - second(begin)
+            twice[part, column] = (
+                moment + (area - first(begin)) * (t - begin) + second(t) - second(begin)
+            )
     return filled, once, twice
 
 
 def _governors(facts: GridFacts, omega: Array, angle: Array, h: float) -> Array:
-    """∫p of ṗ = −T (p + G ω) from rest, which is −p/T − G ∫ω; p is exact for ω that is linear between samples."""
+    """∫p of ṗ = −T (p + G ω) from rest, which is −p/T − G ∫ω; p is exact for ω that is linear
+    between samples.
+    """
     out = np.zeros_like(omega)
     for i, (rate, gain) in enumerate(zip(facts.governor_rate, facts.droop_gain, strict=True)):
         if rate == 0:

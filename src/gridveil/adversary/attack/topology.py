@@ -1,8 +1,10 @@
-"""Edges from a release whose topology the attacker does not know: equal columns of K_ac, then a sparse Laplacian fit.
+"""Edges from a release whose topology the attacker does not know: equal columns of K_ac, then a
+sparse Laplacian fit.
 
-With X the shares [I, K_ac]ᵀ of the ports, the Laplacian L of the network between them obeys L X = [L_red; 0]: at a machine the
-net pull is L_red's row, and at a loaded bus there is none, so that its column is a mean of its neighbours'. That is linear in
-the weights; non-negative least squares, with a weak pull to ordinary degrees, gives few large ones: the guessed edges.
+With X the shares [I, K_ac]ᵀ of the ports, the Laplacian L of the network between them obeys L X =
+[L_red; 0]: at a machine the net pull is L_red's row, and at a loaded bus there is none, so that its
+column is a mean of its neighbours'. That is linear in the weights; non-negative least squares, with
+a weak pull to ordinary degrees, gives few large ones: the guessed edges.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from gridveil.grid.parameters import Range
 from gridveil.inference.posterior import middle
 from gridveil.publication.ports import equal_groups
 
-# Transmission grids have 1.2 to 1.5 lines a bus: public knowledge, of which the attacker takes the lower end.
+# Transmission grids have 1.2 to 1.5 lines a bus: public knowledge, of which the attacker takes the
+# lower end.
 EDGES_A_PORT = 1.2
-# Up to so many ports every pair is tried; above, those that are likely by distance, by k_r and by K_ac.
+# Up to so many ports every pair is tried; above, those that are likely by distance, by k_r and by
+# K_ac.
 ALL_PAIRS_UP_TO, NEAREST, BY_WEIGHT, BY_SHARE = 40, 5, 6, 5
 # How little ordinary degrees count against the equations.
 DEGREE_WEIGHT = 0.05
@@ -33,9 +37,12 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class EdgeGuess:
-    """Edges between ports, guessed: the `count` pairs of highest score; what ties for the last places is drawn by lot.
+    """Edges between ports, guessed: the `count` pairs of highest score; what ties for the last
+    places is drawn by lot.
 
-    ports : so many buses they are between; pairs : (p, 2) port positions, the lower first; score : (p,).
+    ports : so many buses they are between.
+    pairs : (p, 2) port positions, the lower first.
+    score : (p,).
     """
 
     ports: int
@@ -54,7 +61,9 @@ class EdgeGuess:
         return float(true[above].sum() + lots * true[tied].sum())
 
     def f1(self, truth: Set[Pair], edges: int | None = None) -> float:
-        """Expected F1: 2 hits / (guessed + edges), where edges may count true ones that no pair of ports can show."""
+        """Expected F1: 2 hits / (guessed + edges), where edges may count true ones that no pair of
+        ports can show.
+        """
         return f1(self.hits(truth), self.count, len(truth) if edges is None else edges)
 
     def blind_f1(self, truth: Set[Pair], edges: int | None = None) -> float:
@@ -73,7 +82,8 @@ def f1(hits: float, guessed: int, edges: int) -> float:
 
 
 def equal_columns(K_ac: Array) -> tuple[IntArray, ...]:
-    """Groups of two or more columns that are equal: buses behind one cut vertex, which no machine can tell apart.
+    """Groups of two or more columns that are equal: buses behind one cut vertex, which no machine
+    can tell apart.
 
     >>> [group.tolist() for group in equal_columns(np.array([[0.2, 0.5, 0.2], [0.8, 0.5, 0.8]]))]
     [[0, 2]]
@@ -91,7 +101,8 @@ def can_guess(model: ReducedModel) -> bool:
 def guess_edges(model: ReducedModel, bounds: Range, *, ports: int | None = None) -> EdgeGuess:
     """Guess which ports are joined by a line. bounds : public ones of k, for an ordinary weight.
 
-    ports : so many of the model's ports are buses (topology mode: the machines alone); default: all.
+    ports : so many of the model's ports are buses (topology mode: the machines alone); default:
+    all.
     """
     g = len(model.m)
     share = np.concatenate([np.eye(g), model.K_ac.T])[:ports]
@@ -111,12 +122,16 @@ def guess_edges(model: ReducedModel, bounds: Range, *, ports: int | None = None)
     degree = np.zeros((len(share), len(pairs)))
     degree[i, every] = degree[j, every] = DEGREE_WEIGHT
     rows = np.concatenate([design.reshape(-1, len(pairs)), degree[g:]])
-    wanted = np.concatenate([pull.ravel() / unit, np.full(len(share) - g, DEGREE_WEIGHT * 2 * middle(bounds) / unit)])
+    wanted = np.concatenate(
+        [pull.ravel() / unit, np.full(len(share) - g, DEGREE_WEIGHT * 2 * middle(bounds) / unit)]
+    )
     return EdgeGuess(len(share), pairs, _nonnegative(rows, wanted), min(count, len(pairs)))
 
 
 def _nonnegative(rows: Array, wanted: Array) -> Array:
-    """Solve least squares with no entry below 0, on the triangle of a QR factorisation where there are many rows."""
+    """Solve least squares with no entry below 0, on the triangle of a QR factorisation where there
+    are many rows.
+    """
     from scipy.optimize import nnls
 
     if rows.shape[0] > rows.shape[1]:

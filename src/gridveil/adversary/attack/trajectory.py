@@ -1,8 +1,10 @@
-"""Estimate a reduced model from public trajectories alone, without any release: what no ε can protect.
+"""Estimate a reduced model from public trajectories alone, without any release: what no ε can
+protect.
 
-A linear regression (regression.py) starts the maximum-likelihood estimate, which is Gauss-Newton on the simulated output error.
-If all of k, m, d and u grow by one factor, ω stays as it is but for what the governors give: the total load Σℓ fixes that
-factor; without it only the governors do, whose gain is small.
+A linear regression (regression.py) starts the maximum-likelihood estimate, which is Gauss-Newton on
+the simulated output error. If all of k, m, d and u grow by one factor, ω stays as it is but for
+what the governors give: the total load Σℓ fixes that factor; without it only the governors do,
+whose gain is small.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ from gridveil.inference.fit.two_stage import check_size
 NOT_ATTACKED = "Nothing was estimated."
 # Steps of Gauss-Newton at most, and the change of every entry, against its size, at which it ends.
 ROUNDS, CLOSE = 60, 1e-9
-# What no weight, inertia or damping is below [units of the groups]: at 0 the equations would break down.
+# What no weight, inertia or damping is below [units of the groups]: at 0 the equations would break
+# down.
 LEAST = 1e-6
-# Where a search over all samples gets lost, it follows the swings from their first so many seconds on [s].
+# Where a search over all samples gets lost, it follows the swings from their first so many seconds
+# on [s].
 HORIZONS_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -41,7 +45,8 @@ HORIZONS_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 class Scale:
     """The common factor of k, m, d and u, where the total load is not known.
 
-    per_load : 1/Σℓ of the first step [1 / p.u. power], as the records give it, and its standard deviation (Cramér-Rao).
+    per_load : 1/Σℓ of the first step [1 / p.u. power], as the records give it, and its standard
+    deviation (Cramér-Rao).
     name : what the factor is, in words.
     """
 
@@ -51,7 +56,9 @@ class Scale:
 
     @property
     def free(self) -> bool:
-        """Whether the records leave the factor open: 1/Σℓ = 0, an endless one, lies within two standard deviations."""
+        """Whether the records leave the factor open: 1/Σℓ = 0, an endless one, lies within two
+        standard deviations.
+        """
         return self.per_load < 2 * self.deviation
 
 
@@ -59,10 +66,14 @@ class Scale:
 class Estimate:
     """A reduced model as records alone give it.
 
-    k_r : (e,), m, d : (g,) with the loads' damping in d, u : (s, g) load of each step on each machine [units of the groups].
-    Where the total load is not known, all of them are per p.u. of the first step's load, and scale says what is known of it.
-    deviation : standard deviations by the Cramér-Rao bound at the estimate, by the names k_r, m, d and u.
-    start : what the regression gave, as θ = (k_r, m, d, u); misfit : RMS of ω − ω̂ [p.u.]; rounds : of Gauss-Newton.
+    k_r : (e,), m, d : (g,) with the loads' damping in d, u : (s, g) load of each step on each
+    machine [units of the groups]. Where the total load is not known, all of them are per p.u. of
+    the first step's load, and scale says what is known of it.
+    deviation : standard deviations by the Cramér-Rao bound at the estimate, by the names k_r, m, d
+    and u.
+    start : what the regression gave, as θ = (k_r, m, d, u).
+    misfit : RMS of ω − ω̂ [p.u.].
+    rounds : of Gauss-Newton.
     """
 
     k_r: Array
@@ -87,10 +98,12 @@ def estimate(
     sigma: float,
     total_known: bool = True,
 ) -> Estimate:
-    """Estimate (k_r, m, d, u) by maximum likelihood from records at every machine, under white noise of sigma [p.u.].
+    """Estimate (k_r, m, d, u) by maximum likelihood from records at every machine, under white
+    noise of sigma [p.u.].
 
-    Uses of facts only which buses have machines, T, G and ω_b, and of the events their times and, if total_known, their total
-    loads. Neither the topology nor a release is used. sigma only scales the standard deviations.
+    Uses of facts only which buses have machines, T, G and ω_b, and of the events their times and,
+    if total_known, their total loads. Neither the topology nor a release is used. sigma only scales
+    the standard deviations.
     """
     check_size(facts)
     seen = [_at_machines(facts, one, total_known) for one in observed]
@@ -129,9 +142,11 @@ def estimate(
 
 
 class _OutputError:
-    """ω(x) − ω̂ as a function of x = (k_r, m, d, v) with u = N v + Σℓ/g, and of 1/Σℓ where that is unknown.
+    """ω(x) − ω̂ as a function of x = (k_r, m, d, v) with u = N v + Σℓ/g, and of 1/Σℓ where that is
+    unknown.
 
-    With an unknown total, θ is per p.u. of the first step's load, and the governors' gains are G/Σℓ.
+    With an unknown total, θ is per p.u. of the first step's load, and the governors' gains are
+    G/Σℓ.
     """
 
     def __init__(
@@ -196,22 +211,32 @@ class _OutputError:
     def residuals(self, x: Array) -> Array:
         """ω − ω̂ (rows,) [p.u.]."""
         share = 1.0 if self.total_known else x[-1]
-        return self.predictor(share).values(self.theta(x), self.sense, self.sampling) - self.sampling.observed
+        return (
+            self.predictor(share).values(self.theta(x), self.sense, self.sampling)
+            - self.sampling.observed
+        )
 
     def slopes(self, x: Array) -> Array:
         """Slopes of ω by x (rows, ·)."""
         theta, share = self.theta(x), 1.0 if self.total_known else x[-1]
         moving, none = np.arange(len(theta)), np.empty(0, dtype=np.int64)
-        found = self.predictor(share).slopes(theta, self.sense, self.sampling, moving, none) @ self.basis
+        found = (
+            self.predictor(share).slopes(theta, self.sense, self.sampling, moving, none)
+            @ self.basis
+        )
         if self.total_known:
             return found
         step = 1e-3 * max(share, 1e-2)
-        up, down = (self.predictor(share + sign * step).values(theta, self.sense, self.sampling) for sign in (1, -1))
+        up, down = (
+            self.predictor(share + sign * step).values(theta, self.sense, self.sampling)
+            for sign in (1, -1)
+        )
         return np.column_stack([found, (up - down) / (2 * step)])
 
 
 def _search(task: _OutputError, start: Array) -> tuple[Array, int, bool]:
-    """Minimise |ω − ω̂|² from a start, and if that does not end, over longer and longer parts of the records: x, rounds, ended.
+    """Minimise |ω − ω̂|² from a start, and if that does not end, over longer and longer parts of
+    the records: x, rounds, ended.
 
     From a poor start fast swings soon fall out of step, and the search ends in a valley beside.
     """
@@ -220,7 +245,11 @@ def _search(task: _OutputError, start: Array) -> tuple[Array, int, bool]:
         return x, rounds, True
     other, whole = start, task.sampling
     for horizon_s in (*HORIZONS_S, None):
-        task.sampling = whole if horizon_s is None else Sampling.of(task.records, until=round(horizon_s / task.dt_s))
+        task.sampling = (
+            whole
+            if horizon_s is None
+            else Sampling.of(task.records, until=round(horizon_s / task.dt_s))
+        )
         other, more, converged = _gauss_newton(task.residuals, task.slopes, other, task.lower)
         rounds += more
     found = [(x, rounds, False), (other, rounds, converged)]
@@ -232,7 +261,8 @@ def _gauss_newton(
 ) -> tuple[Array, int, bool]:
     """Minimise |r(x)|² over x ≥ lower by Levenberg-Marquardt, damped in units of each column.
 
-    Entries on their bound that a step would push out stay there for that step. It ends where steps are within rounding.
+    Entries on their bound that a step would push out stay there for that step. It ends where steps
+    are within rounding.
     """
     x = np.maximum(x, lower)
     r = residuals(x)
@@ -247,7 +277,12 @@ def _gauss_newton(
         cost_there = _cost(r_there)
         if cost_there < cost:
             converged = cost - cost_there <= 1e-12 * cost
-            x, r, cost, damping = there, r_there, cost_there, damping / 10 if damping > 1e-9 else 0.0
+            x, r, cost, damping = (
+                there,
+                r_there,
+                cost_there,
+                damping / 10 if damping > 1e-9 else 0.0,
+            )
             J = slopes(x)
         else:
             converged = bool(np.all(np.abs(step) <= CLOSE * np.maximum(np.abs(x), 1e-3)))
@@ -256,7 +291,9 @@ def _gauss_newton(
 
 
 def _step(J: Array, r: Array, damping: float, held: NDArray[np.bool_]) -> Array:
-    """The step to the least |r + J step|², damped, over the entries that are not held or that leave their bound."""
+    """The step to the least |r + J step|², damped, over the entries that are not held or that leave
+    their bound.
+    """
     step, free = np.zeros(J.shape[1]), np.ones(J.shape[1], dtype=bool)
     while True:
         size = np.linalg.norm(J[:, free], axis=0)
@@ -265,7 +302,9 @@ def _step(J: Array, r: Array, damping: float, held: NDArray[np.bool_]) -> Array:
         n = len(size)
         stacked = np.concatenate([R, np.sqrt(damping) * np.eye(n)])
         step[:] = 0.0
-        step[free] = -np.linalg.lstsq(stacked, np.concatenate([Q.T @ r, np.zeros(n)]), rcond=None)[0] / size
+        step[free] = (
+            -np.linalg.lstsq(stacked, np.concatenate([Q.T @ r, np.zeros(n)]), rcond=None)[0] / size
+        )
         out = free & held & (step < 0)
         if not out.any():
             return step
@@ -280,7 +319,9 @@ def _cost(r: Array) -> float:
 
 
 def _at_machines(facts: GridFacts, one: Observation, total_known: bool) -> Observation:
-    """Keep the machines' columns of a record; of an event whose size is not known, keep its times."""
+    """Keep the machines' columns of a record; of an event whose size is not known, keep its
+    times.
+    """
     names = [facts.buses[i] for i in facts.machines]
     missing = [name for name in names if name not in one.trajectory.buses]
     if missing:
@@ -301,11 +342,16 @@ def _at_machines(facts: GridFacts, one: Observation, total_known: bool) -> Obser
 def _totals(facts: GridFacts, observed: Sequence[Observation]) -> Array:
     """Total load of each step of each event (s,) [p.u. power]."""
     g = len(facts.machines)
-    ports = reduced_model(facts, np.ones(len(facts.edges)), np.ones(g), np.ones(g))  # it only says which port is which bus
+    ports = reduced_model(
+        facts, np.ones(len(facts.edges)), np.ones(g), np.ones(g)
+    )  # it only says which port is which bus
     return np.array([step.loads(ports).sum() for one in observed for step in one.event.steps])
 
 
 def _parts(facts: GridFacts, inputs: int) -> dict[str, slice]:
     g = len(facts.machines)
     ends = np.cumsum([0, g * (g - 1) // 2, g, g, inputs * g])
-    return {name: slice(int(a), int(b)) for name, a, b in zip(("k_r", "m", "d", "u"), ends[:-1], ends[1:], strict=True)}
+    return {
+        name: slice(int(a), int(b))
+        for name, a, b in zip(("k_r", "m", "d", "u"), ends[:-1], ends[1:], strict=True)
+    }

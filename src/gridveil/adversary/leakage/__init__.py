@@ -1,9 +1,12 @@
-"""What public trajectories give away by themselves, before any ε is spent: rank, Cramér-Rao bounds, and each item's μ.
+"""What public trajectories give away by themselves, before any ε is spent: rank, Cramér-Rao bounds,
+and each item's μ.
 
-Computed at a public table: a surrogate, or what was made of a noisy release. ω is what the table would answer, sampled as the
-records are, with white noise of standard deviation σ. Two attackers are looked at. One knows nothing but that there is a
-reduced model, and estimates (k_r, m, d, u). The other knows the topology and where the load stepped, and estimates the items
-(k, m, d) themselves; to him the public bounds are a prior (log-uniform). Either knows the total load Σℓ of the event, or not.
+Computed at a public table: a surrogate, or what was made of a noisy release. ω is what the table
+would answer, sampled as the records are, with white noise of standard deviation σ. Two attackers
+are looked at. One knows nothing but that there is a reduced model, and estimates (k_r, m, d, u).
+The other knows the topology and where the load stepped, and estimates the items (k, m, d)
+themselves; to him the public bounds are a prior (log-uniform). Either knows the total load Σℓ of
+the event, or not.
 """
 
 from __future__ import annotations
@@ -48,7 +51,10 @@ __all__ = [
     "sigma_of",
 ]
 
-ESTIMATED = "The event is to be estimated; these figures take it as it is guessed, as if an attacker knew it."
+ESTIMATED = (
+    "The event is to be estimated; these figures take it as it is guessed, as if an "
+    "attacker knew it."
+)
 # Singular values below this share of the largest are rounding.
 ROUNDING = 1e-11
 
@@ -64,11 +70,13 @@ def leakage(
     scheme: SchemeName = "exact",
     origin: str = AT_MIDDLE,
 ) -> Leakage:
-    """Work out what records give away. table : where to, see the module; sigma : standard deviation of a sample [p.u.].
+    """Work out what records give away. table : where to, see the module; sigma : standard deviation
+    of a sample [p.u.].
 
     Privacy
     -------
-    Uses a public table, public facts and the records' places and times: nothing of the private grid, so it costs nothing.
+    Uses a public table, public facts and the records' places and times: nothing of the private
+    grid, so it costs nothing.
     """
     check_machines(len(table.facts.machines))
     _check_records(observed, sigma)
@@ -77,21 +85,43 @@ def leakage(
         at = At(table, _as_known(observed), bounds, dt_s, scheme)
         moved = moves_of(at, adjacency, bounds)
         stage("bounding the errors")
-        known, unknown = (_attacker(at, bounds, moved, sigma, total_known=one) for one in (True, False))
+        known, unknown = (
+            _attacker(at, bounds, moved, sigma, total_known=one) for one in (True, False)
+        )
     buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
     notes = (ESTIMATED,) if any(one.unknown.anything for one in observed) else ()
-    return Leakage(known, unknown, sigma, len(at.sampling.observed), buses, adjacency.rule, origin, notes, len(observed))
+    return Leakage(
+        known,
+        unknown,
+        sigma,
+        len(at.sampling.observed),
+        buses,
+        adjacency.rule,
+        origin,
+        notes,
+        len(observed),
+    )
 
 
 def _check_records(observed: Sequence[Observation], sigma: float) -> None:
     if not observed:
-        raise OptionError("There is no record to look at.", expected="one or more", outcome="Nothing was computed.")
+        raise OptionError(
+            "There is no record to look at.",
+            expected="one or more",
+            outcome="Nothing was computed.",
+        )
     if not (math.isfinite(sigma) and sigma > 0):
-        raise OptionError(f"sigma = {sigma:g}", expected="a standard deviation above 0", outcome="Nothing was computed.")
+        raise OptionError(
+            f"sigma = {sigma:g}",
+            expected="a standard deviation above 0",
+            outcome="Nothing was computed.",
+        )
 
 
 def _as_known(observed: Sequence[Observation]) -> list[Observation]:
-    """The same records with their events as they are guessed: an attacker may know what the owner would estimate."""
+    """The same records with their events as they are guessed: an attacker may know what the owner
+    would estimate.
+    """
     return [replace(one, unknown=Unknown()) for one in observed]
 
 
@@ -105,11 +135,12 @@ def largest_mu(
     dt_s: float = 0.01,
     scheme: SchemeName = "exact",
 ) -> float:
-    """The largest μ of neighbours at the eight corners of the public bounds and at a table: what a joint claim should use.
+    """The largest μ of neighbours at the eight corners of the public bounds and at a table: what a
+    joint claim should use.
 
-    A claim holds for all tables within the bounds, and an item weighs most where inertia, damping and weights are small; this
-    looks at corners, and proves nothing about what lies between. table : on the topology that the claim is about. Raises
-    OptionError where `check_claim` does.
+    A claim holds for all tables within the bounds, and an item weighs most where inertia, damping
+    and weights are small; this looks at corners, and proves nothing about what lies between.
+    table : on the topology that the claim is about. Raises OptionError where `check_claim` does.
     """
     check_claim(table.facts, observed)
     _check_records(observed, sigma)
@@ -122,8 +153,14 @@ def largest_mu(
     with one_blas_thread():
         for number, one in enumerate(found, start=1):
             stage(corner_named(number, len(found)))
-            sizes.append(moves_of(At(one, observed, bounds, dt_s, scheme), adjacency, bounds).largest(None, sigma))
-    return float(np.max(sizes))  # which passes on a size that could not be computed, as max does not
+            sizes.append(
+                moves_of(At(one, observed, bounds, dt_s, scheme), adjacency, bounds).largest(
+                    None, sigma
+                )
+            )
+    return float(
+        np.max(sizes)
+    )  # which passes on a size that could not be computed, as max does not
 
 
 def check_claim(facts: GridFacts, observed: Sequence[Observation]) -> None:
@@ -131,18 +168,24 @@ def check_claim(facts: GridFacts, observed: Sequence[Observation]) -> None:
     for number, one in enumerate(observed, start=1):
         if one.unknown.anything:
             raise OptionError(
-                f"The event of {'the record' if len(observed) == 1 else f'record {number}'} is to be estimated, and a joint "
-                "claim at what is guessed of it is no bound: another size, place or time may tell neighbours further apart.",
+                f"The event of {'the record' if len(observed) == 1 else f'record {number}'} is to "
+                "be estimated, and a joint claim at what is guessed of it is no bound: another "
+                "size, place or time may tell neighbours further apart.",
                 expected="events of known size, place and time",
                 outcome="Nothing was computed.",
-                remedy="Declare the event in the trajectory's TOML, without event_time_window, or leave --delta out.",
+                remedy="Declare the event in the trajectory's TOML, without event_time_window, or "
+                "leave --delta out.",
             )
     check_machines(
-        len(facts.machines), remedy="Leave --delta out: a joint claim is about the grid's own topology, and no surrogate's."
+        len(facts.machines),
+        remedy="Leave --delta out: a joint claim is about the grid's own topology, and no "
+        "surrogate's.",
     )
 
 
-def check_machines(machines: int, *, remedy: str = "Name a smaller public case with --surrogate.") -> None:
+def check_machines(
+    machines: int, *, remedy: str = "Name a smaller public case with --surrogate."
+) -> None:
     """Refuse a grid of more machines than this can be worked out for."""
     if machines > MOST_MACHINES:
         raise OptionError(
@@ -160,7 +203,9 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
         project = at.explained_by_loads
         reduced = np.concatenate([reduced, totals], axis=1)
     size = items.shape[1]
-    prior = np.concatenate([np.full(len(at.values[name]), _prior(getattr(bounds, name))) for name in GROUPS])
+    prior = np.concatenate(
+        [np.full(len(at.values[name]), _prior(getattr(bounds, name))) for name in GROUPS]
+    )
     free = items if project is None else items - project @ (project.T @ items)
     singular, bound = _cramer_rao(free, sigma)
     _, bound_reduced = _cramer_rao(reduced, sigma)
@@ -168,7 +213,11 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
     R = np.linalg.qr(np.concatenate([free * prior / sigma, np.eye(size)]), mode="r")
     with_bounds = prior * np.linalg.norm(np.linalg.inv(R), axis=1)
     places = dict(
-        zip(GROUPS, np.split(np.arange(size), np.cumsum([len(at.values[name]) for name in GROUPS])[:-1]), strict=True)
+        zip(
+            GROUPS,
+            np.split(np.arange(size), np.cumsum([len(at.values[name]) for name in GROUPS])[:-1]),
+            strict=True,
+        )
     )
     parts = at.task.coordinates.parts
     return Attacker(
@@ -176,7 +225,10 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
         rank=int((singular > ROUNDING * singular[0]).sum()),
         size=size,
         seen=int((information > 1).sum()),
-        items={name: Told(bound[place], with_bounds[place], _prior(getattr(bounds, name))) for name, place in places.items()},
+        items={
+            name: Told(bound[place], with_bounds[place], _prior(getattr(bounds, name)))
+            for name, place in places.items()
+        },
         reduced={name: bound_reduced[parts[name]] for name in ("k_r", "m", "d")},
         scale=0.0 if total_known else float(bound_reduced[-totals.shape[1] :].min()),
         mu={name: moves.mu(name, project, sigma) for name in GROUPS},
@@ -185,7 +237,9 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
 
 
 def _cramer_rao(J: Array, sigma: float) -> tuple[Array, Array]:
-    """Singular values of J, and standard deviations (n,) that no unbiased estimate is below; inf where J leaves one open."""
+    """Singular values of J, and standard deviations (n,) that no unbiased estimate is below; inf
+    where J leaves one open.
+    """
     R = np.linalg.qr(J, mode="r")
     _, singular, rows = np.linalg.svd(R)
     kept = singular > ROUNDING * singular[0]

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figure:
-    """Draw the relative error that records leave an attacker in each item, one panel a group; a line at what bounds leave."""
+    """Draw the relative error that records leave an attacker in each item, one panel a group; a
+    line at what bounds leave.
+    """
     import numpy as np
     from matplotlib.ticker import MaxNLocator
 
@@ -32,13 +34,25 @@ def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figur
                     label=plain(f"{words}, total load {'public' if known else 'unknown'}"),
                 )
         prior = 100 * next(iter(found.values())).known.items[name].prior
-        panel.axhline(prior, color="#888888", linestyle="--", linewidth=0.9, label="public bounds alone")
+        panel.axhline(
+            prior, color="#888888", linestyle="--", linewidth=0.9, label="public bounds alone"
+        )
         panel.set_yscale("log")
         plain_ticks(panel.yaxis)
-        panel.set_ylim(bottom=min(panel.get_ylim()[0], prior / 10))  # a decade at least, or hardly a tick would be left
-        panel.set_title({"k": "line weights k", "m": "inertia m", "d": "damping d"}[name], fontsize=9)
+        panel.set_ylim(
+            bottom=min(panel.get_ylim()[0], prior / 10)
+        )  # a decade at least, or hardly a tick would be left
+        panel.set_title(
+            {"k": "line weights k", "m": "inertia m", "d": "damping d"}[name], fontsize=9
+        )
         panel.set_xlabel("item, best known first", fontsize=9)
         panel.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes[0].set_ylabel("relative error [%]", fontsize=9)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8, frameon=False)
+    figure.legend(
+        *axes[0].get_legend_handles_labels(),
+        loc="outside upper center",
+        ncols=2,
+        fontsize=8,
+        frameon=False,
+    )
     return written(figure, path)

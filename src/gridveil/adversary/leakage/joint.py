@@ -10,10 +10,11 @@ NOTHING = "Nothing was computed."
 
 
 def joint_delta(mu: float, epsilon_x: float) -> float:
-    """δ = Φ(−ε_x/μ + μ/2) − e^(ε_x) Φ(−ε_x/μ − μ/2): what a trajectory with white noise adds to a release's ε.
+    """δ = Φ(−ε_x/μ + μ/2) − e^(ε_x) Φ(−ε_x/μ − μ/2): what a trajectory with white noise adds to a
+    release's ε.
 
-    Trajectory and release together are then (ε + ε_x, δ)-DP, where μ is the largest ‖ω(θ) − ω(θ′)‖/σ over neighbours.
-    Raises OptionError where μ is no length, or ε_x no number.
+    Trajectory and release together are then (ε + ε_x, δ)-DP, where μ is the largest ‖ω(θ) −
+    ω(θ′)‖/σ over neighbours. Raises OptionError where μ is no length, or ε_x no number.
 
     >>> round(joint_delta(1.0, 1.0), 4)
     0.1269
@@ -34,7 +35,8 @@ def joint_delta(mu: float, epsilon_x: float) -> float:
 def joint_epsilon(mu: float, delta: float) -> float:
     """The ε_x at which `joint_delta` is delta; without end where μ is.
 
-    Raises OptionError where delta is not between 0 and 1: against noise that is normal, no ε_x gives a δ of 0.
+    Raises OptionError where delta is not between 0 and 1: against noise that is normal, no ε_x
+    gives a δ of 0.
 
     >>> round(joint_delta(2.0, joint_epsilon(2.0, 1e-5)) / 1e-5, 6)
     1.0
@@ -43,15 +45,25 @@ def joint_epsilon(mu: float, delta: float) -> float:
 
     _check_mu(mu)
     if not 0 < delta < 1:
-        raise OptionError(f"delta = {delta:g}", expected="a probability above 0 and below 1, such as 1e-5", outcome=NOTHING)
+        raise OptionError(
+            f"delta = {delta:g}",
+            expected="a probability above 0 and below 1, such as 1e-5",
+            outcome=NOTHING,
+        )
     if joint_delta(mu, 0.0) <= delta:
         return 0.0
     if math.isinf(mu):
         return math.inf
     top = mu * (mu / 2 + 40)  # δ is far below rounding there
-    return float(brentq(lambda epsilon: joint_delta(mu, epsilon) - delta, 0.0, top, xtol=1e-12, rtol=1e-12))  # pyright: ignore[reportArgumentType]
+    return float(
+        brentq(lambda epsilon: joint_delta(mu, epsilon) - delta, 0.0, top, xtol=1e-12, rtol=1e-12)
+    )  # pyright: ignore[reportArgumentType]
 
 
 def _check_mu(mu: float) -> None:
     if not mu >= 0:
-        raise OptionError(f"mu = {mu:g}", expected="the largest distance of neighbours, which is not below 0", outcome=NOTHING)
+        raise OptionError(
+            f"mu = {mu:g}",
+            expected="the largest distance of neighbours, which is not below 0",
+            outcome=NOTHING,
+        )

@@ -22,7 +22,8 @@ from gridveil.privacy.adjacency import Adjacency
 
 # One item of a group that is to be another value: group, place, value.
 Change = tuple[str, int, float]
-# Where entries of several groups move together, so many moves of each group are added up, and so many sets computed.
+# Where entries of several groups move together, so many moves of each group are added up, and so
+# many sets computed.
 LONGEST, COMPUTED = 24, 32
 
 
@@ -30,12 +31,21 @@ class At:
     """ω at a table, sampled as the records are: y = (log k, log m, log d)."""
 
     def __init__(
-        self, table: PublicTable, observed: Sequence[Observation], bounds: Bounds, dt_s: float, scheme: SchemeName
+        self,
+        table: PublicTable,
+        observed: Sequence[Observation],
+        bounds: Bounds,
+        dt_s: float,
+        scheme: SchemeName,
     ) -> None:
         self.facts = table.facts
-        # Logarithms are taken of all of them; a damping of 0 is taken for the least that the bounds allow.
+        # Logarithms are taken of all of them; a damping of 0 is taken for the least that the bounds
+        # allow.
         self.values: dict[str, Array] = {
-            name: np.where(getattr(table, name) > 0, getattr(table, name), getattr(bounds, name).least) for name in GROUPS
+            name: np.where(
+                getattr(table, name) > 0, getattr(table, name), getattr(bounds, name).least
+            )
+            for name in GROUPS
         }
         self.task = Task.of(table.facts, observed, bounds, dt_s=dt_s, scheme=scheme)
         self.sampling: Sampling = self.task.predictor.sampling()
@@ -45,15 +55,21 @@ class At:
         """ω (rows,) [p.u.] of a table."""
         y = np.log(np.concatenate([values[name] for name in GROUPS]))
         coordinates = self.task.coordinates
-        return self.task.predictor.values(*coordinates.model(coordinates.of_network_and_machines(y)), self.sampling)
+        return self.task.predictor.values(
+            *coordinates.model(coordinates.of_network_and_machines(y)), self.sampling
+        )
 
     @cached_property
     def explained_by_loads(self) -> Array:
-        """Orthonormal basis (rows, s) of what other sizes of the events' steps would change in ω."""
+        """Orthonormal basis (rows, s) of what other sizes of the events' steps would change in
+        ω.
+        """
         return np.linalg.qr(self.by_step())[0]
 
     def by_step(self) -> Array:
-        """What each step of load adds to ω (rows, s): ω is linear in loads, so these are its slopes by their logarithms."""
+        """What each step of load adds to ω (rows, s): ω is linear in loads, so these are its slopes
+        by their logarithms.
+        """
         coordinates = self.task.coordinates
         y = np.log(np.concatenate([self.values[name] for name in GROUPS]))
         theta, sense = coordinates.model(coordinates.of_network_and_machines(y))
@@ -70,7 +86,9 @@ class At:
 
     @cached_property
     def slopes(self) -> tuple[Array, Array, Array]:
-        """∂ω/∂ of (log k_r, log m, log D, v, w), of (log k, log m, log d), and of the total of each step without topology."""
+        """∂ω/∂ of (log k_r, log m, log D, v, w), of (log k, log m, log d), and of the total of each
+        step without topology.
+        """
         coordinates = self.task.coordinates
         y = np.log(np.concatenate([self.values[name] for name in GROUPS]))
         x, chain = coordinates.slopes(y)
@@ -78,38 +96,64 @@ class At:
         reduced = raw @ coordinates.model_slopes(x)
         g, s = len(self.facts.machines), coordinates.drive.shape[1]
         first = coordinates.parts["d"].stop
-        totals = raw[:, first : first + s * g].reshape(len(raw), s, g).mean(axis=2) * coordinates.drive.sum(axis=0)
+        totals = raw[:, first : first + s * g].reshape(len(raw), s, g).mean(
+            axis=2
+        ) * coordinates.drive.sum(axis=0)
         return reduced, reduced @ chain, totals
 
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """ω(θ′) − ω(θ) of neighbours. items : by group, a list of the moves of each item; more : of other sets of items."""
+    """ω(θ′) − ω(θ) of neighbours.
+
+    items : by group, a list of the moves of each item.
+    more : of other sets of items.
+    """
 
     items: Mapping[str, Sequence[Sequence[Array]]]
     more: Sequence[Array]
 
     def mu(self, name: str, project: Array | None, sigma: float) -> Array:
-        """Largest |ω(θ′) − ω(θ)|/σ of each item of a group; project : (rows, ·) what is first taken out."""
-        return np.array([np.max([0.0, *(_size(move, project) for move in moves)]) / sigma for moves in self.items[name]])
+        """Largest |ω(θ′) − ω(θ)|/σ of each item of a group; project : (rows, ·) what is first taken
+        out.
+        """
+        return np.array(
+            [
+                np.max([0.0, *(_size(move, project) for move in moves)]) / sigma
+                for moves in self.items[name]
+            ]
+        )
 
     def largest(self, project: Array | None, sigma: float) -> float:
         """The largest over neighbours, in one item or in several."""
         together = [_size(move, project) / sigma for move in self.more]
-        return float(np.max([0.0, *together, *(self.mu(name, project, sigma).max(initial=0.0) for name in GROUPS)]))
+        return float(
+            np.max(
+                [
+                    0.0,
+                    *together,
+                    *(self.mu(name, project, sigma).max(initial=0.0) for name in GROUPS),
+                ]
+            )
+        )
 
 
 def moves_of(at: At, adjacency: Adjacency, bounds: Bounds) -> Moves:
-    """All neighbours that differ by α in one item, up and down, and the sets of items that the rule lets move together.
+    """All neighbours that differ by α in one item, up and down, and the sets of items that the rule
+    lets move together.
 
-    Entries differ by at most α, so whoever may move several may move one alone: ends of bounds make moves cancel, and a single
-    one may then be the longest.
+    Entries differ by at most α, so whoever may move several may move one alone: ends of bounds make
+    moves cancel, and a single one may then be the longest.
     """
-    ends = {name: [_ends(float(v), name, adjacency, bounds) for v in at.values[name]] for name in GROUPS}
+    ends = {
+        name: [_ends(float(v), name, adjacency, bounds) for v in at.values[name]] for name in GROUPS
+    }
     items: dict[str, list[list[Array]]] = {}
     for name, moving in zip(GROUPS, LEAKAGE[1:4], strict=True):
         stage(moving)
-        items[name] = [[_difference(at, [(name, i, to)]) for to in tos] for i, tos in enumerate(ends[name])]
+        items[name] = [
+            [_difference(at, [(name, i, to)]) for to in tos] for i, tos in enumerate(ends[name])
+        ]
     stage("moving several at once")
     sets: list[tuple[Change, ...]] = []
     if adjacency.counts != "one-item":
@@ -117,7 +161,9 @@ def moves_of(at: At, adjacency: Adjacency, bounds: Bounds) -> Moves:
             sets += [(("m", i, m), ("d", i, d)) for m, d in product(ends["m"][i], ends["d"][i])]
     if adjacency.counts == "one-per-group":
         for project in (None, at.explained_by_loads):
-            sets += [changes for changes in _likely_sets(at, ends, items, project) if changes not in sets]
+            sets += [
+                changes for changes in _likely_sets(at, ends, items, project) if changes not in sets
+            ]
     return Moves(items, [_difference(at, changes) for changes in sets])
 
 
@@ -127,13 +173,17 @@ def _likely_sets(
     items: Mapping[str, Sequence[Sequence[Array]]],
     project: Array | None,
 ) -> list[tuple[Change, ...]]:
-    """Sets of two or three changes in different groups that move ω most, as far as the sum of what each does alone tells."""
+    """Sets of two or three changes in different groups that move ω most, as far as the sum of what
+    each does alone tells.
+    """
     changes: list[list[Change | None]] = []
     moves: list[Array] = []
     for name in GROUPS:
         places = [(name, i, to) for i, tos in enumerate(ends[name]) for to in tos]
         alone = [_left(move, project) for found in items[name] for move in found]
-        longest = np.argsort([-np.linalg.norm(move) for move in alone], kind="stable")[:LONGEST].tolist()
+        longest = np.argsort([-np.linalg.norm(move) for move in alone], kind="stable")[
+            :LONGEST
+        ].tolist()
         changes.append([None, *(places[one] for one in longest)])
         moves.append(np.stack([np.zeros_like(at.omega), *(alone[one] for one in longest)]))
     k, m, d = moves
@@ -142,8 +192,14 @@ def _likely_sets(
     length = length + 2 * ((k @ m.T)[:, :, None] + (k @ d.T)[:, None, :] + m @ d.T)
     order = np.argsort(-length, axis=None, kind="stable")
     sets = (
-        tuple(change for change in (group[one] for group, one in zip(changes, place, strict=True)) if change)
-        for place in zip(*(found.tolist() for found in np.unravel_index(order, length.shape)), strict=True)
+        tuple(
+            change
+            for change in (group[one] for group, one in zip(changes, place, strict=True))
+            if change
+        )
+        for place in zip(
+            *(found.tolist() for found in np.unravel_index(order, length.shape)), strict=True
+        )
     )
     return list(islice((one for one in sets if len(one) > 1), COMPUTED))
 
@@ -151,7 +207,11 @@ def _likely_sets(
 def _ends(value: float, name: str, adjacency: Adjacency, bounds: Bounds) -> list[float]:
     """Values of an item at α from its own, up and down, within its public bounds."""
     alpha, public = float(adjacency.alpha[name]), getattr(bounds, name)
-    up, down = (value * (1 + alpha), value / (1 + alpha)) if adjacency.relative else (value + alpha, value - alpha)
+    up, down = (
+        (value * (1 + alpha), value / (1 + alpha))
+        if adjacency.relative
+        else (value + alpha, value - alpha)
+    )
     up, down = min(up, max(public.upper, value)), max(down, min(public.least, value))
     return [end for end in (up, down) if end != value]
 
@@ -164,7 +224,9 @@ def _difference(at: At, changes: Sequence[Change]) -> Array:
 
 
 def _size(move: Array, project: Array | None) -> float:
-    """Length of a difference, of what a change of loads cannot explain if project holds an orthonormal basis of those."""
+    """Length of a difference, of what a change of loads cannot explain if project holds an
+    orthonormal basis of those.
+    """
     return float(np.linalg.norm(_left(move, project)))
 
 

@@ -15,19 +15,29 @@ LEAST_SIGMA = 1e-9
 
 
 def sigma_of(one: Observation) -> tuple[float, str]:
-    """Noise of a record [p.u.], and where it is from: what is declared of it, else its own scatter."""
-    return own_sigma(one.trajectory, one.event.steps[0].at_s) if one.sigma is None else (one.sigma, DECLARED)
+    """Noise of a record [p.u.], and where it is from: what is declared of it, else its own
+    scatter.
+    """
+    return (
+        own_sigma(one.trajectory, one.event.steps[0].at_s)
+        if one.sigma is None
+        else (one.sigma, DECLARED)
+    )
 
 
 def own_sigma(trajectory: Trajectory, event_s: float) -> tuple[float, str]:
-    """Noise of a record by its own scatter [p.u.], and how it was found: the smaller, hence the more cautious, of two ways.
+    """Noise of a record by its own scatter [p.u.], and how it was found: the smaller, hence the
+    more cautious, of two ways.
 
-    One is the standard deviation before the event, the other the scatter of second differences, which slow swings hardly move.
+    One is the standard deviation before the event, the other the scatter of second differences,
+    which slow swings hardly move.
     """
     found: list[tuple[float, str]] = []
     early = trajectory.omega[trajectory.time_s < event_s - 1e-9]
     if (np.isfinite(early).sum(axis=0) >= 10).all():
-        found.append((float(np.nanmedian(np.nanstd(early, axis=0, ddof=1))), "its scatter before the event"))
+        found.append(
+            (float(np.nanmedian(np.nanstd(early, axis=0, ddof=1))), "its scatter before the event")
+        )
     second = trajectory.omega[2:] - 2 * trajectory.omega[1:-1] + trajectory.omega[:-2]
     if np.isfinite(second).sum() >= 30:
         spread = float(np.nanmedian(np.abs(second))) / 0.67449 / math.sqrt(6)

@@ -14,16 +14,19 @@ from gridveil.grid.parameters import GROUPS
 from gridveil.inference.fit.scale import FREE_SCALE
 
 IN_WORDS = {"k": "line weights", "m": "inertia", "d": "damping"}
-# A group is given away below this relative standard deviation; it stays hidden above that share of what the bounds leave.
+# A group is given away below this relative standard deviation; it stays hidden above that share of
+# what the bounds leave.
 GIVEN_AWAY, HIDDEN = 0.10, 0.90
 
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """What records tell about the entries of one group, as relative standard deviations (of the logarithm).
+    """What records tell about the entries of one group, as relative standard deviations (of the
+    logarithm).
 
-    bound : (n,) Cramér-Rao, inf where the records leave an entry open; with_bounds : (n,) the same with the public bounds as a
-    prior; prior : by the bounds alone.
+    bound : (n,) Cramér-Rao, inf where the records leave an entry open.
+    with_bounds : (n,) the same with the public bounds as a prior.
+    prior : by the bounds alone.
     """
 
     bound: Array
@@ -37,7 +40,9 @@ class Told:
 
     @property
     def best(self) -> float:
-        """Least over the entries, with the public bounds: that of the machine at a recorded bus, say."""
+        """Least over the entries, with the public bounds: that of the machine at a recorded bus,
+        say.
+        """
         return float(self.with_bounds.min(initial=self.prior))
 
 
@@ -45,10 +50,14 @@ class Told:
 class Attacker:
     """What an attacker gets who knows the total load of the events, or does not.
 
-    rank : directions of the size entries of (log k, log m, log d) that the records see at all; seen : those that they fix
-    better than the public bounds do. items : by group, topology known. reduced : Cramér-Rao of (k_r, m, d) without topology,
-    relative. scale : relative standard deviation of the common factor of k, m, d and u without topology (0: it is known).
-    mu : (n,) by group, each item's largest ‖ω(θ) − ω(θ′)‖/σ; mu_neighbours : the largest by the rule of the adjacency.
+    rank : directions of the size entries of (log k, log m, log d) that the records see at all.
+    seen : those that they fix better than the public bounds do.
+    items : by group, topology known.
+    reduced : Cramér-Rao of (k_r, m, d) without topology, relative.
+    scale : relative standard deviation of the common factor of k, m, d and u without topology (0:
+    it is known).
+    mu : (n,) by group, each item's largest ‖ω(θ) − ω(θ′)‖/σ.
+    mu_neighbours : the largest by the rule of the adjacency.
     """
 
     total_known: bool
@@ -66,8 +75,12 @@ class Attacker:
 class Leakage:
     """What records give away by themselves.
 
-    known, unknown : with the total load of the events public, and not. origin : what ω was computed at, in words.
-    records : how many; samples : values that they hold; sigma : of each [p.u. frequency]; locations : buses that were recorded.
+    known, unknown : with the total load of the events public, and not.
+    origin : what ω was computed at, in words.
+    records : how many.
+    samples : values that they hold.
+    sigma : of each [p.u. frequency].
+    locations : buses that were recorded.
     """
 
     known: Attacker
@@ -85,10 +98,14 @@ class Leakage:
         one = "This trajectory" if self.records == 1 else f"This set of {self.records} trajectories"
         one += f", of bus {self.locations[0]} only," if len(self.locations) == 1 else ""
         told = self.known.items
-        given = [f"{IN_WORDS[name]} to about {percent(told[name].typical)}" for name in GROUPS if _state(told[name]) == "given"]
+        given = [
+            f"{IN_WORDS[name]} to about {percent(told[name].typical)}"
+            for name in GROUPS
+            if _state(told[name]) == "given"
+        ]
         narrowed = [
-            f"{IN_WORDS[name]} to about {percent(told[name].typical)} (the best known one to {percent(told[name].best)}, the "
-            f"public bounds alone: {percent(told[name].prior)})"
+            f"{IN_WORDS[name]} to about {percent(told[name].typical)} (the best known one to "
+            f"{percent(told[name].best)}, the public bounds alone: {percent(told[name].prior)})"
             for name in GROUPS
             if _state(told[name]) == "narrowed"
         ]
@@ -96,25 +113,32 @@ class Leakage:
         said = []
         if given:
             said.append(
-                f"{one} alone gives {_and(given)}: there no ε protects them any more, and a release can only add to it."
+                f"{one} alone gives {_and(given)}: there no ε protects them any more, and a "
+                "release can only add to it."
             )
         if narrowed:
             said.append(f"{'It' if said else one} narrows {_and(narrowed)}.")
         if hidden:
             subject = f"{one} leaves" if not said else "It leaves"
-            said.append(f"{subject} single values of {_and(hidden)} about where the public bounds do.")
+            said.append(
+                f"{subject} single values of {_and(hidden)} about where the public bounds do."
+            )
         singles = [
-            f"{well} of {len(told[name].with_bounds)} {'line weights' if name == 'k' else f'values of {IN_WORDS[name]}'}"
+            f"{well} of {len(told[name].with_bounds)} "
+            f"{'line weights' if name == 'k' else f'values of {IN_WORDS[name]}'}"
             for name in GROUPS
-            if _state(told[name]) == "hidden" and (well := int((told[name].with_bounds <= GIVEN_AWAY).sum()))
+            if _state(told[name]) == "hidden"
+            and (well := int((told[name].with_bounds <= GIVEN_AWAY).sum()))
         ]
         if singles:
             said.append(f"But {_and(singles)} it gives to {percent(GIVEN_AWAY)} or better.")
         free = self.unknown.scale
         said.append(
-            f"Without the event's total load one scale stays free ({FREE_SCALE}, to {percent(free)}); ratios do not."
+            f"Without the event's total load one scale stays free ({FREE_SCALE}, to "
+            f"{percent(free)}); ratios do not."
             if free > GIVEN_AWAY
-            else f"Governors fix the scale of all values to {percent(free)}, even without the event's total load."
+            else f"Governors fix the scale of all values to {percent(free)}, even without the "
+            "event's total load."
         )
         return " ".join(said)
 
@@ -163,7 +187,9 @@ def _attacker_json(one: Attacker) -> dict[str, Any]:
             }
             for name, told in one.items.items()
         },
-        "relative_deviation_without_topology": {name: _spread(values) for name, values in one.reduced.items()},
+        "relative_deviation_without_topology": {
+            name: _spread(values) for name, values in one.reduced.items()
+        },
         "relative_deviation_of_scale": _finite(one.scale),
         "mu": {name: [float(value) for value in values] for name, values in one.mu.items()},
         "mu_of_neighbours": one.mu_neighbours,
@@ -173,7 +199,11 @@ def _attacker_json(one: Attacker) -> dict[str, Any]:
 def _spread(values: Array) -> dict[str, float | None] | None:
     if not len(values):
         return None
-    return {"least": _finite(values.min()), "median": _finite(np.median(values)), "most": _finite(values.max())}
+    return {
+        "least": _finite(values.min()),
+        "median": _finite(np.median(values)),
+        "most": _finite(values.max()),
+    }
 
 
 def _finite(value: Any) -> float | None:

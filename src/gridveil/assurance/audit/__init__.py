@@ -1,6 +1,8 @@
-"""The audit: empirical lower bounds on ε, and tests of the noise, from what `perturb` and bundles really put out.
+"""The audit: empirical lower bounds on ε, and tests of the noise, from what `perturb` and bundles
+really put out.
 
-It sees synthetic grids of its own making only, and what is released of them: it never opens a private value.
+It sees synthetic grids of its own making only, and what is released of them: it never opens a
+private value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The all-but-one adversary against `perturb` itself: its measured advantage beside the exact one."""
+"""The all-but-one adversary against `perturb` itself: its measured advantage beside the exact
+one.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ CONFIDENCE = 0.999
 class Advantage:
     """How well the best test tells two neighbours apart: TPR − FPR = 2 P(right) − 1.
 
-    moved : what differs between the two, in whichever directions; draws : guesses made; low, high : 99.9 % interval of the
-    measured value (Clopper–Pearson); exact : against Laplace noise of the scales that the guarantee states; bound : against
-    anything ε-DP.
+    moved : what differs between the two, in whichever directions.
+    draws : guesses made.
+    low, high : 99.9 % interval of the measured value (Clopper–Pearson).
+    exact : against Laplace noise of the scales that the guarantee states.
+    bound : against anything ε-DP.
     """
 
     rule: str
@@ -55,9 +59,11 @@ def measure_advantage(
     workers: int | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> tuple[Advantage, ...]:
-    """Guess secrets by the sign of the likelihood ratio, at least `draws` times for each step of the adjacency.
+    """Guess secrets by the sign of the likelihood ratio, at least `draws` times for each step of
+    the adjacency.
 
-    draw : what releases are made by; default: `perturb`, with ε each. progress : told how many values a block drew.
+    draw : what releases are made by; default: `perturb`, with ε each.
+    progress : told how many values a block drew.
     """
     draw = draw or perturbed(adjacency, epsilon)
     right: dict[str, float] = {}
@@ -71,7 +77,10 @@ def measure_advantage(
         for job in as_completed(jobs):
             played = job.result()
             for pattern, secret, ratio in zip(
-                played.block.patterns, played.block.secrets, played.block.ratios(played.z, played.losses), strict=True
+                played.block.patterns,
+                played.block.secrets,
+                played.block.ratios(played.z, played.losses),
+                strict=True,
             ):
                 # ℓ = 0 tells nothing: half of those are right.
                 hits = (np.sign(ratio) == secret).sum() + 0.5 * (ratio == 0).sum()
@@ -104,11 +113,15 @@ def measure_advantage(
 
 
 def values_for_advantage(draws: int) -> int:
-    """Count the values that are drawn, for a progress bar: three a position, one position for each guess of a step."""
+    """Count the values that are drawn, for a progress bar: three a position, one position for each
+    guess of a step.
+    """
     blocks = math.ceil(draws / LARGEST_BLOCK)
     return len(GROUPS) * blocks * math.ceil(draws / blocks)
 
 
 def _interval(right: float, count: int) -> tuple[float, float]:
     tail = (1 - CONFIDENCE) / 2
-    return float(success_lower(right, count, 1 - tail)), 1 - float(success_lower(count - right, count, 1 - tail))
+    return float(success_lower(right, count, 1 - tail)), 1 - float(
+        success_lower(count - right, count, 1 - tail)
+    )

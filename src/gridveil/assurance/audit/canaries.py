@@ -1,9 +1,10 @@
 """Canaries: joint changes of a table that an adjacency calls one step, each with a secret sign.
 
-Position i of a block is line i and machine i of a synthetic chain. A canary sits at one position and moves some coordinates
-there, a coordinate being a group in one of the releases: x_c = centre_γ + s_c S α_γ / 2, with its pattern's sign s_c and its
-own secret S = ±1. Flipping S moves every one of them by exactly α_γ: the neighbours of the adjacency. Where it counts in
-ratios, x_c = centre_γ (1 + α_γ)^(s_c S / 2).
+Position i of a block is line i and machine i of a synthetic chain. A canary sits at one position
+and moves some coordinates there, a coordinate being a group in one of the releases: x_c = centre_γ
++ s_c S α_γ / 2, with its pattern's sign s_c and its own secret S = ±1. Flipping S moves every one
+of them by exactly α_γ: the neighbours of the adjacency. Where it counts in ratios, x_c = centre_γ
+(1 + α_γ)^(s_c S / 2).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from gridveil.privacy.adjacency import Rule
 
 Coordinate = tuple[int, str]  # (release, group)
 
-# What may change together. Stated here again, and not taken from `Adjacency.loss`: that is what the audit must not trust.
+# What may change together. Stated here again, and not taken from `Adjacency.loss`: that is what the
+# audit must not trust.
 MOVED_TOGETHER: Mapping[Rule, tuple[tuple[str, ...], ...]] = {
     "one-item": (("k",), ("m",), ("d",)),
     "one-asset": (("k",), ("m", "d")),
@@ -34,7 +36,9 @@ MOVED_TOGETHER: Mapping[Rule, tuple[tuple[str, ...], ...]] = {
 
 @dataclass(frozen=True)
 class Pattern:
-    """The coordinates that a canary moves, with their signs, and where such canaries sit: position first, first + every, …"""
+    """The coordinates that a canary moves, with their signs, and where such canaries sit: position
+    first, first + every, …
+    """
 
     name: str
     signs: Mapping[Coordinate, int]
@@ -50,8 +54,8 @@ class Pattern:
 def patterns(rule: Rule, releases: int) -> tuple[Pattern, ...]:
     """List every pattern of signs, up to a common one, of what the rule moves together.
 
-    With one release every entry of the table belongs to a canary. With two, a position has one canary, so that the auditor
-    knows all the rest of it, as the neighbours of a guarantee do.
+    With one release every entry of the table belongs to a canary. With two, a position has one
+    canary, so that the auditor knows all the rest of it, as the neighbours of a guarantee do.
 
     >>> [pattern.name for pattern in patterns("one-asset", 1)]
     ['k', 'm, d (+, +)', 'm, d (+, −)']
@@ -59,12 +63,23 @@ def patterns(rule: Rule, releases: int) -> tuple[Pattern, ...]:
     8
     """
     out: list[Pattern] = []
-    kinds = [(moved, list(product(_signs(len(moved)), _signs(releases)))) for moved in MOVED_TOGETHER[rule]]
+    kinds = [
+        (moved, list(product(_signs(len(moved)), _signs(releases))))
+        for moved in MOVED_TOGETHER[rule]
+    ]
     total = sum(len(signs) for _, signs in kinds)
     for moved, signs in kinds:
         for number, (by_group, by_release) in enumerate(signs):
-            moves = {(r, group): s * q for r, q in enumerate(by_release) for group, s in zip(moved, by_group, strict=True)}
-            name = ", ".join(moved) + _shown(by_group) + (" in releases" + _shown(by_release) if releases > 1 else "")
+            moves = {
+                (r, group): s * q
+                for r, q in enumerate(by_release)
+                for group, s in zip(moved, by_group, strict=True)
+            }
+            name = (
+                ", ".join(moved)
+                + _shown(by_group)
+                + (" in releases" + _shown(by_release) if releases > 1 else "")
+            )
             first, every = (number, len(signs)) if releases == 1 else (len(out), total)
             out.append(Pattern(name, moves, first, every))
     return tuple(out)
@@ -75,7 +90,9 @@ def _signs(count: int) -> list[tuple[int, ...]]:
 
 
 def _shown(signs: Sequence[int]) -> str:
-    return " (" + ", ".join("+" if sign > 0 else "−" for sign in signs) + ")" if len(signs) > 1 else ""
+    return (
+        " (" + ", ".join("+" if sign > 0 else "−" for sign in signs) + ")" if len(signs) > 1 else ""
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,43 +113,65 @@ class Block:
         random = np.random.default_rng()
         chosen = patterns(rule, releases)
         seats = (len(range(positions)[pattern.seats]) for pattern in chosen)
-        return cls(positions, releases, chosen, tuple(random.choice(np.array([-1.0, 1.0]), size) for size in seats))
+        return cls(
+            positions,
+            releases,
+            chosen,
+            tuple(random.choice(np.array([-1.0, 1.0]), size) for size in seats),
+        )
 
     def offsets(self) -> dict[Coordinate, Array]:
         """Place every coordinate's entries: s S / 2 for a canary's, 0 elsewhere; (n,) each [α]."""
-        out = {(release, group): np.zeros(self.positions) for release in range(self.releases) for group in GROUPS}
+        out = {
+            (release, group): np.zeros(self.positions)
+            for release in range(self.releases)
+            for group in GROUPS
+        }
         for pattern, secret in zip(self.patterns, self.secrets, strict=True):
             for coordinate, sign in pattern.signs.items():
                 out[coordinate][pattern.seats] = sign * secret / 2
         return out
 
-    def by_likelihood(self, z: Mapping[Coordinate, Array], losses: Mapping[str, float], canaries: int) -> dict[str, Counts]:
-        """Guess by the log-likelihood ratio ℓ = Σ_c clip(2 s_c z_c, ±α_c/b_c), the best statistic against Laplace noise.
+    def by_likelihood(
+        self, z: Mapping[Coordinate, Array], losses: Mapping[str, float], canaries: int
+    ) -> dict[str, Counts]:
+        """Guess by the log-likelihood ratio ℓ = Σ_c clip(2 s_c z_c, ±α_c/b_c), the best statistic
+        against Laplace noise.
 
-        z : (n,) of each coordinate, (output − centre) / scale. losses : α/scale of each group. canaries : of the whole audit,
-        for the threshold. Returns the counts of each pattern, by its name.
+        z : (n,) of each coordinate, (output − centre) / scale.
+        losses : α/scale of each group.
+        canaries : of the whole audit, for the threshold. Returns the counts of each pattern, by its
+        name.
         """
         out: dict[str, Counts] = {}
-        for pattern, secret, ratio in zip(self.patterns, self.secrets, self.ratios(z, losses), strict=True):
+        for pattern, secret, ratio in zip(
+            self.patterns, self.secrets, self.ratios(z, losses), strict=True
+        ):
             share = max(1, round(canaries * len(secret) / sum(len(each) for each in self.secrets)))
             threshold = best_threshold(tuple(losses[group] for _, group in pattern.signs), share)
             out[pattern.name] = Counts.of(ratio, secret, threshold)
         return out
 
     def ratios(self, z: Mapping[Coordinate, Array], losses: Mapping[str, float]) -> Iterator[Array]:
-        """Log-likelihood ratios of the two secrets of each canary, (seats,) for each pattern; z and losses as above."""
+        """Log-likelihood ratios of the two secrets of each canary, (seats,) for each pattern; z and
+        losses as above.
+        """
         for pattern, secret in zip(self.patterns, self.secrets, strict=True):
             ratio = np.zeros(len(secret))
             for (release, group), sign in pattern.signs.items():
-                ratio += np.clip(2 * sign * z[release, group][pattern.seats], -losses[group], losses[group])
+                ratio += np.clip(
+                    2 * sign * z[release, group][pattern.seats], -losses[group], losses[group]
+                )
             yield ratio
 
     def by_differences(self, z: Mapping[Coordinate, Array]) -> dict[str, Counts]:
-        """Guess by s_a (z_a − z_b) and s_a (z_a + z_b), for each two coordinates of which a canary moves a at least.
+        """Guess by s_a (z_a − z_b) and s_a (z_a + z_b), for each two coordinates of which a canary
+        moves a at least.
 
-        z : (n,) of each coordinate, (output − centre) / scale. Noise that b shares with a, in another group or in another
-        release, cancels there and leaves the secret bare. For honest noise it is a function of the output like any other, so
-        the same bound holds. Needs the layout of two releases, in which what a canary does not move sits at its centre.
+        z : (n,) of each coordinate, (output − centre) / scale. Noise that b shares with a, in
+        another group or in another release, cancels there and leaves the secret bare. For honest
+        noise it is a function of the output like any other, so the same bound holds. Needs the
+        layout of two releases, in which what a canary does not move sits at its centre.
         """
         out: dict[str, Counts] = {}
         for pattern, secret in zip(self.patterns, self.secrets, strict=True):

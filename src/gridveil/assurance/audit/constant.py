@@ -1,4 +1,6 @@
-"""The differential test: under constant noise, two private tables of one grid must give the same bundle, to the bit."""
+"""The differential test: under constant noise, two private tables of one grid must give the same
+bundle, to the bit.
+"""
 
 from __future__ import annotations
 
@@ -21,33 +23,47 @@ MACHINES = 2
 
 
 class Constant:
-    """Draws the same vector whatever it is given: what it makes is a demo, and holds a true value only if something leaks."""
+    """Draws the same vector whatever it is given: what it makes is a demo, and holds a true value
+    only if something leaks.
+    """
 
     mechanism = "constant vector (demo: no privacy)"
 
     def draw(self, values: Array, scale: float) -> Array:  # noqa: ARG002 - a sampler's
-        """Return (n,) numbers that lie, with their exponentials, in the usual bounds of items and of sums."""
+        """Return (n,) numbers that lie, with their exponentials, in the usual bounds of items and
+        of sums.
+        """
         return np.linspace(2.2, 3.5, len(values))
 
 
 def audit_constant(adjacency: Adjacency, epsilon: Fraction) -> Fit:
-    """Publish two tables with equal public facts under constant noise; every file and every export must be equal.
+    """Publish two tables with equal public facts under constant noise; every file and every export
+    must be equal.
 
-    Finds any figure that carries a true value past the noise, in whichever digit. Honest code passes with certainty. The row
-    names a file that differs.
+    Finds any figure that carries a true value past the noise, in whichever digit. Honest code
+    passes with certainty. The row names a file that differs.
     """
     random, files, differing = np.random.default_rng(), 0, list[str]()
     # Some within the bounds, some beyond.
     tables = [{name: np.exp(random.uniform(-1, 6, MACHINES)) for name in GROUPS} for _ in range(2)]
     for kind in KINDS:
-        one, other = (_files(SourceGrid.of(chain(MACHINES), **table), adjacency, epsilon, kind) for table in tables)
+        one, other = (
+            _files(SourceGrid.of(chain(MACHINES), **table), adjacency, epsilon, kind)
+            for table in tables
+        )
         files += len(one)
-        differing += [f"{name} of {kind.name}" for name in one | other if one.get(name) != other.get(name)]
+        differing += [
+            f"{name} of {kind.name}" for name in one | other if one.get(name) != other.get(name)
+        ]
     subject = f"{adjacency.rule}: bundles of two tables, constant noise"
-    return Fit(subject, differing[0] if differing else "all equal", files, 0.0 if differing else 1.0, 0.5)
+    return Fit(
+        subject, differing[0] if differing else "all equal", files, 0.0 if differing else 1.0, 0.5
+    )
 
 
-def _files(source: SourceGrid, adjacency: Adjacency, epsilon: Fraction, kind: Kind) -> dict[str, bytes]:
+def _files(
+    source: SourceGrid, adjacency: Adjacency, epsilon: Fraction, kind: Kind
+) -> dict[str, bytes]:
     release = publish(
         source,
         epsilon=epsilon,

@@ -24,21 +24,26 @@ from gridveil.vault.source import SourceGrid
 # Different ones, so that a mechanism which mixed up two groups would show.
 ALPHA: Mapping[str, Fraction] = {"k": Fraction(2), "m": Fraction(1, 2), "d": Fraction(3)}
 NAME = "synthetic grid of an audit"
-# So wide that clipping, which could only hide something, never bites (of ratios at a tiny ε, it does, and only hides).
+# So wide that clipping, which could only hide something, never bites (of ratios at a tiny ε, it
+# does, and only hides).
 _WIDE = Range(1e-300, 1e300)
 WIDE = Bounds(k=_WIDE, k_r=_WIDE, m=_WIDE, d=_WIDE)
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Releases, one for each source that was given, and the loss that was charged for all of them together."""
+    """Releases, one for each source that was given, and the loss that was charged for all of them
+    together.
+    """
 
     noisy: tuple[NoisyGrid, ...]
     charged: Fraction
 
 
 class Draw(Protocol):
-    """Releases some versions of one grid, all of the same public facts, and says what it charged for them."""
+    """Releases some versions of one grid, all of the same public facts, and says what it charged
+    for them.
+    """
 
     def __call__(self, sources: Sequence[SourceGrid]) -> Drawn:
         """Draw one release of each source."""
@@ -48,19 +53,32 @@ class Draw(Protocol):
 def perturbed(adjacency: Adjacency, epsilon: Fraction, sampler: Sampler | None = None) -> Draw:
     """Draw by `perturb`, as a release does, with ε for each source.
 
-    The charge is read back from the ledger, a throw-away one in a temporary folder. What a seeded sampler draws is never
-    charged: its claim is the sum of what its guarantees say.
+    The charge is read back from the ledger, a throw-away one in a temporary folder. What a seeded
+    sampler draws is never charged: its claim is the sum of what its guarantees say.
     """
 
     def draw(sources: Sequence[SourceGrid]) -> Drawn:
         with TemporaryDirectory(prefix="gridveil-audit-") as folder:
             demo = sampler is not None and makes_demo(sampler)
-            ledger = None if demo else throwaway_ledger(Path(folder), adjacency, epsilon * len(sources))
+            ledger = (
+                None if demo else throwaway_ledger(Path(folder), adjacency, epsilon * len(sources))
+            )
             noisy = tuple(
-                perturb(source, epsilon=epsilon, adjacency=adjacency, bounds=WIDE, ledger=ledger, sampler=sampler)
+                perturb(
+                    source,
+                    epsilon=epsilon,
+                    adjacency=adjacency,
+                    bounds=WIDE,
+                    ledger=ledger,
+                    sampler=sampler,
+                )
                 for source in sources
             )
-            charged = sum((one.guarantee.spent for one in noisy), Fraction(0)) if ledger is None else _charged(ledger)
+            charged = (
+                sum((one.guarantee.spent for one in noisy), Fraction(0))
+                if ledger is None
+                else _charged(ledger)
+            )
         return Drawn(noisy, charged)
 
     return draw
@@ -80,7 +98,9 @@ def _charged(ledger: Ledger) -> Fraction:
 
 @cache
 def chain(positions: int) -> GridFacts:
-    """Public facts of a synthetic grid: n lines in a row, a machine on each of the first n of its n + 1 buses."""
+    """Public facts of a synthetic grid: n lines in a row, a machine on each of the first n of its n
+    + 1 buses.
+    """
     return GridFacts(
         name=NAME,
         buses=tuple(f"b{i}" for i in range(positions + 1)),

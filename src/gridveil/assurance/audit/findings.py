@@ -16,18 +16,26 @@ SHOWN, DECIDING = 0.95, 0.9999
 
 @dataclass(frozen=True)
 class Counts:
-    """How many canaries there were, for how many the auditor dared a guess, and how many guesses were right."""
+    """How many canaries there were, for how many the auditor dared a guess, and how many guesses
+    were right.
+    """
 
     canaries: int = 0
     guesses: int = 0
     correct: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(self.canaries + other.canaries, self.guesses + other.guesses, self.correct + other.correct)
+        return Counts(
+            self.canaries + other.canaries,
+            self.guesses + other.guesses,
+            self.correct + other.correct,
+        )
 
     @classmethod
     def of(cls, score: Array, truth: Array, threshold: float = 0.0) -> Counts:
-        """Guess the sign of score (n,) where |score| ≥ threshold and not 0; truth (n,) holds the secret signs ±1."""
+        """Guess the sign of score (n,) where |score| ≥ threshold and not 0; truth (n,) holds the
+        secret signs ±1.
+        """
         dared = (np.abs(score) >= threshold) & (score != 0)
         return cls(len(score), int(dared.sum()), int((np.sign(score) == truth)[dared].sum()))
 
@@ -36,10 +44,13 @@ class Counts:
 class Finding:
     """One row of an audit: what was claimed, and what the guesses prove.
 
-    subject : the adjacency that was audited, or "sampler"; pattern : what the canaries moved, with signs.
-    epsilon : the claim, which is what the ledger was charged for all the draws that the canaries saw.
+    subject : the adjacency that was audited, or "sampler".
+    pattern : what the canaries moved, with signs.
+    epsilon : the claim, which is what the ledger was charged for all the draws that the canaries
+    saw.
     lower_95 : ε is above this, with 95 % confidence for this row alone.
-    lower_9999 : ε is above this, with 99.99 % confidence for all rows of the subject at once; it decides.
+    lower_9999 : ε is above this, with 99.99 % confidence for all rows of the subject at once; it
+    decides.
     """
 
     subject: str
@@ -56,7 +67,8 @@ class Finding:
 
 
 def success_lower(correct: Any, guesses: Any, confidence: float) -> Any:
-    """Bound a success probability from below: p_L = B⁻¹(1 − confidence; v, r − v + 1) for v of r (Clopper–Pearson).
+    """Bound a success probability from below: p_L = B⁻¹(1 − confidence; v, r − v + 1) for v of r
+    (Clopper–Pearson).
 
     All of r right gives p_L = (1 − confidence)^(1/r).
 
@@ -76,9 +88,10 @@ def epsilon_lower(correct: Any, guesses: Any, confidence: float) -> Any:
 
     Privacy
     -------
-    If the audited mechanism is ε-DP for a flip of one canary's secret sign, then for any guesses, adaptive ones and
-    abstentions included, the number of right ones is dominated by Binomial(r, e^ε / (1 + e^ε)) given that r were made (Steinke,
-    Nasr and Jagielski 2023, pure DP). So P[ε_L > ε] ≤ 1 − confidence.
+    If the audited mechanism is ε-DP for a flip of one canary's secret sign, then for any guesses,
+    adaptive ones and abstentions included, the number of right ones is dominated by Binomial(r, e^ε
+    / (1 + e^ε)) given that r were made (Steinke, Nasr and Jagielski 2023, pure DP). So P[ε_L > ε] ≤
+    1 − confidence.
 
     >>> [round(float(epsilon_lower(correct, 10_000, 0.95)), 2) for correct in (5_000, 7_500, 10_000)]
     [0.0, 1.06, 8.11]
@@ -92,32 +105,37 @@ def epsilon_lower(correct: Any, guesses: Any, confidence: float) -> Any:
 def best_threshold(losses: tuple[float, ...], canaries: int) -> float:
     """Find the t for which guessing where |ℓ| ≥ t has the largest expected 95 % bound on ε.
 
-    losses : α_c / b_c of each coordinate c that a canary moves. The log-likelihood ratio of its two secrets is
-    ℓ = Σ_c clip(2 z_c, ±α_c/b_c), with z_c the output's distance from the middle in units of the scale. It saturates at
-    ±Σ losses, where a guess is right with the full e^ε / (1 + e^ε); the more coordinates, the rarer that is for all at once.
+    losses : α_c / b_c of each coordinate c that a canary moves. The log-likelihood ratio of its two
+    secrets is ℓ = Σ_c clip(2 z_c, ±α_c/b_c), with z_c the output's distance from the middle in
+    units of the scale. It saturates at ±Σ losses, where a guess is right with the full e^ε / (1 +
+    e^ε); the more coordinates, the rarer that is for all at once.
 
     Privacy
     -------
-    t comes from a simulation of the *claimed* mechanism, in which P[right | ℓ] = 1 / (1 + e^(−|ℓ|)) exactly, and never from the
-    outputs that are audited.
+    t comes from a simulation of the *claimed* mechanism, in which P[right | ℓ] = 1 / (1 + e^(−|ℓ|))
+    exactly, and never from the outputs that are audited.
     """
     loss = np.array(losses)
     noise = np.random.default_rng(0).laplace(size=(2**16, len(losses)))
     size = np.sort(np.abs(np.clip(loss + 2 * noise, -loss, loss).sum(axis=1)))[::-1]
-    tried = size[np.unique(np.geomspace(1, len(size), 512).astype(int)) - 1] * (1 - 1e-9)  # saturation is hit but for rounding
+    tried = size[np.unique(np.geomspace(1, len(size), 512).astype(int)) - 1] * (
+        1 - 1e-9
+    )  # saturation is hit but for rounding
     rank = np.searchsorted(-size, -tried, side="right")
     guesses = canaries * rank / len(size)
     correct = guesses * (np.cumsum(1 / (1 + np.exp(-size)))[rank - 1] / rank)
     return float(tried[np.argmax(epsilon_lower(correct, guesses, SHOWN))])
 
 
-def finding(subject: str, pattern: str, epsilon: Fraction, counts: Counts, *, rows: int, choices: int = 1) -> Finding:
+def finding(
+    subject: str, pattern: str, epsilon: Fraction, counts: Counts, *, rows: int, choices: int = 1
+) -> Finding:
     """State what counts prove; choices: how many such counts this one is the largest of.
 
     Privacy
     -------
-    The largest of several bounds holds at confidence c if each was taken at 1 − (1 − c)/choices; that all rows hold at once
-    likewise takes 1 − (1 − c)/rows (Bonferroni).
+    The largest of several bounds holds at confidence c if each was taken at 1 − (1 − c)/choices;
+    that all rows hold at once likewise takes 1 − (1 − c)/rows (Bonferroni).
     """
     shown, deciding = ((1 - level) / choices for level in (SHOWN, DECIDING))
     return Finding(

@@ -1,7 +1,9 @@
-"""Does noise follow the law that was charged for? Values, pairs and repeats, each with a p-value that holds for every sample.
+"""Does noise follow the law that was charged for? Values, pairs and repeats, each with a p-value
+that holds for every sample.
 
-The auditor knows the true value x behind an output y = clip(x + Lap(b)). So u = F((y − x)/b), with u drawn at random from what
-a clip value stands for, is uniform on (0, 1) and independent of every other one, if the noise is honest; and only then.
+The auditor knows the true value x behind an output y = clip(x + Lap(b)). So u = F((y − x)/b), with
+u drawn at random from what a clip value stands for, is uniform on (0, 1) and independent of every
+other one, if the noise is honest; and only then.
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ from gridveil.grid.parameters import Range
 class Fit:
     """One row of an audit of noise.
 
-    subject : what was released, and how; pattern : what was compared; values : how many outputs that took.
+    subject : what was released, and how.
+    pattern : what was compared.
+    values : how many outputs that took.
     p_value : honest noise looks as odd as this, or more so, with this probability at most.
-    level : the row falls below this; the levels of all rows of an audit add up to 1e-4 with those of its bounds.
+    level : the row falls below this; the levels of all rows of an audit add up to 1e-4 with those
+    of its bounds.
     """
 
     subject: str
@@ -36,14 +41,19 @@ class Fit:
         return self.p_value >= self.level
 
 
-def uniforms(output: Array, truth: Array, scale: Array | float, public: Range, *, relative: bool = False) -> Array:
-    """Bring outputs to what is uniform on (0, 1) under clip(truth + Lap(scale), public); all of one shape.
+def uniforms(
+    output: Array, truth: Array, scale: Array | float, public: Range, *, relative: bool = False
+) -> Array:
+    """Bring outputs to what is uniform on (0, 1) under clip(truth + Lap(scale), public); all of one
+    shape.
 
     relative : whether the noise was added to logarithms.
     """
     felt = np.log if relative else np.asarray
     middle = felt(truth)
-    u, below, above = (_laplace_cdf((felt(y) - middle) / scale) for y in (output, public.lower, public.upper))
+    u, below, above = (
+        _laplace_cdf((felt(y) - middle) / scale) for y in (output, public.lower, public.upper)
+    )
     chance = np.random.default_rng().random(u.shape)
     u = np.where(output <= public.lower, chance * below, u)
     return np.where(output >= public.upper, above + chance * (1 - above), u)
@@ -54,10 +64,12 @@ def _laplace_cdf(z: Array) -> Array:
 
 
 def values_p(u: Array) -> float:
-    """Compare (n,) values with the uniform law: by the scale, by the sign and by the whole shape of the noise.
+    """Compare (n,) values with the uniform law: by the scale, by the sign and by the whole shape of
+    the noise.
 
-    Σ −log(1 − |2u − 1|), which is Σ |noise| / scale, has the law Gamma(n); the number of positive ones is Binomial(n, ½); and
-    the Kolmogorov–Smirnov distance D has P[D > t] ≤ 2 exp(−2 n t²) (Massart 1990).
+    Σ −log(1 − |2u − 1|), which is Σ |noise| / scale, has the law Gamma(n); the number of positive
+    ones is Binomial(n, ½); and the Kolmogorov–Smirnov distance D has P[D > t] ≤ 2 exp(−2 n t²)
+    (Massart 1990).
     """
     from scipy.special import gammainc, gammaincc
 
@@ -74,9 +86,11 @@ def values_p(u: Array) -> float:
 
 
 def pairs_p(u: Array) -> float:
-    """Compare the signs of every two of c coordinates, within a release and with the next one; u (releases, c).
+    """Compare the signs of every two of c coordinates, within a release and with the next one; u
+    (releases, c).
 
-    Products of two independent fair signs are fair and independent, also along a chain of releases: Binomial(releases, ½).
+    Products of two independent fair signs are fair and independent, also along a chain of releases:
+    Binomial(releases, ½).
     """
     sign = np.where(u > 0.5, 1.0, -1.0)
     n, c = sign.shape
@@ -87,7 +101,8 @@ def pairs_p(u: Array) -> float:
 
 
 def repeats_p(u: Array) -> float:
-    """Look for two values of equal size, in a release or in the next one, wherever they stand; u (releases, c).
+    """Look for two values of equal size, in a release or in the next one, wherever they stand; u
+    (releases, c).
 
     v = |2u − 1| is uniform, so two of N come within t of each other with probability N² t at most.
     """
@@ -100,4 +115,6 @@ def _fair(positive: Any, n: int) -> Any:
     """Two-sided p-value of so many heads in n tosses of a fair coin."""
     from scipy.special import bdtr, bdtrc
 
-    return np.minimum(1.0, 2 * np.minimum(bdtr(positive, n, 0.5), bdtrc(np.asarray(positive) - 1, n, 0.5)))
+    return np.minimum(
+        1.0, 2 * np.minimum(bdtr(positive, n, 0.5), bdtrc(np.asarray(positive) - 1, n, 0.5))
+    )

@@ -1,6 +1,8 @@
-"""The audit of noise: values at, inside and beyond the public bounds, and whether what comes out has the law that was charged.
+"""The audit of noise: values at, inside and beyond the public bounds, and whether what comes out
+has the law that was charged.
 
-Noise is held against the scale α / (what was charged), not against the one that the guarantee states.
+Noise is held against the scale α / (what was charged), not against the one that the guarantee
+states.
 """
 
 from __future__ import annotations
@@ -12,7 +14,15 @@ from fractions import Fraction
 import numpy as np
 
 from gridveil.assurance.audit.fits import Fit, pairs_p, repeats_p, uniforms, values_p
-from gridveil.assurance.audit.releases import Kind, Look, Seen, by_perturb, noisy_behind, ranges, source_of
+from gridveil.assurance.audit.releases import (
+    Kind,
+    Look,
+    Seen,
+    by_perturb,
+    noisy_behind,
+    ranges,
+    source_of,
+)
 from gridveil.assurance.audit.run import apart
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Bounds, Range
@@ -37,42 +47,75 @@ def audit_noise(
     level: float = 1e-4,
     progress: Callable[[int], object] | None = None,
 ) -> Fit:
-    """Release tables whose entries sit in every place, in the bounds and beyond them, and test the noise on each.
+    """Release tables whose entries sit in every place, in the bounds and beyond them, and test the
+    noise on each.
 
-    The row names the oddest of three tests: of values (all, by group and by place), of pairs, and of repeats.
+    The row names the oddest of three tests: of values (all, by group and by place), of pairs, and
+    of repeats.
 
     Privacy
     -------
-    The auditor knows the whole table, and the mechanism claims that its noise is Laplace of scale α / ε_γ, independent in every
-    entry, whatever the table. Noise of that law is ε_γ-DP; noise of another one is not what was charged for.
+    The auditor knows the whole table, and the mechanism claims that its noise is Laplace of scale α
+    / ε_γ, independent in every entry, whatever the table. Noise of that law is ε_γ-DP; noise of
+    another one is not what was charged for.
     """
     bounds = bounds or Bounds()
     buses = ITEM_BUSES if "sum" not in kind.allocation.draws.values() else SUM_BUSES
     public = ranges(bounds, kind, buses)
-    placed = {name: _places(name, public[name], apart(adjacency, name) / float(epsilon), adjacency) for name in public}
-    sizes = {name: (buses - (name == "k") if kind.allocation.draws[name] == "items" else 1) for name in public}
+    placed = {
+        name: _places(name, public[name], apart(adjacency, name) / float(epsilon), adjacency)
+        for name in public
+    }
+    sizes = {
+        name: (buses - (name == "k") if kind.allocation.draws[name] == "items" else 1)
+        for name in public
+    }
     turn = np.arange(releases)[:, None]
-    where = {  # every other release in the middle, where no clip value hides the noise; in the others each entry goes round
+    # every other release in the middle, where no clip value hides the noise; in the others each
+    # entry goes round
+    where = {
         name: np.where(turn % 2, (turn // 2 + np.arange(size) + number) % PLACES, MIDDLE)
         for number, (name, size) in enumerate(sizes.items())
     }
     seen: list[Seen] = []
     with opens(adjacency, epsilon, bounds, kind, sampler) as look:
         for number in range(releases):
-            seen.append(look(source_of(buses, kind, {name: placed[name][where[name][number]] for name in public})))
+            seen.append(
+                look(
+                    source_of(
+                        buses, kind, {name: placed[name][where[name][number]] for name in public}
+                    )
+                )
+            )
             if progress is not None:
                 progress(sum(sizes.values()))
     u = {
-        name: _uniform(seen, name, placed[name][where[name]], public[name], kind.allocation.draws[name] == "sum", adjacency)
+        name: _uniform(
+            seen,
+            name,
+            placed[name][where[name]],
+            public[name],
+            kind.allocation.draws[name] == "sum",
+            adjacency,
+        )
         for name in public
     }
     table, spots = (
         np.concatenate([u[name] for name in public], axis=1),
         np.concatenate([where[name] for name in public], axis=1),
     )
-    parts = [table.ravel(), *(one.ravel() for one in u.values()), *(table[spots == place] for place in range(PLACES))]
-    found = {"values": min(1.0, len(parts) * min(values_p(part) for part in parts if part.size)), "pairs": pairs_p(table)}
-    if seen[0].scale is None:  # the inverse of posterior means is too coarse to tell equal from nearly equal
+    parts = [
+        table.ravel(),
+        *(one.ravel() for one in u.values()),
+        *(table[spots == place] for place in range(PLACES)),
+    ]
+    found = {
+        "values": min(1.0, len(parts) * min(values_p(part) for part in parts if part.size)),
+        "pairs": pairs_p(table),
+    }
+    if (
+        seen[0].scale is None
+    ):  # the inverse of posterior means is too coarse to tell equal from nearly equal
         found["repeats"] = repeats_p(table)
     oddest = min(found, key=lambda name: found[name])
     return Fit(subject, oddest, table.size, min(1.0, len(found) * found[oddest]), level)
@@ -81,29 +124,60 @@ def audit_noise(
 def values_of_noise(releases: int, kind: Kind) -> int:
     """Count the values that are drawn, for a progress bar."""
     items = "sum" not in kind.allocation.draws.values()
-    return releases * (3 * ITEM_BUSES - 1 if items else SUM_BUSES - 1 + 2 if "k" in kind.allocation.drawn else 2)
+    return releases * (
+        3 * ITEM_BUSES - 1 if items else SUM_BUSES - 1 + 2 if "k" in kind.allocation.drawn else 2
+    )
 
 
 def _places(name: str, public: Range, scale: float, adjacency: Adjacency) -> Array:
-    """At both bounds, half a scale to either side of them, in the middle, further above, far above, and next to 0 or at it."""
+    """At both bounds, half a scale to either side of them, in the middle, further above, far above,
+    and next to 0 or at it.
+    """
     lower, upper = public.lower, public.upper
     if adjacency.relative:
         half = np.exp(scale / 2)
         middle = (lower * upper) ** 0.5
         return np.array(
-            [lower / 1e3, lower, lower * half, middle, upper / half, upper, upper * half, upper * half**6, upper * 1e3]
+            [
+                lower / 1e3,
+                lower,
+                lower * half,
+                middle,
+                upper / half,
+                upper,
+                upper * half,
+                upper * half**6,
+                upper * 1e3,
+            ]
         )
     least, middle = 0.0 if name == "d" else lower / 1e3, (lower + upper) / 2
     return np.array(
-        [least, lower, lower + scale / 2, middle, upper - scale / 2, upper, upper + scale / 2, upper + 3 * scale, 10 * upper]
+        [
+            least,
+            lower,
+            lower + scale / 2,
+            middle,
+            upper - scale / 2,
+            upper,
+            upper + scale / 2,
+            upper + 3 * scale,
+            10 * upper,
+        ]
     )
 
 
-def _uniform(seen: list[Seen], name: str, truth: Array, public: Range, is_sum: bool, adjacency: Adjacency) -> Array:
-    """Bring a group's outputs to what should be uniform: (releases, n). A sum is put into its bounds before noise is added."""
+def _uniform(
+    seen: list[Seen], name: str, truth: Array, public: Range, is_sum: bool, adjacency: Adjacency
+) -> Array:
+    """Bring a group's outputs to what should be uniform: (releases, n).
+
+    A sum is put into its bounds before noise is added.
+    """
     output = np.array([one.drawn[name] for one in seen])
     if (means := seen[0].scale) is not None:
         output = noisy_behind(output, means[name], public, relative=adjacency.relative)
     charged = np.array([[one.spent[name]] for one in seen])
     truth = np.clip(truth, public.lower, public.upper) if is_sum else truth
-    return uniforms(output, truth, apart(adjacency, name) / charged, public, relative=adjacency.relative)
+    return uniforms(
+        output, truth, apart(adjacency, name) / charged, public, relative=adjacency.relative
+    )

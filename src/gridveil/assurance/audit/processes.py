@@ -1,4 +1,6 @@
-"""Noise of processes of their own: a generator that starts where another one did would repeat it."""
+"""Noise of processes of their own: a generator that starts where another one did would repeat
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,12 @@ AWAY = 64.0  # the value that noise is put on: a power of two, many scales above
 
 
 def audit_processes(level: float) -> Fit:
-    """Draw in this process and in two new ones; compare their noise place by place, and each value with each other."""
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+    """Draw in this process and in two new ones; compare their noise place by place, and each value
+    with each other.
+    """
+    with ProcessPoolExecutor(
+        2, multiprocessing.get_context("spawn"), max_tasks_per_child=1
+    ) as pool:
         return compare_runs(np.array([noise(), *pool.map(noise, [VALUES] * 2)]), level)
 
 
@@ -28,7 +34,9 @@ def compare_runs(outputs: Array, level: float) -> Fit:
     u = uniforms(outputs, np.full(outputs.shape, AWAY), 1.0, ANYWHERE)
     found = {"pairs": pairs_p(u.T), "repeats": repeats_p(u)}
     oddest = min(found, key=lambda name: found[name])
-    return Fit("sampler, in three processes", oddest, u.size, min(1.0, len(found) * found[oddest]), level)
+    return Fit(
+        "sampler, in three processes", oddest, u.size, min(1.0, len(found) * found[oddest]), level
+    )
 
 
 def noise(values: int = VALUES) -> Array:

@@ -1,4 +1,6 @@
-"""What an audit of noise looks at: outputs of `perturb`, or of a bundle that was published, written and loaded again."""
+"""What an audit of noise looks at: outputs of `perturb`, or of a bundle that was published, written
+and loaded again.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,19 @@ RENEWED = 50  # releases to a throw-away ledger
 
 
 class Uncharged(SecureSampler):
-    """The secure noise, on synthetic grids that nobody keeps: as any sampler but the secure one itself, it makes demos."""
+    """The secure noise, on synthetic grids that nobody keeps: as any sampler but the secure one
+    itself, it makes demos.
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
     """What one release showed of each group that was drawn.
 
-    drawn : noisy items, (n,), or a noisy sum, (1,); spent : what was charged; scale : that of which drawn holds posterior means
-    instead, None where it holds the noisy values themselves.
+    drawn : noisy items, (n,), or a noisy sum, (1,).
+    spent : what was charged.
+    scale : that of which drawn holds posterior means instead, None where it holds the noisy values
+    themselves.
     """
 
     drawn: Mapping[str, Array]
@@ -52,7 +58,9 @@ Look = Callable[[SourceGrid], Seen]
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to release: what is drawn, and what a bundle shows of items, their posterior means or the values as clipped."""
+    """A way to release: what is drawn, and what a bundle shows of items, their posterior means or
+    the values as clipped.
+    """
 
     name: str
     allocation: Allocation
@@ -69,14 +77,25 @@ KINDS = (
 
 @cache
 def row(buses: int) -> GridFacts:
-    """Public facts of a synthetic grid: buses in a row, a machine on each, so that nothing is eliminated."""
+    """Public facts of a synthetic grid: buses in a row, a machine on each, so that nothing is
+    eliminated.
+    """
     facts = chain(buses - 1)
-    return replace(facts, machines=np.arange(buses), governor_rate=np.full(buses, 2.0), droop_gain=np.full(buses, 20.0))
+    return replace(
+        facts,
+        machines=np.arange(buses),
+        governor_rate=np.full(buses, 2.0),
+        droop_gain=np.full(buses, 20.0),
+    )
 
 
 @contextmanager
 def by_perturb(
-    adjacency: Adjacency, epsilon: Fraction, bounds: Bounds, kind: Kind, sampler: Sampler | None = None
+    adjacency: Adjacency,
+    epsilon: Fraction,
+    bounds: Bounds,
+    kind: Kind,
+    sampler: Sampler | None = None,
 ) -> Iterator[Look]:
     """Look at what `perturb` returns, without a ledger: its claim is what its guarantee says."""
     sampler = sampler or Uncharged()
@@ -92,16 +111,24 @@ def by_perturb(
             allocation=kind.allocation,
         )
         groups = noisy.guarantee.groups
-        return Seen({name: getattr(noisy, name) for name in groups}, {name: loss.spent for name, loss in groups.items()})
+        return Seen(
+            {name: getattr(noisy, name) for name in groups},
+            {name: loss.spent for name, loss in groups.items()},
+        )
 
     yield look
 
 
 @contextmanager
 def by_bundle(
-    adjacency: Adjacency, epsilon: Fraction, bounds: Bounds, kind: Kind, sampler: Sampler | None = None
+    adjacency: Adjacency,
+    epsilon: Fraction,
+    bounds: Bounds,
+    kind: Kind,
+    sampler: Sampler | None = None,
 ) -> Iterator[Look]:
-    """Look at what lies in a bundle, charged to throw-away ledgers; the claim is what the ledger was charged.
+    """Look at what lies in a bundle, charged to throw-away ledgers; the claim is what the ledger
+    was charged.
 
     sampler : a seeded one makes demos, which are not charged: their claim is what the bundle says.
     """
@@ -111,7 +138,9 @@ def by_bundle(
         def look(source: SourceGrid) -> Seen:
             nonlocal made
             if sampler is None and made % RENEWED == 0:
-                ledgers[:] = [throwaway_ledger(Path(folder) / f"ledger-{made}", adjacency, epsilon * RENEWED)]
+                ledgers[:] = [
+                    throwaway_ledger(Path(folder) / f"ledger-{made}", adjacency, epsilon * RENEWED)
+                ]
             path = Path(folder) / f"{made}.zip"
             made += 1
             release = publish(
@@ -129,26 +158,43 @@ def by_bundle(
             loaded = load(path)
             path.unlink()
             groups = loaded.guarantee.groups
-            spent = ledgers[0].entries(NAME)[-1].spent if ledgers else {name: loss.spent for name, loss in groups.items()}
-            means = {name: loss.scale for name, loss in groups.items()} if kind.start == "posterior" else None
+            spent = (
+                ledgers[0].entries(NAME)[-1].spent
+                if ledgers
+                else {name: loss.spent for name, loss in groups.items()}
+            )
+            means = (
+                {name: loss.scale for name, loss in groups.items()}
+                if kind.start == "posterior"
+                else None
+            )
             return Seen(_shown(loaded.model, kind), dict(spent), means)
 
         yield look
 
 
 def _shown(model: ReducedModel, kind: Kind) -> dict[str, Array]:
-    """Read off a model what was drawn: k_r of neighbours in the row is their line's k, and shares add up to their sum."""
+    """Read off a model what was drawn: k_r of neighbours in the row is their line's k, and shares
+    add up to their sum.
+    """
     pairs = complete_edges(len(model.m))
     shown = {"k": model.k_r[pairs[:, 1] == pairs[:, 0] + 1], "m": model.m, "d": model.d}
     draws = kind.allocation.draws
-    return {name: shown[name] if draws[name] == "items" else shown[name].sum(keepdims=True) for name in kind.allocation.drawn}
+    return {
+        name: shown[name] if draws[name] == "items" else shown[name].sum(keepdims=True)
+        for name in kind.allocation.drawn
+    }
 
 
 def noisy_behind(means: Array, scale: float, public: Range, *, relative: bool) -> Array:
-    """Invert posterior means, which grow with the noisy value: y with E[x | y] = means, of any shape, by bisection."""
+    """Invert posterior means, which grow with the noisy value: y with E[x | y] = means, of any
+    shape, by bisection.
+    """
 
     def mean(y: Array) -> Array:
-        return Posterior.of(y.ravel(), scale, public.lower, public.upper, relative=relative).mean.reshape(y.shape)
+        return Posterior.of(
+            y.ravel(), scale, public.lower, public.upper, relative=relative
+        ).mean.reshape(y.shape)
 
     low, high = np.full(means.shape, public.lower), np.full(means.shape, public.upper)
     least, most = mean(low), mean(high)
@@ -156,13 +202,22 @@ def noisy_behind(means: Array, scale: float, public: Range, *, relative: bool) -
         y = (low + high) / 2
         small = mean(y) < means
         low, high = np.where(small, y, low), np.where(small, high, y)
-    near = 1e-12 * most  # the map is flat at its ends, where no bisection tells a clip value from its neighbours
-    return np.select([means <= least + near, means >= most - near], [public.lower, public.upper], (low + high) / 2)
+    near = (
+        1e-12 * most
+    )  # the map is flat at its ends, where no bisection tells a clip value from its neighbours
+    return np.select(
+        [means <= least + near, means >= most - near],
+        [public.lower, public.upper],
+        (low + high) / 2,
+    )
 
 
 def ranges(bounds: Bounds, kind: Kind, machines: int) -> dict[str, Range]:
     """Public bounds of what is drawn of each group."""
-    return {name: drawn_range(bounds, name, kind.allocation.draws[name], machines) for name in kind.allocation.drawn}
+    return {
+        name: drawn_range(bounds, name, kind.allocation.draws[name], machines)
+        for name in kind.allocation.drawn
+    }
 
 
 def source_of(buses: int, kind: Kind, wanted: Mapping[str, Sequence[float] | Array]) -> SourceGrid:
@@ -170,5 +225,9 @@ def source_of(buses: int, kind: Kind, wanted: Mapping[str, Sequence[float] | Arr
     sizes = {"k": buses - 1, "m": buses, "d": buses}
     values = {name: np.ones(size) for name, size in sizes.items()}
     for name, value in wanted.items():
-        values[name] = np.asarray(value) if kind.allocation.draws[name] == "items" else np.full(sizes[name], value[0] / buses)
+        values[name] = (
+            np.asarray(value)
+            if kind.allocation.draws[name] == "items"
+            else np.full(sizes[name], value[0] / buses)
+        )
     return SourceGrid.of(row(buses), **values)

@@ -46,17 +46,21 @@ def audit_adjacency(
     progress: Progress | None = None,
     parts: int = 1,
 ) -> tuple[Finding, ...]:
-    """Bound ε from below by guessing the secrets of canaries from draws (default: of `perturb`, with ε each).
+    """Bound ε from below by guessing the secrets of canaries from draws (default: of `perturb`,
+    with ε each).
 
-    canaries : at least so many with one release, and a twentieth of it with two releases of two versions of a grid.
-    workers : threads (OpenDP frees the interpreter while it draws); progress : told how many values a block drew.
-    parts : of an audit of which this is one; all of them together keep to the confidence that decides.
+    canaries : at least so many with one release, and a twentieth of it with two releases of two
+    versions of a grid.
+    workers : threads (OpenDP frees the interpreter while it draws).
+    progress : told how many values a block drew.
+    parts : of an audit of which this is one; all of them together keep to the confidence that
+    decides.
 
     Privacy
     -------
-    The canaries of a block lie in disjoint entries, and blocks are grids of their own, so a flip of one secret is one step of
-    the adjacency in one grid: the draws together are ε-DP for it if each is, which is what `epsilon_lower` needs. The claim is
-    the largest charge of any block.
+    The canaries of a block lie in disjoint entries, and blocks are grids of their own, so a flip of
+    one secret is one step of the adjacency in one grid: the draws together are ε-DP for it if each
+    is, which is what `epsilon_lower` needs. The claim is the largest charge of any block.
     """
     draw = draw or perturbed(adjacency, epsilon)
     tallies: list[_Tally] = []
@@ -82,14 +86,21 @@ def values_to_draw(rule: Rule, canaries: int) -> int:
 
 def _blocks(rule: Rule, canaries: int) -> Iterator[tuple[int, int]]:
     """Share the canaries among blocks: (releases, positions) of each."""
-    for releases, wanted in ((1, math.ceil(canaries / len(MOVED_TOGETHER[rule]))), (2, math.ceil(canaries / TWO_RELEASES))):
+    for releases, wanted in (
+        (1, math.ceil(canaries / len(MOVED_TOGETHER[rule]))),
+        (2, math.ceil(canaries / TWO_RELEASES)),
+    ):
         blocks = math.ceil(wanted / LARGEST_BLOCK)
         yield from [(releases, math.ceil(wanted / blocks))] * blocks
 
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """A block of canaries and what was drawn of it. z : (output − centre) / scale of each coordinate; losses : α/scale."""
+    """A block of canaries and what was drawn of it.
+
+    z : (output − centre) / scale of each coordinate.
+    losses : α/scale.
+    """
 
     block: Block
     drawn: Drawn
@@ -97,29 +108,50 @@ class Played:
     losses: Mapping[str, float]
 
 
-def play(adjacency: Adjacency, epsilon: Fraction, positions: int, releases: int, draw: Draw) -> Played:
+def play(
+    adjacency: Adjacency, epsilon: Fraction, positions: int, releases: int, draw: Draw
+) -> Played:
     """Hide fresh secrets in a synthetic grid and draw releases of it."""
     block = Block.fresh(adjacency.rule, positions, releases)
-    # Powers of two keep centre ± α/2 exact; a thousand scales from zero keep the source's values positive.
+    # Powers of two keep centre ± α/2 exact; a thousand scales from zero keep the source's values
+    # positive.
     centre = {
-        name: float(alpha) * 2.0 ** max(2, math.ceil(math.log2(1000 / epsilon))) for name, alpha in adjacency.alpha.items()
+        name: float(alpha) * 2.0 ** max(2, math.ceil(math.log2(1000 / epsilon)))
+        for name, alpha in adjacency.alpha.items()
     }
-    values = {(r, g): _moved(centre[g], float(adjacency.alpha[g]), adjacency, by) for (r, g), by in block.offsets().items()}
+    values = {
+        (r, g): _moved(centre[g], float(adjacency.alpha[g]), adjacency, by)
+        for (r, g), by in block.offsets().items()
+    }
     facts = chain(positions)
-    drawn = draw([SourceGrid.of(facts, **{group: values[release, group] for group in GROUPS}) for release in range(releases)])
+    drawn = draw(
+        [
+            SourceGrid.of(facts, **{group: values[release, group] for group in GROUPS})
+            for release in range(releases)
+        ]
+    )
     assert len(drawn.noisy) == releases, "a draw gives one release for each source"
     groups = drawn.noisy[0].guarantee.groups
     losses = {name: apart(adjacency, name) / groups[name].scale for name in GROUPS}
     return Played(block, drawn, _standardised(drawn, centre, adjacency), losses)
 
 
-def _block(adjacency: Adjacency, epsilon: Fraction, positions: int, releases: int, canaries: int, draw: Draw) -> _Tally:
+def _block(
+    adjacency: Adjacency,
+    epsilon: Fraction,
+    positions: int,
+    releases: int,
+    canaries: int,
+    draw: Draw,
+) -> _Tally:
     played = play(adjacency, epsilon, positions, releases, draw)
     block, z = played.block, played.z
     return _Tally(
         releases,
         played.drawn.charged,
-        block.by_likelihood(z, played.losses, canaries if releases == 1 else math.ceil(canaries / TWO_RELEASES)),
+        block.by_likelihood(
+            z, played.losses, canaries if releases == 1 else math.ceil(canaries / TWO_RELEASES)
+        ),
         block.by_differences(z) if releases > 1 else {},
         len(GROUPS) * releases * positions,
     )
@@ -136,18 +168,25 @@ def apart(adjacency: Adjacency, name: str) -> float:
     return math.log1p(alpha) if adjacency.relative else alpha
 
 
-def _standardised(drawn: Drawn, centre: Mapping[str, float], adjacency: Adjacency) -> dict[Coordinate, Array]:
-    """Express outputs as (output − centre) / scale, with the scale that the guarantee states; (n,) each."""
+def _standardised(
+    drawn: Drawn, centre: Mapping[str, float], adjacency: Adjacency
+) -> dict[Coordinate, Array]:
+    """Express outputs as (output − centre) / scale, with the scale that the guarantee states; (n,)
+    each.
+    """
     felt = np.log if adjacency.relative else np.asarray
     return {
-        (release, name): (felt(getattr(noisy, name)) - felt(centre[name])) / noisy.guarantee.groups[name].scale
+        (release, name): (felt(getattr(noisy, name)) - felt(centre[name]))
+        / noisy.guarantee.groups[name].scale
         for release, noisy in enumerate(drawn.noisy)
         for name in GROUPS
     }
 
 
 def _findings(rule: Rule, tallies: list[_Tally], parts: int) -> tuple[Finding, ...]:
-    """State a row for all canaries of one release, one for each pattern, and two for the pairs of releases."""
+    """State a row for all canaries of one release, one for each pattern, and two for the pairs of
+    releases.
+    """
     charged = {n: max(tally.charged for tally in tallies if tally.releases == n) for n in (1, 2)}
     single = _added(tally.likelihood for tally in tallies if tally.releases == 1)
     double = _added(tally.likelihood for tally in tallies if tally.releases == 2)
@@ -155,7 +194,10 @@ def _findings(rule: Rule, tallies: list[_Tally], parts: int) -> tuple[Finding, .
     rows = {"all": _sum(single)} | single
     count = parts * (len(rows) + 2)
     largest = max(
-        differences, key=lambda name: float(epsilon_lower(differences[name].correct, differences[name].guesses, 0.95))
+        differences,
+        key=lambda name: float(
+            epsilon_lower(differences[name].correct, differences[name].guesses, 0.95)
+        ),
     )
     return (
         *(finding(rule, name, charged[1], counts, rows=count) for name, counts in rows.items()),

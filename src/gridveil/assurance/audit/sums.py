@@ -26,7 +26,9 @@ MACHINES = 2
 
 @dataclass(frozen=True)
 class _Table:
-    """Where the canaries' entries sit: powers of two, a thousand scales from zero, and bounds that never bite."""
+    """Where the canaries' entries sit: powers of two, a thousand scales from zero, and bounds that
+    never bite.
+    """
 
     centre: dict[str, float]
     bounds: Bounds
@@ -34,10 +36,14 @@ class _Table:
     @classmethod
     def of(cls, adjacency: Adjacency, epsilon: Fraction) -> _Table:
         away = 2.0 ** max(2, math.ceil(math.log2(1000 / epsilon)))
-        centre = {name: 1.0 if adjacency.relative else float(alpha) * away for name, alpha in adjacency.alpha.items()}
+        centre = {
+            name: 1.0 if adjacency.relative else float(alpha) * away
+            for name, alpha in adjacency.alpha.items()
+        }
         spread = math.exp(min(600.0, away)) if adjacency.relative else 2.0
         ranges = {
-            name: Range(value / spread if adjacency.relative else value / 1e6, value * spread) for name, value in centre.items()
+            name: Range(value / spread if adjacency.relative else value / 1e6, value * spread)
+            for name, value in centre.items()
         }
         return cls(centre, Bounds(k=ranges["k"], k_r=ranges["k"], m=ranges["m"], d=ranges["d"]))
 
@@ -51,15 +57,25 @@ def audit_sums(
     progress: Callable[[int], object] | None = None,
     parts: int = 1,
 ) -> Finding:
-    """Bound ε from below by guessing, from releases of sums, which way one machine (and what moves with it) went.
+    """Bound ε from below by guessing, from releases of sums, which way one machine (and what moves
+    with it) went.
 
-    Each canary is a release of a grid of two machines of its own: its line's k, if the rule moves it along, is drawn as an
-    item, m and d as sums. parts : as in `audit_adjacency`.
+    Each canary is a release of a grid of two machines of its own: its line's k, if the rule moves
+    it along, is drawn as an item, m and d as sums.
+    parts : as in `audit_adjacency`.
 
     Privacy: the guesses are independent, so `epsilon_lower` holds for them as for those of one run.
     """
-    sampler, random, table = sampler or Uncharged(), np.random.default_rng(), _Table.of(adjacency, epsilon)
-    moved = [one for one in patterns(adjacency.rule, 1) if any(group in ("m", "d") for _, group in one.signs)]
+    sampler, random, table = (
+        sampler or Uncharged(),
+        np.random.default_rng(),
+        _Table.of(adjacency, epsilon),
+    )
+    moved = [
+        one
+        for one in patterns(adjacency.rule, 1)
+        if any(group in ("m", "d") for _, group in one.signs)
+    ]
     counts, charged = Counts(), Fraction(0)
     for number in range(canaries):
         pattern, secret = moved[number % len(moved)], float(random.choice([-1.0, 1.0]))
@@ -83,7 +99,9 @@ def _source(table: _Table, adjacency: Adjacency, pattern: Pattern, secret: float
     values = {name: np.full(MACHINES, centre) for name, centre in table.centre.items()}
     for (_, name), sign in pattern.signs.items():
         alpha, by = float(adjacency.alpha[name]), sign * secret / 2
-        if adjacency.relative:  # the other machine is next to nothing, so that the sum moves by the whole factor
+        if (
+            adjacency.relative
+        ):  # the other machine is next to nothing, so that the sum moves by the whole factor
             values[name][1] = values[name][0] * 1e-12
             values[name][0] *= (1 + alpha) ** by
         else:
@@ -91,7 +109,14 @@ def _source(table: _Table, adjacency: Adjacency, pattern: Pattern, secret: float
     return SourceGrid.of(chain(MACHINES), **values)
 
 
-def _guess(noisy: NoisyGrid, table: _Table, adjacency: Adjacency, pattern: Pattern, secret: float, canaries: int) -> Counts:
+def _guess(
+    noisy: NoisyGrid,
+    table: _Table,
+    adjacency: Adjacency,
+    pattern: Pattern,
+    secret: float,
+    canaries: int,
+) -> Counts:
     ratio, losses = 0.0, []
     for (_, name), sign in pattern.signs.items():
         scale, output = noisy.guarantee.groups[name].scale, float(getattr(noisy, name)[0])

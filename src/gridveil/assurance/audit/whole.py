@@ -1,4 +1,6 @@
-"""The whole audit: bounds on ε, noise at and beyond the public bounds, bundles, and constant noise, at one confidence."""
+"""The whole audit: bounds on ε, noise at and beyond the public bounds, bundles, and constant noise,
+at one confidence.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,11 @@ CANARIES, CANARIES_IN_FULL = 30_000, 1_000_000
 class Effort:
     """How much an audit draws.
 
-    canaries : for each adjacency; sums : releases of a sum, each its own canary; items, bundles : releases whose noise is
-    tested, one by one; kinds : of the bundles; processes : whether new processes are compared too.
+    canaries : for each adjacency.
+    sums : releases of a sum, each its own canary.
+    items, bundles : releases whose noise is tested, one by one.
+    kinds : of the bundles.
+    processes : whether new processes are compared too.
     """
 
     canaries: int
@@ -38,15 +43,25 @@ class Effort:
 
     @classmethod
     def of(cls, canaries: int | None, *, full: bool) -> Effort:
-        """Choose what takes some fifteen seconds, or in full some minutes; canaries : None for the usual number."""
+        """Choose what takes some fifteen seconds, or in full some minutes; canaries : None for the
+        usual number.
+        """
         canaries = canaries or (CANARIES_IN_FULL if full else CANARIES)
         quick = tuple(kind for kind in KINDS if kind.name in ("items", "aggregates"))
         sums = max(500, canaries // 100)
-        return cls(canaries, sums, 1000, 200, KINDS, True) if full else cls(canaries, sums, 150, 30, quick, False)
+        return (
+            cls(canaries, sums, 1000, 200, KINDS, True)
+            if full
+            else cls(canaries, sums, 150, 30, quick, False)
+        )
 
     def fits(self) -> list[tuple[str, int, Kind, Opens]]:
-        """List the audits of noise for each adjacency: name, releases, kind and where the outputs are taken from."""
-        items, sums = (next(kind for kind in KINDS if kind.name == name) for name in ("items", "topology"))
+        """List the audits of noise for each adjacency: name, releases, kind and where the outputs
+        are taken from.
+        """
+        items, sums = (
+            next(kind for kind in KINDS if kind.name == name) for name in ("items", "topology")
+        )
         return [
             ("items", self.items, items, by_perturb),
             ("sums", self.sums, sums, by_perturb),
@@ -55,9 +70,15 @@ class Effort:
 
 
 def audit_all(
-    adjacencies: Sequence[Adjacency], epsilon: Fraction, effort: Effort, progress: Callable[[int], object] | None = None
+    adjacencies: Sequence[Adjacency],
+    epsilon: Fraction,
+    effort: Effort,
+    progress: Callable[[int], object] | None = None,
 ) -> tuple[list[Finding], list[Fit]]:
-    """Run every audit. An honest installation fails once in 10 000 such audits, or less (Bonferroni)."""
+    """Run every audit.
+
+    An honest installation fails once in 10 000 such audits, or less (Bonferroni).
+    """
     parts = len(adjacencies) * (2 + len(effort.fits())) + 1 + effort.processes
     level = (1 - DECIDING) / parts
     found: list[Finding] = []
@@ -67,7 +88,18 @@ def audit_all(
         found.append(audit_sums(one, epsilon, effort.sums, progress=progress, parts=parts))
         for name, releases, kind, opens in effort.fits():
             subject = f"{one.rule}: {name}"
-            fits.append(audit_noise(subject, one, epsilon, releases, kind, opens=opens, level=level, progress=progress))
+            fits.append(
+                audit_noise(
+                    subject,
+                    one,
+                    epsilon,
+                    releases,
+                    kind,
+                    opens=opens,
+                    level=level,
+                    progress=progress,
+                )
+            )
         fits.append(audit_constant(one, epsilon))
     found.append(audit_low_bits(draws=effort.canaries // 5, progress=progress, parts=parts))
     if effort.processes:
@@ -77,5 +109,10 @@ def audit_all(
 
 def values_in_all(adjacencies: Sequence[Adjacency], effort: Effort) -> int:
     """Count the values that `audit_all` draws, for a progress bar."""
-    each = len(GROUPS) * effort.sums + sum(values_of_noise(releases, kind) for _, releases, kind, _ in effort.fits())
-    return sum(values_to_draw(one.rule, effort.canaries) + each for one in adjacencies) + effort.canaries // 5
+    each = len(GROUPS) * effort.sums + sum(
+        values_of_noise(releases, kind) for _, releases, kind, _ in effort.fits()
+    )
+    return (
+        sum(values_to_draw(one.rule, effort.canaries) + each for one in adjacencies)
+        + effort.canaries // 5
+    )

@@ -1,7 +1,9 @@
-"""The owner's exit: how near the attacks come to the truth. Results are `Private`; only the sign-off writer opens them.
+"""The owner's exit: how near the attacks come to the truth. Results are `Private`; only the
+sign-off writer opens them.
 
-Every attack is tried on the plain Kron reduction of the source and on the release, with a blind guess beside it. Figures over ε
-and over several releases come from seeded demo draws of the source, which never leave this module.
+Every attack is tried on the plain Kron reduction of the source and on the release, with a blind
+guess beside it. Figures over ε and over several releases come from seeded demo draws of the source,
+which never leave this module.
 """
 
 from __future__ import annotations
@@ -14,7 +16,13 @@ import numpy as np
 from gridveil.adversary.attack.guess import within
 from gridveil.adversary.attack.network import LARGEST, Inversion, invert, port_patterns
 from gridveil.adversary.attack.star import is_star, recover_star, recover_star_by_share
-from gridveil.adversary.attack.topology import EdgeGuess, Pair, can_guess, equal_columns, guess_edges
+from gridveil.adversary.attack.topology import (
+    EdgeGuess,
+    Pair,
+    can_guess,
+    equal_columns,
+    guess_edges,
+)
 from gridveil.adversary.explain import doubts
 from gridveil.assurance.owner_report.redraws import (
     EPSILON_FACTORS,
@@ -50,7 +58,9 @@ from gridveil.vault.source import Private, SourceGrid
 class LineScore:
     """How near guessed line weights come. rank, fixed : of the inversion, where there is one.
 
-    hit_1 : lines within 1 % of the truth; hit_alpha : within α, where lines were drawn; error : median of |guess/truth − 1|.
+    hit_1 : lines within 1 % of the truth.
+    hit_alpha : within α, where lines were drawn.
+    error : median of |guess/truth − 1|.
     """
 
     hit_1: int
@@ -62,7 +72,10 @@ class LineScore:
 
 @dataclass(frozen=True)
 class LineRow:
-    """One attack on the lines: on the plain Kron reduction, on the release, and blind. None: it does not apply."""
+    """One attack on the lines: on the plain Kron reduction, on the release, and blind.
+
+    None: it does not apply.
+    """
 
     attack: str
     plain: LineScore | None
@@ -71,7 +84,9 @@ class LineRow:
 
 @dataclass(frozen=True)
 class TopologyRow:
-    """Edges guessed from a model: F1 beside that of as many drawn by lot, and buses named as behind one cut vertex."""
+    """Edges guessed from a model: F1 beside that of as many drawn by lot, and buses named as behind
+    one cut vertex.
+    """
 
     model: str
     ports: int
@@ -83,7 +98,9 @@ class TopologyRow:
 
 @dataclass(frozen=True)
 class MachineRow:
-    """Median relative error of the machines' values: as released, and blind. plain is 0: a plain reduction shows them."""
+    """Median relative error of the machines' values: as released, and blind. plain is 0: a plain
+    reduction shows them.
+    """
 
     group: str
     release: float
@@ -92,11 +109,15 @@ class MachineRow:
 
 @dataclass(frozen=True, eq=False)
 class Assessment:
-    """What all attacks came to. truth, plain_guess, release_guess : (e,) line weights, for a figure; lines that are fixed.
+    """What all attacks came to. truth, plain_guess, release_guess : (e,) line weights, for a
+    figure; lines that are fixed.
 
-    alpha : in words, None where nothing was drawn of the lines; edges : of the grid; counted : those of them between machines
-    and loaded buses, which F1 is of. tried : whether lines were attacked, where the release shows anything of them.
-    with_records : none where no trajectory was given. left_out : attacks that the grid is too large for, in sentences;
+    alpha : in words, None where nothing was drawn of the lines.
+    edges : of the grid.
+    counted : those of them between machines and loaded buses, which F1 is of.
+    tried : whether lines were attacked, where the release shows anything of them.
+    with_records : none where no trajectory was given.
+    left_out : attacks that the grid is too large for, in sentences;
     doubts : why the release may be of another grid, likewise.
     """
 
@@ -138,7 +159,8 @@ def assess_attacks(
     seed: int = 1,
     progress: Progress | None = None,
 ) -> Private[Assessment]:
-    """Try every attack on the plain Kron reduction of a grid and on a release of it, and those that public records allow.
+    """Try every attack on the plain Kron reduction of a grid and on a release of it, and those that
+    public records allow.
 
     Privacy
     -------
@@ -159,7 +181,10 @@ def assess_attacks(
     attacked: list[tuple[str, Inversion, Inversion | None]] = []
     guess, fixed, misfit = blind, np.zeros(len(k), dtype=bool), None
     if len(k) <= LARGEST:
-        alone, by_loaded = invert(plain, facts, release.bounds.k), invert(plain, facts, release.bounds.k, own)
+        alone, by_loaded = (
+            invert(plain, facts, release.bounds.k),
+            invert(plain, facts, release.bounds.k, own),
+        )
         by_all = invert(full, facts, release.bounds.k, np.eye(len(facts.interior)))
         told("inverting the release")
         both = None
@@ -168,17 +193,24 @@ def assess_attacks(
             guess, fixed = best_guess(line_guesses(both, release, blind), k, loss), both.fixed
             misfit = both.misfit
         attacked = [
-            ("Gauss–Newton: L_red", alone, (shares is not None and invert(release.model, facts, release.bounds.k)) or None),
+            (
+                "Gauss–Newton: L_red",
+                alone,
+                (shares is not None and invert(release.model, facts, release.bounds.k)) or None,
+            ),
             ("Gauss–Newton: L_red, K_ac of the ports", by_loaded, both),
             ("Gauss–Newton: L_red, all of K_ac", by_all, None),
         ]
     rows = _star_rows(facts, full, release, k, loss)
     rows += [
-        LineRow(name, _line_score(on_plain, k, loss), on_release and _line_score(on_release, k, loss))
+        LineRow(
+            name, _line_score(on_plain, k, loss), on_release and _line_score(on_release, k, loss)
+        )
         for name, on_plain, on_release in attacked
     ]
     tried = len(k) <= LARGEST
-    # A release that hides its network leaves nothing better than a blind guess; lines that nobody attacked are another matter.
+    # A release that hides its network leaves nothing better than a blind guess; lines that nobody
+    # attacked are another matter.
     best = _scored(guess, k, loss) if tried or shares is None else None
     rows.append(LineRow("best attack", rows[-1].plain if rows else None, best))
 
@@ -188,7 +220,11 @@ def assess_attacks(
     told("comparing machines")
     true_d = full.d
     machines = tuple(
-        MachineRow(name, median_error(values, truth_), median_error(np.full(len(m), middle(bounds)), truth_))
+        MachineRow(
+            name,
+            median_error(values, truth_),
+            median_error(np.full(len(m), middle(bounds)), truth_),
+        )
         for name, values, truth_, bounds in (
             ("m", release.model.m, m, release.bounds.m),
             ("d", release.model.d, true_d, release.bounds.d),
@@ -212,7 +248,9 @@ def assess_attacks(
             averaging=averaging,
             with_records=with_records,
             averaged="Σm" if again.way("m") == "sum" else "m",
-            blind_m=median_error(*drawn_of(again.way("m"), np.full(len(m), middle(release.bounds.m)), m)),
+            blind_m=median_error(
+                *drawn_of(again.way("m"), np.full(len(m), middle(release.bounds.m)), m)
+            ),
             truth=k,
             plain_guess=attacked[-1][1].k if attacked else blind,
             release_guess=guess,
@@ -226,10 +264,13 @@ def assess_attacks(
 
 @sealed
 def check_matches(source: SourceGrid, release: Release) -> None:
-    """Refuse a grid without a network to win back, and a bundle that cannot be of it, by public sizes."""
+    """Refuse a grid without a network to win back, and a bundle that cannot be of it, by public
+    sizes.
+    """
     if len(source.facts.machines) < 2 or not len(loaded_buses(source.facts)):
         raise InputError(
-            "a grid of one machine, or without load elsewhere than at machines, has no network to win back",
+            "a grid of one machine, or without load elsewhere than at machines, has no network to "
+            "win back",
             expected="at least two machines and one other bus with load",
             outcome="Nothing was attacked and nothing was written.",
         )
@@ -237,15 +278,20 @@ def check_matches(source: SourceGrid, release: Release) -> None:
 
 
 def _left_out(lines: int, ports: int, *, edges_guessed: bool) -> tuple[str, ...]:
-    """Attacks that a grid is too large for: that they found nothing is no sign that there is nothing to find."""
+    """Attacks that a grid is too large for: that they found nothing is no sign that there is
+    nothing to find.
+    """
     said = []
     if lines > LARGEST:
         said.append(
-            f"The grid has {lines} lines, and Gauss–Newton works on up to {LARGEST}: its lines were not attacked, which does "
-            "not mean that an attacker gets nothing of them."
+            f"The grid has {lines} lines, and Gauss–Newton works on up to {LARGEST}: its lines "
+            "were not attacked, which does not mean that an attacker gets nothing of them."
         )
     if not edges_guessed:
-        said.append(f"Its plain reduction has {ports} ports, too many to guess edges between them here: nobody tried.")
+        said.append(
+            f"Its plain reduction has {ports} ports, too many to guess edges between them here: "
+            "nobody tried."
+        )
     return tuple(said)
 
 
@@ -255,26 +301,41 @@ def _line_score(found: Inversion, k: Array, loss: GroupLoss | None) -> LineScore
 
 def _scored(guess: Array, k: Array, loss: GroupLoss | None) -> LineScore:
     near = np.abs(guess / k - 1)
-    return LineScore(int((near <= 0.01).sum()), int(within(guess, k, loss).sum()) if loss else None, float(np.median(near)))
+    return LineScore(
+        int((near <= 0.01).sum()),
+        int(within(guess, k, loss).sum()) if loss else None,
+        float(np.median(near)),
+    )
 
 
-def _star_rows(facts: GridFacts, full: ReducedModel, release: Release, k: Array, loss: GroupLoss | None) -> list[LineRow]:
+def _star_rows(
+    facts: GridFacts, full: ReducedModel, release: Release, k: Array, loss: GroupLoss | None
+) -> list[LineRow]:
     if not is_star(facts) or release.guarantee.hides_network:
         return []
     leaves = [int(line[line != facts.interior[0]][0]) for line in facts.edges]
-    order = [int(np.flatnonzero(facts.machines == leaf)[0]) for leaf in leaves]  # machine at the end of each line
+    order = [
+        int(np.flatnonzero(facts.machines == leaf)[0]) for leaf in leaves
+    ]  # machine at the end of each line
     rows = []
     if len(leaves) > 2:
-        plain, noisy = (recover_star(model.k_r, len(leaves))[order] for model in (full, release.model))
+        plain, noisy = (
+            recover_star(model.k_r, len(leaves))[order] for model in (full, release.model)
+        )
         rows.append(LineRow("star: k_r alone", _scored(plain, k, loss), _scored(noisy, k, loss)))
     if release.model.K_ac.shape[1] == 1:
-        plain, noisy = (recover_star_by_share(model.k_r, model.K_ac[:, 0])[order] for model in (full, release.model))
+        plain, noisy = (
+            recover_star_by_share(model.k_r, model.K_ac[:, 0])[order]
+            for model in (full, release.model)
+        )
         rows.append(LineRow("star: k_r and K_ac", _scored(plain, k, loss), _scored(noisy, k, loss)))
     return rows
 
 
 def true_pairs(facts: GridFacts, shares: Array | None) -> tuple[set[Pair], int]:
-    """Edges between ports, and how many edges the loaded buses and machines have among them; shares : how buses were merged."""
+    """Edges between ports, and how many edges the loaded buses and machines have among them; shares
+    : how buses were merged.
+    """
     g, loaded = len(facts.machines), loaded_buses(facts)
     own = {int(bus): place for place, bus in enumerate(np.concatenate([facts.machines, loaded]))}
     seen = [(own[i], own[j]) for i, j in facts.edges.tolist() if i in own and j in own]
@@ -285,12 +346,20 @@ def true_pairs(facts: GridFacts, shares: Array | None) -> tuple[set[Pair], int]:
     return {(int(i), int(j)) for i, j in joined}, len(seen)
 
 
-def _topology(facts: GridFacts, plain: ReducedModel, release: Release, shares: Array | None) -> tuple[TopologyRow, ...]:
-    """Guess edges from the plain reduction and from the release; nothing of a grid that is too large for it."""
+def _topology(
+    facts: GridFacts, plain: ReducedModel, release: Release, shares: Array | None
+) -> tuple[TopologyRow, ...]:
+    """Guess edges from the plain reduction and from the release; nothing of a grid that is too
+    large for it.
+    """
     if not can_guess(plain):
         return ()
     truth, edges = true_pairs(facts, None)
-    rows = [_topology_row("plain Kron reduction", guess_edges(plain, release.bounds.k), truth, edges, plain, None)]
+    rows = [
+        _topology_row(
+            "plain Kron reduction", guess_edges(plain, release.bounds.k), truth, edges, plain, None
+        )
+    ]
     ports = None
     if shares is None:  # topology mode: nothing but the machines is a bus
         ports = len(facts.machines)
@@ -302,9 +371,19 @@ def _topology(facts: GridFacts, plain: ReducedModel, release: Release, shares: A
 
 
 def _topology_row(
-    name: str, guess: EdgeGuess, truth: set[Pair], edges: int, model: ReducedModel, ports: int | None
+    name: str,
+    guess: EdgeGuess,
+    truth: set[Pair],
+    edges: int,
+    model: ReducedModel,
+    ports: int | None,
 ) -> TopologyRow:
     behind = sum(len(group) for group in equal_columns(model.K_ac)) if ports is None else 0
     return TopologyRow(
-        name, ports or len(model.ports), guess.count, guess.f1(truth, edges), guess.blind_f1(truth, edges), behind
+        name,
+        ports or len(model.ports),
+        guess.count,
+        guess.f1(truth, edges),
+        guess.blind_f1(truth, edges),
+        behind,
     )

@@ -1,4 +1,7 @@
-"""Seeded demo releases of a private grid, for the owner's figures over ε and over many releases. They never leave the vault."""
+"""Seeded demo releases of a private grid, for the owner's figures over ε and over many releases.
+
+They never leave the vault.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +33,22 @@ Progress = Callable[[str], object]
 EPSILON_FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 RELEASES = (1, 3, 10, 30, 100)
 SINGLE_DRAWS = 10  # of one release that costs as much as several
-# Redraws an ε, and lines up to which 100 releases are each inverted: a larger grid takes seconds an inversion.
+# Redraws an ε, and lines up to which 100 releases are each inverted: a larger grid takes seconds an
+# inversion.
 FEW_LINES, DRAWS, DRAWS_OF_MANY = 100, 20, 3
 SURE = 3.2905  # standard deviations of a 99.9 % interval
 
 
 @dataclass(frozen=True)
 class EpsilonRow:
-    """Seeded demo draws at one ε. Shares of lines within α of the truth, and median relative errors.
+    """Seeded demo draws at one ε. Shares of lines within α of the truth, and median relative
+    errors.
 
-    noisy : of the noisy value, for fixed lines further than α from the bounds, with its 99.9 % interval and 1 − e^(−ε_k);
-    best : of the best attack, over all lines, chosen with hindsight, and error_k its error. None where nothing is drawn of
-    lines or seen of them; error_k is then that of a blind guess, and None where there are too many lines to attack.
+    noisy : of the noisy value, for fixed lines further than α from the bounds, with its 99.9 %
+    interval and 1 − e^(−ε_k);
+    best : of the best attack, over all lines, chosen with hindsight, and error_k its error. None
+    where nothing is drawn of lines or seen of them; error_k is then that of a blind guess, and None
+    where there are too many lines to attack.
     """
 
     epsilon: float
@@ -57,7 +64,8 @@ class EpsilonRow:
 
 @dataclass(frozen=True)
 class AveragingRow:
-    """Several releases together: median relative error of what was drawn, beside one release that costs as much.
+    """Several releases together: median relative error of what was drawn, beside one release that
+    costs as much.
 
     error_k is of lines that a release fixes, None where they are not attacked.
     """
@@ -71,7 +79,10 @@ class AveragingRow:
 
 @dataclass(frozen=True, eq=False)
 class Redraws:
-    """Demo releases of a grid, made as a release of it was, without a fit. patterns : of its ports; None: they say nothing."""
+    """Demo releases of a grid, made as a release of it was, without a fit.
+
+    patterns : of its ports; None: they say nothing.
+    """
 
     source: SourceGrid
     release: Release
@@ -85,7 +96,9 @@ class Redraws:
 
     def range(self, name: str) -> Range:
         """Public bounds of what was drawn of a group."""
-        return drawn_range(self.release.bounds, name, self.way(name), len(self.source.facts.machines))
+        return drawn_range(
+            self.release.bounds, name, self.way(name), len(self.source.facts.machines)
+        )
 
     def at(self, epsilon: Fraction, number: int) -> Release:
         """A demo release at some ε."""
@@ -155,7 +168,9 @@ def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Prog
         if loss is not None and found is not None:
             _, behind, _ = guesses
             felt = np.log(k) if loss.relative else k
-            low, high = (np.log(end) if loss.relative else end for end in (bounds.lower, bounds.upper))
+            low, high = (
+                np.log(end) if loss.relative else end for end in (bounds.lower, bounds.upper)
+            )
             free = found.fixed & (felt - distance(loss) > low) & (felt + distance(loss) < high)
             near.append(within(behind, k, loss)[free])
             hits.append([within(guess, k, loss).mean() for guess in guesses])
@@ -176,11 +191,17 @@ def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Prog
         return row
     reach = SURE * math.sqrt(max(expected * (1 - expected), 1e-12) / noisy.size)
     mean = float(noisy.mean())
-    return replace(row, noisy=mean, low=max(mean - reach, 0.0), high=min(mean + reach, 1.0), expected=expected)
+    return replace(
+        row, noisy=mean, low=max(mean - reach, 0.0), high=min(mean + reach, 1.0), expected=expected
+    )
 
 
-def averaging_rows(again: Redraws, k: Array, m: Array, fixed: IntArray, told: Progress) -> tuple[AveragingRow, ...]:
-    """Average 100 demo releases: undo the posterior means, then the joint posterior of all the noisy values."""
+def averaging_rows(
+    again: Redraws, k: Array, m: Array, fixed: IntArray, told: Progress
+) -> tuple[AveragingRow, ...]:
+    """Average 100 demo releases: undo the posterior means, then the joint posterior of all the
+    noisy values.
+    """
     guarantee = again.release.guarantee
     with_lines = len(k) <= FEW_LINES and "k" in guarantee.groups and bool(fixed.size)
     seen_m, seen_k = [], []
@@ -199,21 +220,36 @@ def averaging_rows(again: Redraws, k: Array, m: Array, fixed: IntArray, told: Pr
         together = combined(noisy_m[:count], made.guarantee.groups["m"], again.range("m"))
         error_k = None
         if noisy_k is not None:
-            error_k = median_error(combined(noisy_k[:count], made.guarantee.groups["k"], made.bounds.k), k[fixed])
+            error_k = median_error(
+                combined(noisy_k[:count], made.guarantee.groups["k"], made.bounds.k), k[fixed]
+            )
         epsilon = guarantee.epsilon * count
         singles = [again.at(epsilon, 2000 + number) for number in range(SINGLE_DRAWS)]
         single = [median_error(*drawn_of(again.way("m"), one.model.m, m)) for one in singles]
-        rows.append(AveragingRow(count, float(epsilon), median_error(together, truth_m), error_k, float(np.mean(single))))
+        rows.append(
+            AveragingRow(
+                count,
+                float(epsilon),
+                median_error(together, truth_m),
+                error_k,
+                float(np.mean(single)),
+            )
+        )
     return tuple(rows)
 
 
 def median_error(guess: Array, truth: Array) -> float:
     """Median of |guess/truth − 1|, where the truth is not 0; 0 where all of it is."""
-    return 0.0 if not truth.any() else float(np.median(np.abs(guess[truth != 0] / truth[truth != 0] - 1)))
+    return (
+        0.0
+        if not truth.any()
+        else float(np.median(np.abs(guess[truth != 0] / truth[truth != 0] - 1)))
+    )
 
 
 def line_guesses(found: Inversion | None, release: Release, blind: Array) -> list[Array]:
-    """What an attacker may make of an inversion: its values, the noisy ones behind them, or the likeliest windows of ± α.
+    """What an attacker may make of an inversion: its values, the noisy ones behind them, or the
+    likeliest windows of ± α.
 
     The last two for fixed lines; of others, what the inversion gave.
     """
@@ -228,12 +264,22 @@ def line_guesses(found: Inversion | None, release: Release, blind: Array) -> lis
 
 
 def best_guess(guesses: list[Array], k: Array, loss: GroupLoss | None) -> Array:
-    """The guess with most lines within α of the truth: chosen with hindsight, so that no choice of the attacker's is better."""
-    return guesses[0] if loss is None else max(guesses, key=lambda guess: int(within(guess, k, loss).sum()))
+    """The guess with most lines within α of the truth: chosen with hindsight, so that no choice of
+    the attacker's is better.
+    """
+    return (
+        guesses[0]
+        if loss is None
+        else max(guesses, key=lambda guess: int(within(guess, k, loss).sum()))
+    )
 
 
 def noisy_behind(released: Array, loss: GroupLoss, bounds: Range) -> Array:
-    """Noisy values behind released ones: those themselves where some lie on a bound, which no posterior mean does."""
+    """Noisy values behind released ones: those themselves where some lie on a bound, which no
+    posterior mean does.
+    """
     inside = np.clip(released, bounds.lower, bounds.upper)
-    on_bound = np.isclose(inside, bounds.lower, rtol=1e-9) | np.isclose(inside, bounds.upper, rtol=1e-9)
+    on_bound = np.isclose(inside, bounds.lower, rtol=1e-9) | np.isclose(
+        inside, bounds.upper, rtol=1e-9
+    )
     return inside if on_bound.any() else noisy_values(inside, loss, bounds)

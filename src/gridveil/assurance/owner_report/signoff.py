@@ -1,4 +1,7 @@
-"""The sign-off writer: the only code that opens what `assess` found, for the owner. All it writes is marked confidential."""
+"""The sign-off writer: the only code that opens what `assess` found, for the owner.
+
+All it writes is marked confidential.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CONFIDENTIAL = "CONFIDENTIAL: compares with the private grid. Not covered by any ε; do not publish it or anything chosen by it."
-DEMO = "DEMO: the bundle was made with a seed and protects nothing; these figures show what a real one like it would give."
+CONFIDENTIAL = (
+    "CONFIDENTIAL: compares with the private grid. Not covered by any ε; do not publish "
+    "it or anything chosen by it."
+)
+DEMO = (
+    "DEMO: the bundle was made with a seed and protects nothing; these figures show what a real "
+    "one like it would give."
+)
 DEMO_OF_ITSELF = (
-    "DEMO: the bundle was made with a seed and protects nothing, and its fit used a trajectory simulated from the source "
-    "itself, which a real release refuses: a real release would not give these figures."
+    "DEMO: the bundle was made with a seed and protects nothing, and its fit used a trajectory "
+    "simulated from the source itself, which a real release refuses: a real release would not give "
+    "these figures."
 )
 MADE = "from seeded demo draws of the grid, which are kept nowhere"
 
@@ -33,16 +43,23 @@ Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 @sealed
 def attack_notes(private: Private[Assessment], release: Release) -> list[str]:
-    """What a reader of the figures must know: a demo, a fit that no attack uses, attacks left out, a bundle in doubt."""
+    """What a reader of the figures must know: a demo, a fit that no attack uses, attacks left out,
+    a bundle in doubt.
+    """
     of_itself = any(one.origin == "simulated" for one in release.provenance)
     said = [DEMO_OF_ITSELF if of_itself else DEMO] if release.demo else []
     found = Private.open(private)
     if release.fitted:
-        records, it = ("trajectories", "them") if len(release.provenance) > 1 else ("a trajectory", "it")
-        unused = "" if found.with_records else f" No attack here uses {it}: give {it} with --trajectory."
+        records, it = (
+            ("trajectories", "them") if len(release.provenance) > 1 else ("a trajectory", "it")
+        )
+        unused = (
+            "" if found.with_records else f" No attack here uses {it}: give {it} with --trajectory."
+        )
         said.append(
-            f"The bundle was fitted to {records}. What is attacked is the fitted model, whose values are not the noisy ones "
-            f"alone; figures over ε and of several releases come from releases without a fit.{unused}"
+            f"The bundle was fitted to {records}. What is attacked is the fitted model, whose "
+            "values are not the noisy ones alone; figures over ε and of several releases come "
+            f"from releases without a fit.{unused}"
         )
     return [*said, *found.left_out, *found.doubts]
 
@@ -83,23 +100,37 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
     within = f" / within α ({found.alpha})" if found.alpha else ""
     tables: list[Table] = [
         (
-            f"lines: of {n}, so many within 1 % of the truth{within} / median error; in brackets, rank of the Jacobian and "
-            "lines fixed",
+            f"lines: of {n}, so many within 1 % of the truth{within} / median error; in brackets, "
+            "rank of the Jacobian and lines fixed",
             ("attack", "plain Kron", "release", "blind"),
-            [(row.attack, _score(row.plain, n), _score(row.release, n), _score(found.blind, n)) for row in found.rows],
+            [
+                (row.attack, _score(row.plain, n), _score(row.release, n), _score(found.blind, n))
+                for row in found.rows
+            ],
         ),
         (
-            f"edges, topology unknown: F1 is of the {found.counted} of {found.edges} between machines and loaded buses",
+            f"edges, topology unknown: F1 is of the {found.counted} of {found.edges} between "
+            "machines and loaded buses",
             ("model", "ports", "guessed", "F1", "blind F1", "buses shown to share a cut vertex"),
             [
-                (row.model, str(row.ports), str(row.guessed), f"{row.f1:.2f}", f"{row.blind_f1:.2f}", str(row.behind_cut))
+                (
+                    row.model,
+                    str(row.ports),
+                    str(row.guessed),
+                    f"{row.f1:.2f}",
+                    f"{row.blind_f1:.2f}",
+                    str(row.behind_cut),
+                )
                 for row in found.topology
             ],
         ),
         (
             "machines: median relative error",
             ("group", "plain Kron", "release", "blind"),
-            [(row.group, "0.0 %", _percent(row.release), _percent(row.blind)) for row in found.machines],
+            [
+                (row.group, "0.0 %", _percent(row.release), _percent(row.blind))
+                for row in found.machines
+            ],
         ),
         (
             f"over ε, {MADE}: share of lines within α of the truth",
@@ -116,7 +147,9 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
                 (
                     f"{row.epsilon:g}",
                     _percent(row.noisy),
-                    "" if row.low is None or row.high is None else f"{100 * row.low:.1f} to {100 * row.high:.1f} %",
+                    ""
+                    if row.low is None or row.high is None
+                    else f"{100 * row.low:.1f} to {100 * row.high:.1f} %",
                     _percent(row.expected),
                     _percent(row.best),
                     _percent(row.error_k),
@@ -126,17 +159,33 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
             ],
         ),
         (
-            f"several releases averaged, {MADE}: median relative error (blind: {_percent(found.blind_m)} of {found.averaged})",
-            ("releases", "ε of the ledger", found.averaged, "k of fixed lines", f"{found.averaged} of one release at that ε"),
+            f"several releases averaged, {MADE}: median relative error (blind: "
+            f"{_percent(found.blind_m)} of {found.averaged})",
+            (
+                "releases",
+                "ε of the ledger",
+                found.averaged,
+                "k of fixed lines",
+                f"{found.averaged} of one release at that ε",
+            ),
             [
-                (str(row.releases), f"{row.epsilon:g}", _percent(row.error_m), _percent(row.error_k), _percent(row.single_m))
+                (
+                    str(row.releases),
+                    f"{row.epsilon:g}",
+                    _percent(row.error_m),
+                    _percent(row.error_k),
+                    _percent(row.single_m),
+                )
                 for row in found.averaging
             ],
         ),
         (
             "with public trajectories, topology and bounds: median relative error",
             ("an attacker has", "k_r", "m", "d"),
-            [(row.attacker_has, _percent(row.k_r), _percent(row.m), _percent(row.d)) for row in found.with_records],
+            [
+                (row.attacker_has, _percent(row.k_r), _percent(row.m), _percent(row.d))
+                for row in found.with_records
+            ],
         ),
     ]
     return [table for table in tables if table[2]]
@@ -144,16 +193,25 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
 
 @sealed
 def attack_files(
-    private: Private[Assessment], release: Release, extra: dict[str, Any], tables: Sequence[Table], about: str
+    private: Private[Assessment],
+    release: Release,
+    extra: dict[str, Any],
+    tables: Sequence[Table],
+    about: str,
 ) -> dict[str, bytes]:
-    """The files of a report: JSON, a page and figures. extra, tables : what comes from elsewhere, to stand in them too.
+    """The files of a report: JSON, a page and figures. extra, tables : what comes from elsewhere,
+    to stand in them too.
 
     about : which bundle it is of, in a sentence.
     """
     page = [f"# Attacks on a release\n\n**{CONFIDENTIAL}**\n", f"{about}\n"]
     page += [f"{note}\n" for note in attack_notes(private, release)]
     for title, columns, rows in (*attack_tables(private), *tables):
-        lines = [" | ".join(columns), "|".join(["---"] * len(columns)), *(" | ".join(row) for row in rows)]
+        lines = [
+            " | ".join(columns),
+            "|".join(["---"] * len(columns)),
+            *(" | ".join(row) for row in rows),
+        ]
         page.append(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n")
     document = attack_json(private, release) | extra
     files = {
@@ -161,7 +219,11 @@ def attack_files(
         "attack.md": "\n".join(page).encode(),
     }
     found = Private.open(private)
-    figures = {"guesses.png": _guesses(found), "epsilon.png": _over_epsilon(found), "averaging.png": _over_releases(found)}
+    figures = {
+        "guesses.png": _guesses(found),
+        "epsilon.png": _over_epsilon(found),
+        "averaging.png": _over_releases(found),
+    }
     return files | {name: _drawn(figure) for name, figure in figures.items()}
 
 
@@ -174,16 +236,32 @@ def _score(score: LineScore | None, lines: int) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %" if share >= 5e-4 or share == 0 else f"{100 * share:.0e} %"
+    return (
+        "–"
+        if share is None
+        else f"{100 * share:.1f} %"
+        if share >= 5e-4 or share == 0
+        else f"{100 * share:.0e} %"
+    )
 
 
 def _guesses(found: Assessment) -> Figure:
     figure, (plain, release) = new_figure(8.6, 4.4, columns=2, sharex=True, sharey=True)
     ends = np.array([found.truth.min() * 0.8, found.truth.max() * 1.25])
-    for axes, guess, title in ((plain, found.plain_guess, "plain Kron reduction"), (release, found.release_guess, "release")):
+    for axes, guess, title in (
+        (plain, found.plain_guess, "plain Kron reduction"),
+        (release, found.release_guess, "release"),
+    ):
         axes.plot(ends, ends, color="#888888", linewidth=0.9, label="the truth")
         whose = "attacker's guess" if found.tried else "blind guess: too many lines to attack"
-        axes.loglog(found.truth, guess, "o", color=SOURCE if axes is plain else FITTED, markersize=4, label=whose)
+        axes.loglog(
+            found.truth,
+            guess,
+            "o",
+            color=SOURCE if axes is plain else FITTED,
+            markersize=4,
+            label=whose,
+        )
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("true k [p.u. power / rad]", fontsize=9)
         axes.legend(fontsize=8, frameon=False)
@@ -201,17 +279,50 @@ def _over_epsilon(found: Assessment) -> Figure:
         at = [row.epsilon for row in known]
         share = np.array([row.noisy for row in known], dtype=float)
         reach = np.array([(row.high or 0.0) - (row.noisy or 0.0) for row in known])
-        hits.errorbar(at, 100 * share, 100 * reach, fmt="o", color=NOISY, markersize=4, capsize=3, label="noisy value")
-        hits.plot(at, [100 * (row.expected or 0) for row in known], color=NOISY, linewidth=1, label="1 − e^(−ε_k)")
+        hits.errorbar(
+            at,
+            100 * share,
+            100 * reach,
+            fmt="o",
+            color=NOISY,
+            markersize=4,
+            capsize=3,
+            label="noisy value",
+        )
         hits.plot(
-            at, [100 * (row.best or 0) for row in known], "s-", color=FITTED, markersize=4, label="best attack, all lines"
+            at,
+            [100 * (row.expected or 0) for row in known],
+            color=NOISY,
+            linewidth=1,
+            label="1 − e^(−ε_k)",
+        )
+        hits.plot(
+            at,
+            [100 * (row.best or 0) for row in known],
+            "s-",
+            color=FITTED,
+            markersize=4,
+            label="best attack, all lines",
         )
     if found.blind.hit_alpha is not None:
-        hits.axhline(100 * found.blind.hit_alpha / found.lines, color="#888888", linestyle="--", linewidth=0.9, label="blind")
+        hits.axhline(
+            100 * found.blind.hit_alpha / found.lines,
+            color="#888888",
+            linestyle="--",
+            linewidth=0.9,
+            label="blind",
+        )
     hits.set_ylabel("lines within α of the truth [%]", fontsize=9)
     of_lines = [row.error_k for row in found.by_epsilon if row.error_k is not None]
     if len(of_lines) == len(epsilon):
-        errors.loglog(epsilon, 100 * np.array(of_lines), "s-", color=FITTED, markersize=4, label="k, best attack")
+        errors.loglog(
+            epsilon,
+            100 * np.array(of_lines),
+            "s-",
+            color=FITTED,
+            markersize=4,
+            label="k, best attack",
+        )
     errors.loglog(
         epsilon,
         [100 * row.error_m for row in found.by_epsilon],
@@ -231,14 +342,26 @@ def _over_releases(found: Assessment) -> Figure:
     figure, (axes,) = new_figure(5.4, 3.8)
     epsilon = [row.epsilon for row in found.averaging]
     axes.loglog(
-        epsilon, [100 * row.error_m for row in found.averaging], "o-", color=SOURCE, label=f"{found.averaged}, averaged"
+        epsilon,
+        [100 * row.error_m for row in found.averaging],
+        "o-",
+        color=SOURCE,
+        label=f"{found.averaged}, averaged",
     )
     if all(row.error_k is not None for row in found.averaging):
         errors = [100 * (row.error_k or 0.0) for row in found.averaging]
         axes.loglog(epsilon, errors, "s-", color=FITTED, label="k of fixed lines, averaged")
     single = [100 * row.single_m for row in found.averaging]
-    axes.loglog(epsilon, single, "^--", color=NOISY, label=f"{found.averaged}, one release of that ε")
-    axes.axhline(100 * found.blind_m, color="#888888", linestyle="--", linewidth=0.9, label=f"{found.averaged}, blind")
+    axes.loglog(
+        epsilon, single, "^--", color=NOISY, label=f"{found.averaged}, one release of that ε"
+    )
+    axes.axhline(
+        100 * found.blind_m,
+        color="#888888",
+        linestyle="--",
+        linewidth=0.9,
+        label=f"{found.averaged}, blind",
+    )
     axes.set_ylabel("median relative error [%]", fontsize=9)
     plain_ticks(axes.yaxis)
     _finish((axes,), "total ε of the ledger")

@@ -1,4 +1,7 @@
-"""What public trajectories give an attacker: alone, and beside a demo release of the grid. For the owner's figures."""
+"""What public trajectories give an attacker: alone, and beside a demo release of the grid.
+
+For the owner's figures.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +29,29 @@ class RecordRow:
     d: float
 
 
-def record_rows(again: Redraws, observed: Sequence[Observation], truth: ReducedModel, told: Progress) -> tuple[RecordRow, ...]:
-    """Estimate the model from records with the public topology and bounds, from a demo release, and from both.
+def record_rows(
+    again: Redraws, observed: Sequence[Observation], truth: ReducedModel, told: Progress
+) -> tuple[RecordRow, ...]:
+    """Estimate the model from records with the public topology and bounds, from a demo release, and
+    from both.
 
     Records weigh as in a release's fit. Of sums, which no fit takes, there is no row for both.
     """
     return tuple(
-        RecordRow(name, *(median_error(getattr(model, group), getattr(truth, group)) for group in ("k_r", "m", "d")))
+        RecordRow(
+            name,
+            *(
+                median_error(getattr(model, group), getattr(truth, group))
+                for group in ("k_r", "m", "d")
+            ),
+        )
         for name, model in _models(again, observed, told)
     )
 
 
-def _models(again: Redraws, observed: Sequence[Observation], told: Progress) -> Iterator[tuple[str, ReducedModel]]:
+def _models(
+    again: Redraws, observed: Sequence[Observation], told: Progress
+) -> Iterator[tuple[str, ReducedModel]]:
     release, facts = again.release, again.source.facts
     epsilon, settings = release.guarantee.epsilon, FitSettings()
     how = {"dt_s": settings.dt_s, "scheme": settings.scheme, "sigma": settings.sigma}

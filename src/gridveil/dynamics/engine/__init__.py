@@ -1,4 +1,6 @@
-"""Propagation and exact discrete gradients for batches of linear models, on the Python array API standard."""
+"""Propagation and exact discrete gradients for batches of linear models, on the Python array API
+standard.
+"""
 
 from gridveil.dynamics.engine.lti import LTI, LinearFamily
 from gridveil.dynamics.engine.objective import Objective

@@ -1,8 +1,8 @@
 """Whole trajectories as matrix products: the path for small models.
 
-With z_{n+1} = E z_n and y_n = H z_n, build O = [H; HE; …; HE^(b−1)] and Z = [z₀, E^b z₀, E^2b z₀, …] by doubling. Then O Z
-holds every output at every sample: sample i + b j in block row i and block column j. No time loop; the derivative runs back
-through the same products.
+With z_{n+1} = E z_n and y_n = H z_n, build O = [H; HE; …; HE^(b−1)] and Z = [z₀, E^b z₀, E^2b z₀,
+…] by doubling. Then O Z holds every output at every sample: sample i + b j in block row i and block
+column j. No time loop; the derivative runs back through the same products.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Layout:
         return 2**self.row_doublings
 
     def pack(self, series: XArray) -> XArray:
-        """Lay a series (..., c, samples, h) out as (..., block_length · h, block_count · c), zeros behind the end."""
+        """Lay a series (..., c, samples, h) out as (..., block_length · h, block_count · c), zeros
+        behind the end.
+        """
         xp = namespace(series)
         *lead, c, samples, h = series.shape
         padded = xp.zeros((*lead, c, self.block_count * self.block_length, h), dtype=series.dtype)
@@ -79,7 +81,9 @@ class Responses:
 
 
 def respond(E: XArray, H: XArray, start: XArray, layout: Layout) -> Responses:
-    """Compute y_n = H Eⁿ z for every column z of start (..., n, c) and all samples, laid out in blocks."""
+    """Compute y_n = H Eⁿ z for every column z of start (..., n, c) and all samples, laid out in
+    blocks.
+    """
     n = E.shape[-1]
     width = layout.block_count * start.shape[-1]
     O_tape = _grow(E.mT, H.mT, layout.row_doublings)
@@ -102,7 +106,9 @@ def pull(responses: Responses, outputs_bar: XArray) -> tuple[XArray, XArray]:
 
 
 def _grow(P: XArray, V: XArray, doublings: int) -> list[XArray]:
-    """Double [P, V] to [P², V, P V] again and again; the last one is [P^N, V, P V, …, P^(N−1) V], N = 2^doublings."""
+    """Double [P, V] to [P², V, P V] again and again; the last one is [P^N, V, P V, …, P^(N−1) V], N
+    = 2^doublings.
+    """
     xp = namespace(P)
     n = P.shape[-1]
     if V.ndim < P.ndim:

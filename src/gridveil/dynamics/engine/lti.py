@@ -10,16 +10,19 @@ import numpy as np
 
 from gridveil.grid.parameters import Group
 
-# An array of any namespace that follows the Python array API standard: NumPy's here, a GPU library's elsewhere.
+# An array of any namespace that follows the Python array API standard: NumPy's here, a GPU
+# library's elsewhere.
 XArray = Any
 
 
 @dataclass(frozen=True, eq=False)
 class LTI:
-    """x' = A x + B u, y = C x + D u, kept as z' = F z, y = H z with z = [x; u] and u constant between events.
+    """x' = A x + B u, y = C x + D u, kept as z' = F z, y = H z with z = [x; u] and u constant
+    between events.
 
-    F : (..., n + s, n + s), equal to [[A, B], [0, 0]]; H : (..., h, n + s), equal to [C, D]; leading axes are a batch.
-    Also used for the derivative of a scalar by A, B, C and D (the lower rows of F are then without meaning).
+    F : (..., n + s, n + s), equal to [[A, B], [0, 0]].
+    H : (..., h, n + s), equal to [C, D]; leading axes are a batch. Also used for the derivative of
+    a scalar by A, B, C and D (the lower rows of F are then without meaning).
     """
 
     F: XArray
@@ -80,7 +83,8 @@ class LinearFamily(ABC):
     def pull(self, theta: XArray, bar: LTI) -> XArray:
         """Turn dJ/d(A, B, C, D) into dJ/dθ (..., p).
 
-        The default takes a complex step through `lti`, exact to rounding; it is the oracle of every hand-written one.
+        The default takes a complex step through `lti`, exact to rounding; it is the oracle of every
+        hand-written one.
         """
         xp = namespace(theta)
         h = 1e-30
@@ -89,12 +93,16 @@ class LinearFamily(ABC):
         gradient = xp.zeros(theta.shape, dtype=theta.dtype)
         for moved, weight in ((step.A, bar.A), (step.B, bar.B), (step.C, bar.C), (step.D, bar.D)):
             if xp.isdtype(moved.dtype, "complex floating"):  # else it does not depend on θ
-                gradient = gradient + xp.sum(xp.imag(moved) / h * weight[..., None, :, :], axis=(-2, -1))
+                gradient = gradient + xp.sum(
+                    xp.imag(moved) / h * weight[..., None, :, :], axis=(-2, -1)
+                )
         return gradient
 
 
 def namespace(array: XArray) -> Any:
-    """Find the array API namespace of an array; NumPy's own without a detour, since it is the hot path."""
+    """Find the array API namespace of an array; NumPy's own without a detour, since it is the hot
+    path.
+    """
     if isinstance(array, np.ndarray):
         return np
     from array_api_compat import array_namespace
@@ -103,7 +111,9 @@ def namespace(array: XArray) -> Any:
 
 
 def product(a: XArray, b: XArray) -> XArray:
-    """Multiply matrices; for two plain NumPy matrices by `dot`, whose call costs half of what `@` does."""
+    """Multiply matrices; for two plain NumPy matrices by `dot`, whose call costs half of what `@`
+    does.
+    """
     if a.ndim == 2 and isinstance(a, np.ndarray):
         return a.dot(b)
     return a @ b

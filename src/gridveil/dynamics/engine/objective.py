@@ -1,6 +1,8 @@
-"""J(θ) = Σ_records Σ_n w_n |y_n(θ) − ŷ_n|² for batches of linear models, with the exact gradient of the scheme that is run.
+"""J(θ) = Σ_records Σ_n w_n |y_n(θ) − ŷ_n|² for batches of linear models, with the exact gradient of
+the scheme that is run.
 
-Models are linear and start at rest, so an event with several steps is a sum of shifted step responses, one a column.
+Models are linear and start at rest, so an event with several steps is a sum of shifted step
+responses, one a column.
 """
 
 from __future__ import annotations
@@ -55,12 +57,16 @@ class Objective:
             observed, weights, self._before = self.records.shifted_back()
             self._packed_observed = self._layout.pack(xp.asarray(observed))
             self._packed_double_weights = self._layout.pack(xp.asarray(2.0 * weights))
-            self._even_weight = float(weights[0, 0, 0]) if (weights == weights[0, 0, 0]).all() else None
+            self._even_weight = (
+                float(weights[0, 0, 0]) if (weights == weights[0, 0, 0]).all() else None
+            )
 
     def __call__(self, theta: XArray) -> tuple[XArray, XArray]:
         """Return J (...,) and dJ/dθ (..., p) at θ (p,) or (batch, p)."""
         _keep_freed_memory()
-        if theta.ndim == 1 or self._xp is not np or len(theta) <= CHUNK:  # a GPU takes the whole batch at once
+        if (
+            theta.ndim == 1 or self._xp is not np or len(theta) <= CHUNK
+        ):  # a GPU takes the whole batch at once
             with one_blas_thread():
                 return self._evaluate(theta)
         rounds = -(-len(theta) // (CHUNK * _cores()))
@@ -73,7 +79,12 @@ class Objective:
         """Simulate the records at θ: (..., r, N, h)."""
         lti = self.family.lti(theta)
         responses = step_responses(
-            lti, self.records.inputs, self.records.samples, dt_s=self.dt_s, scheme=self.scheme, path=self.path
+            lti,
+            self.records.inputs,
+            self.records.samples,
+            dt_s=self.dt_s,
+            scheme=self.scheme,
+            path=self.path,
         )
         return self.records.predict(responses)
 
@@ -91,15 +102,23 @@ class Objective:
         if self._single:
             residual = responses.outputs
             residual -= self._packed_observed
-            if self._even_weight is not None:  # the usual case: no weights to read and no second array to write
+            if (
+                self._even_weight is not None
+            ):  # the usual case: no weights to read and no second array to write
                 self._layout.clear_padding(residual, len(self.records.steps))
                 double = 2.0 * self._even_weight
                 E_bar, H_bar = block.pull(responses, residual)
-                return double * _half_dot(residual, residual, axes=2) + self._before, double * E_bar, double * H_bar
+                return (
+                    double * _half_dot(residual, residual, axes=2) + self._before,
+                    double * E_bar,
+                    double * H_bar,
+                )
             bar = self._packed_double_weights * residual
             J = _half_dot(bar, residual, axes=2) + self._before
         else:
-            J, series_bar = self._mismatch(self._layout.unpack(responses.outputs, len(self.records.steps)))
+            J, series_bar = self._mismatch(
+                self._layout.unpack(responses.outputs, len(self.records.steps))
+            )
             bar = self._layout.pack(series_bar)
         return J, *block.pull(responses, bar)
 
@@ -121,7 +140,9 @@ class Objective:
 
 
 def _half_dot(a: XArray, b: XArray, axes: int) -> XArray:
-    """½ Σ a b over records or blocks: all axes of a record (3) or of a block matrix (2), never the batch."""
+    """½ Σ a b over records or blocks: all axes of a record (3) or of a block matrix (2), never the
+    batch.
+    """
     xp = namespace(a)
     flat = (*a.shape[:-axes], -1)
     return 0.5 * xp.vecdot(xp.reshape(a, flat), xp.reshape(b, flat))
@@ -131,8 +152,9 @@ def _half_dot(a: XArray, b: XArray, axes: int) -> XArray:
 def _keep_freed_memory() -> None:
     """Let the C library keep the memory that an evaluation frees, for the next one.
 
-    glibc hands blocks of more than 128 KiB back to the system and faults them in again at each evaluation, which takes as long
-    as the arithmetic; it stops doing so below the size of the largest block that it has seen freed. Never touched, so free.
+    glibc hands blocks of more than 128 KiB back to the system and faults them in again at each
+    evaluation, which takes as long as the arithmetic; it stops doing so below the size of the
+    largest block that it has seen freed. Never touched, so free.
     """
     np.empty(31 * 2**20, dtype=np.uint8)
 
@@ -146,7 +168,10 @@ def _controller() -> Any:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Small products are slower on several BLAS threads; the cores are used over the batch instead. Also a decorator."""
+    """Small products are slower on several BLAS threads; the cores are used over the batch instead.
+
+    Also a decorator.
+    """
     with _controller().limit(limits=1, user_api="blas"):
         yield
 

@@ -14,7 +14,8 @@ from gridveil.dynamics.engine.schemes import SCHEMES, SchemeName
 
 Path = Literal["auto", "block", "stepping"]
 
-# Above this many states and inputs (about 150 machines), a step costs less than its share of the matrix powers.
+# Above this many states and inputs (about 150 machines), a step costs less than its share of the
+# matrix powers.
 STEPPING_FROM = 450
 
 
@@ -40,7 +41,9 @@ def step_responses(
     path: Path = "auto",
     start: XArray | None = None,
 ) -> XArray:
-    """Simulate a unit step of each named input from rest, or from columns `start` (n + s, c) instead: (..., c, samples, h)."""
+    """Simulate a unit step of each named input from rest, or from columns `start` (n + s, c)
+    instead: (..., c, samples, h).
+    """
     E, _ = SCHEMES[scheme](lti.F, dt_s)
     start = unit_steps(lti, inputs) if start is None else start
     if takes_steps(lti, path):

@@ -84,9 +84,11 @@ class Records:
         return len({r for r, _, _ in self.steps}) == len(self.steps)
 
     def shifted_back(self) -> tuple[Array, Array, float]:
-        """For single steps: observations and weights from each step on, and what lies before it (constant in θ).
+        """For single steps: observations and weights from each step on, and what lies before it
+        (constant in θ).
 
-        Returns observed and weights of shape (c, N, h), and Σ w ŷ² of the samples before the steps and of records without one.
+        Returns observed and weights of shape (c, N, h), and Σ w ŷ² of the samples before the steps
+        and of records without one.
         """
         shape = (len(self.steps), *self.observed.shape[1:])
         observed, weights = np.zeros(shape), np.zeros(shape)

@@ -1,4 +1,5 @@
-"""Time-stepping schemes as transition matrices: z_{n+1} = E z_n for z' = F z, and their exact derivatives.
+"""Time-stepping schemes as transition matrices: z_{n+1} = E z_n for z' = F z, and their exact
+derivatives.
 
 =============  =======================================  ==================
 scheme         E                                        stable for dt
@@ -8,7 +9,8 @@ trapezoidal    (I − dt/2 F)⁻¹ (I + dt/2 F)              any
 euler          I + dt F                                 up to −2 Re λ/|λ|²
 =============  =======================================  ==================
 
-A scheme takes F (..., n, n) and dt, and returns E with its pullback: the function that turns dJ/dE into dJ/dF.
+A scheme takes F (..., n, n) and dt, and returns E with its pullback: the function that turns dJ/dE
+into dJ/dF.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ def trapezoidal(F: XArray, dt: float) -> tuple[XArray, Pullback]:
 
 
 def exact(F: XArray, dt: float) -> tuple[XArray, Pullback]:
-    """Matrix exponential by scaling, Taylor and squaring: no error at all for inputs that are constant over a step."""
+    """Matrix exponential by scaling, Taylor and squaring: no error at all for inputs that are
+    constant over a step.
+    """
     xp, eye = namespace(F), _eye(F)
     norm = float(xp.max(xp.sum(xp.abs(F), axis=-2))) * dt
     halvings = max(0, ceil(log2(2 * norm))) if norm > 0 else 0

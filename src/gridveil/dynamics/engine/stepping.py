@@ -1,7 +1,7 @@
 """Trajectories step by step: the path for large models, where powers of E cost more than the steps.
 
-One product a step forwards (z_{n+1} = E z_n) and one backwards (λ_n = Eᵀ λ_{n+1} + Hᵀ ȳ_n); all states are kept, so that
-dJ/dE = Σ λ_{n+1} z_nᵀ is a single product at the end.
+One product a step forwards (z_{n+1} = E z_n) and one backwards (λ_n = Eᵀ λ_{n+1} + Hᵀ ȳ_n); all
+states are kept, so that dJ/dE = Σ λ_{n+1} z_nᵀ is a single product at the end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from gridveil.dynamics.engine.lti import XArray, namespace
 
 
 def respond(E: XArray, H: XArray, start: XArray, samples: int) -> tuple[XArray, XArray]:
-    """Compute states (samples, ..., n, c) and outputs (..., c, samples, h) from every column of start."""
+    """Compute states (samples, ..., n, c) and outputs (..., c, samples, h) from every column of
+    start.
+    """
     xp = namespace(E)
     states = xp.empty((samples, *E.shape[:-1], start.shape[-1]), dtype=E.dtype)
     states[0, ...] = start
@@ -35,7 +37,9 @@ def pull(E: XArray, H: XArray, states: XArray, outputs_bar: XArray) -> tuple[XAr
 
 
 def _sum_of_products(left: XArray, right: XArray) -> XArray:
-    """Σ over samples and columns of left · rightᵀ: (samples, ..., a, c) and (samples, ..., b, c) to (..., a, b)."""
+    """Σ over samples and columns of left · rightᵀ: (samples, ..., a, c) and (samples, ..., b, c) to
+    (..., a, b).
+    """
     return _rows(left) @ _rows(right).mT
 
 

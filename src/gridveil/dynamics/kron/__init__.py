@@ -30,8 +30,9 @@ def kron_reduce(L: Array, keep: IntArray) -> tuple[Array, Array]:
     """Eliminate interior buses: L_red = L_γγ − L_γβ L_ββ⁻¹ L_βγ, eq. (4), and K_ac = −L_γβ L_ββ⁻¹.
 
     L : (n, n) Laplacian [p.u. power / rad]; keep : (g,) positions of the buses γ that stay.
-    L_red : (g, g) [p.u. power / rad]; K_ac : (g, n − g), the share of an interior bus's load that each kept bus feels;
-    it is not negative and its columns sum to 1.
+    L_red : (g, g) [p.u. power / rad].
+    K_ac : (g, n − g), the share of an interior bus's load that each kept bus feels; it is not
+    negative and its columns sum to 1.
 
     The paper's star: bus 5 in the middle, k = 4, 10, 16, 10.
 
@@ -43,7 +44,9 @@ def kron_reduce(L: Array, keep: IntArray) -> tuple[Array, Array]:
     interior = np.setdiff1d(np.arange(len(L)), keep)
     across = L[np.ix_(keep, interior)]
     # One solve serves both: L_ββ is symmetric, so L_γβ L_ββ⁻¹ = (L_ββ⁻¹ L_βγ)ᵀ.
-    K_ac = -np.linalg.solve(L[np.ix_(interior, interior)], across.T).T.astype(np.float64, copy=False)
+    K_ac = -np.linalg.solve(L[np.ix_(interior, interior)], across.T).T.astype(
+        np.float64, copy=False
+    )
     L_red = L[np.ix_(keep, keep)] + K_ac @ across.T
     return 0.5 * (L_red + L_red.T), K_ac
 
@@ -54,7 +57,9 @@ def edge_weights(L_red: Array) -> Array:
     return -L_red[i, j]
 
 
-def reduced_model(facts: GridFacts, k: Array, m: Array, d: Array, buses: IntArray | None = None) -> ReducedModel:
+def reduced_model(
+    facts: GridFacts, k: Array, m: Array, d: Array, buses: IntArray | None = None
+) -> ReducedModel:
     """Reduce a grid to its machines: M_γ ω̇ = −L_red δ + p − D_γ ω − u with u = ℓ_γ + K_ac ℓ_β.
 
     Damping of interior loads is felt at the machines: it goes into D_γ as K_ac D_β.
@@ -81,19 +86,28 @@ def reduced_model(facts: GridFacts, k: Array, m: Array, d: Array, buses: IntArra
 
 
 def reduce(table: Table, buses: IntArray | None = None) -> ReducedModel:
-    """Reduce a noisy grid, or a table made of one: data-independent post-processing, so the guarantee stays as it is."""
+    """Reduce a noisy grid, or a table made of one: data-independent post-processing, so the
+    guarantee stays as it is.
+    """
     return reduced_model(table.facts, table.k, table.m, table.d, buses)
 
 
 def networkless_model(table: PublicTable, weight: float) -> ReducedModel:
-    """The model of topology mode: machines G1 … joined each to each by one weight, and one port, L1, for load anywhere else.
+    """The model of topology mode: machines G1 … joined each to each by one weight, and one port,
+    L1, for load anywhere else.
 
-    It uses machines, governors and loads of the facts, and nothing of the network. weight [p.u. power / rad].
+    It uses machines, governors and loads of the facts, and nothing of the network. weight [p.u.
+    power / rad].
     """
     facts, g = table.facts, len(table.facts.machines)
-    # math.fsum is exact, so that not even a last bit tells how many buses there are, or in which order.
+    # math.fsum is exact, so that not even a last bit tells how many buses there are, or in which
+    # order.
     elsewhere = math.fsum(facts.loads[facts.interior])
-    loads = np.append(facts.loads[facts.machines], elsewhere) if facts.loads_are_public else np.full(g + 1, np.nan)
+    loads = (
+        np.append(facts.loads[facts.machines], elsewhere)
+        if facts.loads_are_public
+        else np.full(g + 1, np.nan)
+    )
     damping = facts.load_damping[facts.machines] + math.fsum(facts.load_damping[facts.interior]) / g
     return ReducedModel(
         ports=(*(f"G{number + 1}" for number in range(g)), "L1"),

@@ -11,7 +11,8 @@ from gridveil.grid.facts import Array, IntArray
 
 # Up to so many buses one dense solve is faster than the bookkeeping of sparse levels.
 DENSE_UP_TO = 300
-# A bus with more neighbours than this costs more in a sparse product than in the dense finish (measured on 10k to 70k buses).
+# A bus with more neighbours than this costs more in a sparse product than in the dense finish
+# (measured on 10k to 70k buses).
 SPARSE_DEGREE = 150
 # Machines whose columns of K_ac are unrolled together: bounds memory at (buses x this).
 COLUMNS = 512
@@ -19,7 +20,10 @@ COLUMNS = 512
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Buses that left together. W : (i, n) = −D⁻¹ L_I·, the share of each other bus in a leaving bus's angle."""
+    """Buses that left together.
+
+    W : (i, n) = −D⁻¹ L_I·, the share of each other bus in a leaving bus's angle.
+    """
 
     left: IntArray
     W: sparse.csr_array
@@ -27,10 +31,14 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """The interior buses of a network, eliminated: L_red, and K_ac as an operator that is never unrolled whole.
+    """The interior buses of a network, eliminated: L_red, and K_ac as an operator that is never
+    unrolled whole.
 
-    L_red : (g, g) reduced Laplacian [p.u. power / rad]; keep : (g,) bus positions that stay; buses : n;
-    levels : in the order in which buses left; core : (c,) those that left last, densely, with core_share (c, g).
+    L_red : (g, g) reduced Laplacian [p.u. power / rad].
+    keep : (g,) bus positions that stay.
+    buses : n;
+    levels : in the order in which buses left.
+    core : (c,) those that left last, densely, with core_share (c, g).
     """
 
     L_red: Array
@@ -71,16 +79,22 @@ class Elimination:
 
 
 def eliminate(edges: IntArray, k: Array, n: int, keep: IntArray) -> Elimination:
-    """Reduce L = C diag(k) Cᵀ to the buses `keep`: L_red = L_γγ − L_γβ L_ββ⁻¹ L_βγ, eq. (4), without a dense L.
+    """Reduce L = C diag(k) Cᵀ to the buses `keep`: L_red = L_γγ − L_γβ L_ββ⁻¹ L_βγ, eq. (4),
+    without a dense L.
 
-    Again and again an independent set of interior buses with few neighbours leaves. Its block of L is diagonal, so that the
-    Schur complement is one sparse product; what is left when neighbours become many is finished densely.
+    Again and again an independent set of interior buses with few neighbours leaves. Its block of L
+    is diagonal, so that the Schur complement is one sparse product; what is left when neighbours
+    become many is finished densely.
 
-    edges : (e, 2) bus positions; k : (e,) positive weights [p.u. power / rad]; keep : (g,) positions.
+    edges : (e, 2) bus positions.
+    k : (e,) positive weights [p.u. power / rad].
+    keep : (g,) positions.
     """
     from gridveil.dynamics.kron import kron_reduce
 
-    place = np.concatenate([np.setdiff1d(np.arange(n), keep), keep])  # interior buses first, kept ones last
+    place = np.concatenate(
+        [np.setdiff1d(np.arange(n), keep), keep]
+    )  # interior buses first, kept ones last
     position = np.empty(n, dtype=np.int64)
     position[place] = np.arange(n)
     i, j = position[edges].T
@@ -93,10 +107,16 @@ def eliminate(edges: IntArray, k: Array, n: int, keep: IntArray) -> Elimination:
             break
         left, stay = np.flatnonzero(leaving), np.flatnonzero(~leaving)
         across = L[left][:, stay]
-        # A row of L sums to 0: by its other entries, all of one sign, L_ii is free of the cancellation that piles up in it.
+        # A row of L sums to 0: by its other entries, all of one sign, L_ii is free of the
+        # cancellation that piles up in it.
         W = sparse.csr_array(across.multiply(1 / across.sum(axis=1)[:, None]))
         L = (L[stay][:, stay] + across.T @ W).tocsr()
-        levels.append(Level(place[left], sparse.csr_array((W.data, place[stay][W.indices], W.indptr), shape=(len(left), n))))
+        levels.append(
+            Level(
+                place[left],
+                sparse.csr_array((W.data, place[stay][W.indices], W.indptr), shape=(len(left), n)),
+            )
+        )
         place, interior = place[stay], interior - len(left)
     rest = L.toarray()
     np.fill_diagonal(rest, 0.0)
@@ -114,7 +134,8 @@ def _independent_set(L: sparse.csr_array, interior: int) -> np.ndarray | None:
         return None
     rank = np.full(len(neighbours), np.inf)
     candidate = np.flatnonzero(degree <= few)
-    # The fewer neighbours, the earlier; ties by a fixed shuffle, since by position long chains of lines would leave one by one.
+    # The fewer neighbours, the earlier; ties by a fixed shuffle, since by position long chains of
+    # lines would leave one by one.
     shuffle = np.random.default_rng(len(candidate)).permutation(len(candidate))
     rank[candidate[np.lexsort((shuffle, degree[candidate]))]] = np.arange(len(candidate))
     row = np.repeat(np.arange(len(neighbours)), neighbours)

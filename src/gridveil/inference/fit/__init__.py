@@ -1,4 +1,7 @@
-"""Step 3 of Algorithm 1: win the dynamics back from public trajectories. Post-processing only: it never sees the vault."""
+"""Step 3 of Algorithm 1: win the dynamics back from public trajectories.
+
+Post-processing only: it never sees the vault.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ class FitSettings:
     """How to fit. All of it is public and fixed before the draw.
 
     method : two-stage, with l-bfgs-b in its place where a grid is too large for it.
-    sigma : of the two-stage fit, standard deviation of a sample: sensor and model error together [p.u. frequency].
+    sigma : of the two-stage fit, standard deviation of a sample: sensor and model error together
+    [p.u. frequency].
     starts : of the two-stage fit, searches for the network.
     iterations, rho : of the other two, how many at most, and ρ of the anchor to the noisy start.
     step : η of the projected gradient, dt being inside the gradient.
@@ -64,10 +68,14 @@ class FitSettings:
 class FitResult:
     """A fitted model and how it was reached.
 
-    mismatch_before, mismatch_after : J of the noisy and of the fitted model [p.u.² s]; history : J by iteration.
-    method : the one that was run: l-bfgs-b in place of two-stage on a grid that is too large for it.
-    identifiability, covariance : of the two-stage fit alone: what the records fix, and the posterior covariance of (k_r, m, d).
-    events : what was found of events that were not wholly known; both J are then those after the events as found.
+    mismatch_before, mismatch_after : J of the noisy and of the fitted model [p.u.² s].
+    history : J by iteration.
+    method : the one that was run: l-bfgs-b in place of two-stage on a grid that is too large for
+    it.
+    identifiability, covariance : of the two-stage fit alone: what the records fix, and the
+    posterior covariance of (k_r, m, d).
+    events : what was found of events that were not wholly known; both J are then those after the
+    events as found.
     """
 
     model: ReducedModel
@@ -81,7 +89,9 @@ class FitResult:
     events: tuple[EstimatedEvent, ...] = ()
 
 
-def check_events(observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds) -> None:
+def check_events(
+    observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds
+) -> None:
     """Refuse events that are not known where the method needs them, or that cannot be estimated."""
     check_known(observed, method_for(settings, facts))
     if any(one.unknown.anything for one in observed):
@@ -103,17 +113,19 @@ def fit(
 ) -> FitResult:
     """Minimise J(k_r, m, d) against public trajectories, from a noisy model, within public bounds.
 
-    noisy : what start is the reduction of; the two-stage fit looks for a whole network near it, and moves K_ac too. Without it,
-    choose another method.
+    noisy : what start is the reduction of; the two-stage fit looks for a whole network near it, and
+    moves K_ac too. Without it, choose another method.
 
     Privacy
     -------
-    Uses the noisy model, public trajectories and public settings only, so it is post-processing: see the guarantee for what it
-    is then conditional on.
+    Uses the noisy model, public trajectories and public settings only, so it is post-processing:
+    see the guarantee for what it is then conditional on.
     """
     method = method_for(settings, noisy.facts) if noisy is not None else settings.method
     check_known(observed, method)
-    task = problem(start, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho)
+    task = problem(
+        start, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho
+    )
     theta0 = task.start
     if settings.scheme == "euler":
         check_euler(start, settings.dt_s)
@@ -121,15 +133,30 @@ def fit(
     if method == "two-stage":
         return _two_stage(noisy, observed, settings, before, progress)
     if method == "projected-gradient":
-        theta, history = projected_gradient(task, theta0, step=settings.step, iterations=settings.iterations, progress=progress)
+        theta, history = projected_gradient(
+            task, theta0, step=settings.step, iterations=settings.iterations, progress=progress
+        )
         converged = False  # it stops after a fixed number of steps
     else:
-        theta, history, converged = quasi_newton(task, theta0, iterations=settings.iterations, progress=progress)
-    return FitResult(start.with_theta(theta), before, float(task(theta)[0]), np.asarray(history), converged, method)
+        theta, history, converged = quasi_newton(
+            task, theta0, iterations=settings.iterations, progress=progress
+        )
+    return FitResult(
+        start.with_theta(theta),
+        before,
+        float(task(theta)[0]),
+        np.asarray(history),
+        converged,
+        method,
+    )
 
 
 def _two_stage(
-    noisy: NoisyGrid | None, observed: Sequence[Observation], settings: FitSettings, before: float, progress: Progress | None
+    noisy: NoisyGrid | None,
+    observed: Sequence[Observation],
+    settings: FitSettings,
+    before: float,
+    progress: Progress | None,
 ) -> FitResult:
     if noisy is None:
         raise OptionError(

@@ -1,8 +1,9 @@
 """Coordinates of the two-stage fit: logarithms of what is positive, sums that are known taken out.
 
-θ = (k_r, m, D, u) and the shares `sense` of recorded interior buses follow from x = (log k_r, log m, log D, v, w, s, t), where
-u = N v + Σℓ/g and c = N w + 1/g with N (g, g − 1) an orthonormal basis of what sums to 0: the columns of K_ac sum to 1.
-A step of unknown place has u = S (N v + 1/g), with s = log |S| where its total is unknown; t are delays of events [s].
+θ = (k_r, m, D, u) and the shares `sense` of recorded interior buses follow from x = (log k_r, log
+m, log D, v, w, s, t), where u = N v + Σℓ/g and c = N w + 1/g with N (g, g − 1) an orthonormal basis
+of what sums to 0: the columns of K_ac sum to 1. A step of unknown place has u = S (N v + 1/g), with
+s = log |S| where its total is unknown; t are delays of events [s].
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from gridveil.inference.posterior import Posterior
 
 # Draws of the noisy release's posterior that are pushed through Kron for stage 1's prior.
 PUSHED = 400
-# A reduced weight below this share of the largest in every draw is no connection: another machine's bus lies between.
+# A reduced weight below this share of the largest in every draw is no connection: another machine's
+# bus lies between.
 NO_WEIGHT = 1e-12
 
 
@@ -30,10 +32,13 @@ NO_WEIGHT = 1e-12
 class Coordinates:
     """Where x stands for what.
 
-    drive : (n, s) load of each event step at every bus [p.u. power], in the order of facts.buses; h recorded outputs, of which
-    sensed : (q, 2) rows of `output, interior bus` are at buses without a machine, and kept : (h − q, 2) `output, machine`.
+    drive : (n, s) load of each event step at every bus [p.u. power], in the order of facts.buses; h
+    recorded outputs, of which
+    sensed : (q, 2) rows of `output, interior bus` are at buses without a machine, and kept : (h −
+    q, 2) `output, machine`.
     linked : positions of the reduced weights that are not zero by topology.
-    unknown : what is unknown of the events; the steps that are free have no load in drive. Then y = (log k, log m, log d, z).
+    unknown : what is unknown of the events; the steps that are free have no load in drive. Then y =
+    (log k, log m, log d, z).
     """
 
     facts: GridFacts
@@ -52,13 +57,22 @@ class Coordinates:
     def of_events(self) -> IntArray:
         """Entries of x that are z: the shares of free steps, then s and t."""
         first, width = self.parts["v"].start, len(self.facts.machines) - 1
-        shares = [np.arange(first + step * width, first + (step + 1) * width) for step in self.unknowns.free]
-        return np.concatenate([*shares, np.arange(self.parts["s"].start, self.size)]).astype(np.int64)
+        shares = [
+            np.arange(first + step * width, first + (step + 1) * width)
+            for step in self.unknowns.free
+        ]
+        return np.concatenate([*shares, np.arange(self.parts["s"].start, self.size)]).astype(
+            np.int64
+        )
 
     @cached_property
     def felt_of_events(self) -> IntArray:
         """Entries of `values` that z moves: u of free steps, and delays."""
-        g, first, count = len(self.facts.machines), self.parts["d"].stop, (self.drive.shape[1] + len(self.sensed))
+        g, first, count = (
+            len(self.facts.machines),
+            self.parts["d"].stop,
+            (self.drive.shape[1] + len(self.sensed)),
+        )
         u = [np.arange(first + step * g, first + (step + 1) * g) for step in self.unknowns.free]
         delays = np.arange(first + count * g, first + count * g + len(self.unknowns.timed))
         return np.concatenate([*u, delays]).astype(np.int64)
@@ -68,14 +82,20 @@ class Coordinates:
         return dict(zip(self.unknowns.timed.tolist(), x[self.parts["t"]].tolist(), strict=True))
 
     def totals(self, x: Array) -> tuple[Array, Array]:
-        """Load that each step adds in all (s,), and what its v is multiplied with (s,) [p.u. power]."""
+        """Load that each step adds in all (s,), and what its v is multiplied with (s,) [p.u.
+        power].
+        """
         total, scale = self.drive.sum(axis=0), np.ones(self.drive.shape[1])
-        total[self.unknowns.free] = scale[self.unknowns.free] = self.unknowns.totals_at(x[self.parts["s"]])
+        total[self.unknowns.free] = scale[self.unknowns.free] = self.unknowns.totals_at(
+            x[self.parts["s"]]
+        )
         return total, scale
 
     @cached_property
     def network(self) -> Network:
-        """Carries the loads of the steps, a unit at each recorded interior bus, and the interior loads' damping."""
+        """Carries the loads of the steps, a unit at each recorded interior bus, and the interior
+        loads' damping.
+        """
         interior = self.facts.interior
         units = np.zeros((len(interior), len(self.sensed)))
         units[self.sensed[:, 1], np.arange(len(self.sensed))] = 1.0
@@ -95,7 +115,10 @@ class Coordinates:
         sizes = {"k_r": len(self.linked), "m": g, "d": g, "v": s * (g - 1), "w": q * (g - 1)}
         sizes |= {"s": len(self.unknowns.sized), "t": len(self.unknowns.timed)}
         ends = np.cumsum([0, *sizes.values()])
-        return {name: slice(int(start), int(end)) for name, start, end in zip(sizes, ends[:-1], ends[1:], strict=True)}
+        return {
+            name: slice(int(start), int(end))
+            for name, start, end in zip(sizes, ends[:-1], ends[1:], strict=True)
+        }
 
     @cached_property
     def size(self) -> int:
@@ -125,7 +148,10 @@ class Coordinates:
         k_r = np.zeros(g * (g - 1) // 2)
         k_r[self.linked] = np.exp(x[self.parts["k_r"]])
         total, scale = self.totals(x)
-        u = scale[:, None] * (x[self.parts["v"]].reshape(s, g - 1) @ self.basis.T) + total[:, None] / g
+        u = (
+            scale[:, None] * (x[self.parts["v"]].reshape(s, g - 1) @ self.basis.T)
+            + total[:, None] / g
+        )
         sense = np.zeros((len(self.kept) + q, g))
         sense[self.kept[:, 0], self.kept[:, 1]] = 1.0
         sense[self.sensed[:, 0]] = x[self.parts["w"]].reshape(q, g - 1) @ self.basis.T + 1 / g
@@ -145,24 +171,39 @@ class Coordinates:
             u = self.model(x)[0][-s * g :].reshape(s, g)
             for place, number in enumerate(self.unknowns.sized):  # ∂u/∂s = u
                 step = self.unknowns.free[number]
-                out[positive + step * g : positive + (step + 1) * g, self.parts["s"].start + place] = u[step]
+                out[
+                    positive + step * g : positive + (step + 1) * g, self.parts["s"].start + place
+                ] = u[step]
             out[shared:, self.parts["t"]] = np.eye(timed)
         return out
 
     def values(self, x: Array) -> Array:
-        """Moving entries of θ, shares of recorded interior buses, and delays at x: one vector that records bend little in."""
+        """Moving entries of θ, shares of recorded interior buses, and delays at x: one vector that
+        records bend little in.
+        """
         theta, sense = self.model(x)
-        return np.concatenate([theta[self.moving], sense[self.sensed[:, 0]].ravel(), x[self.parts["t"]]])
+        return np.concatenate(
+            [theta[self.moving], sense[self.sensed[:, 0]].ravel(), x[self.parts["t"]]]
+        )
 
     def of_values(self, reduction: Reduction, m: Array, d: Array, z: Array | None = None) -> Array:
-        """Coordinates x (..., size) of reduced grids with the machines' own m and d (..., g); z : of the events, else 0."""
+        """Coordinates x (..., size) of reduced grids with the machines' own m and d (..., g); z :
+        of the events, else 0.
+        """
         kept, s = self.facts.machines, self.drive.shape[1]
         carried = reduction.carried
         u = self.drive[kept] + carried[..., :s]
         damping = d + self.facts.load_damping[kept] + carried[..., -1]
         shares = (self.basis.T @ np.concatenate([u, carried[..., s:-1]], axis=-1)).mT
-        known = [np.log(reduction.k_r[..., self.linked]), np.log(m), np.log(damping), shares.reshape(*shares.shape[:-2], -1)]
-        x = np.concatenate([*known, np.zeros((*m.shape[:-1], self.size - self.parts["w"].stop))], axis=-1)
+        known = [
+            np.log(reduction.k_r[..., self.linked]),
+            np.log(m),
+            np.log(damping),
+            shares.reshape(*shares.shape[:-2], -1),
+        ]
+        x = np.concatenate(
+            [*known, np.zeros((*m.shape[:-1], self.size - self.parts["w"].stop))], axis=-1
+        )
         if z is not None:
             x[..., self.of_events] = z
         return x
@@ -174,7 +215,9 @@ class Coordinates:
         return self.of_values(self.network(np.exp(y[:e])), np.exp(m), np.exp(d), z)
 
     def slopes(self, y: Array) -> tuple[Array, Array]:
-        """X at y = (log k, log m, log d, z), and ∂x/∂y (size, e + 2g + size of z): the chain from the network to stage 1."""
+        """X at y = (log k, log m, log d, z), and ∂x/∂y (size, e + 2g + size of z): the chain from
+        the network to stage 1.
+        """
         e, g, s = len(self.facts.edges), len(self.facts.machines), self.drive.shape[1]
         k, m, d = np.exp(y[:e]), np.exp(y[e : e + g]), np.exp(y[e + g : e + 2 * g])
         reduction, k_slopes, carried_slopes = self.network.slopes(k)
@@ -192,10 +235,14 @@ class Coordinates:
         return x, out
 
 
-def push(coordinates: Coordinates, belief: Mapping[str, Posterior], random: np.random.Generator) -> Gaussian:
-    """Moments of x under the posterior of the noisy release, by draws pushed through Kron: stage 1's prior.
+def push(
+    coordinates: Coordinates, belief: Mapping[str, Posterior], random: np.random.Generator
+) -> Gaussian:
+    """Moments of x under the posterior of the noisy release, by draws pushed through Kron: stage
+    1's prior.
 
-    Covariances of few draws are shrunk towards their diagonal by (entries of x) / (entries + draws).
+    Covariances of few draws are shrunk towards their diagonal by (entries of x) / (entries +
+    draws).
     """
     k, m, d = (belief[name].sample(random, PUSHED) for name in GROUPS)
     x = coordinates.of_values(coordinates.network(k), m, d)
@@ -204,13 +251,19 @@ def push(coordinates: Coordinates, belief: Mapping[str, Posterior], random: np.r
     covariance = (1 - shrink) * covariance + shrink * np.diag(covariance.diagonal())
     floor = 1e-12 * max(1.0, covariance.diagonal().max())  # what no draw moves, topology fixes
     covariance[np.diag_indices(coordinates.size)] += floor
-    events, unknown = coordinates.of_events, coordinates.unknowns.prior()  # which no release knows of
+    events, unknown = (
+        coordinates.of_events,
+        coordinates.unknowns.prior(),
+    )  # which no release knows of
     covariance[events], covariance[:, events] = 0.0, 0.0
     covariance[events, events] = 1 / unknown.precision.diagonal()
     free = np.full(coordinates.size, np.inf)
     lower, upper = -free, free.copy()
     felt = np.exp(x[:, coordinates.parts["d"]]) - d
-    lower[coordinates.parts["m"]], upper[coordinates.parts["m"]] = np.log(belief["m"].lower), np.log(belief["m"].upper)
+    lower[coordinates.parts["m"]], upper[coordinates.parts["m"]] = (
+        np.log(belief["m"].lower),
+        np.log(belief["m"].upper),
+    )
     lower[coordinates.parts["d"]] = np.log(belief["d"].lower + felt.min(axis=0))
     upper[coordinates.parts["d"]] = np.log(belief["d"].upper + felt.max(axis=0))
     mean = x.mean(axis=0)
@@ -220,7 +273,9 @@ def push(coordinates: Coordinates, belief: Mapping[str, Posterior], random: np.r
 
 
 def linked(facts: GridFacts) -> IntArray:
-    """Positions of the reduced weights that topology does not make zero: paths that pass no other machine's bus."""
+    """Positions of the reduced weights that topology does not make zero: paths that pass no other
+    machine's bus.
+    """
     k_r = Network(facts, np.zeros((len(facts.interior), 0)))(np.ones(len(facts.edges))).k_r
     return np.flatnonzero(k_r > NO_WEIGHT * k_r.max(initial=0.0))
 
@@ -228,9 +283,10 @@ def linked(facts: GridFacts) -> IntArray:
 def independent(belief: Mapping[str, Posterior], unknown: Unknowns | None = None) -> Gaussian:
     """The posterior of the release over y = (log k, log m, log d), as independent Gaussians.
 
-    That of log k has the posterior's own moments. Records of few places see sums of m and of d, and a sum of exp(E log m) falls
-    short of Σm: those of log m and log d lie at log E m and log E d, with the spread of a log-normal of the same variation.
-    Where the size of an event is unknown too, records see ratios only, and all have moments of logarithms.
+    That of log k has the posterior's own moments. Records of few places see sums of m and of d, and
+    a sum of exp(E log m) falls short of Σm: those of log m and log d lie at log E m and log E d,
+    with the spread of a log-normal of the same variation. Where the size of an event is unknown
+    too, records see ratios only, and all have moments of logarithms.
     unknown : what is unknown of the events, whose own prior then stands behind it.
     """
     parts = {name: belief[name] for name in GROUPS}

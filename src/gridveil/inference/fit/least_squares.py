@@ -28,7 +28,12 @@ class Residuals(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """A Gaussian prior over a box. mean : (n,); precision : (n, n), positive definite; lower, upper : (n,)."""
+    """A Gaussian prior over a box.
+
+    mean : (n,).
+    precision : (n, n), positive definite.
+    lower, upper : (n,).
+    """
 
     mean: Array
     precision: Array
@@ -42,7 +47,9 @@ class Gaussian:
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
-    """Where a search ended: x (n,), its cost, residuals and slopes there, steps taken, and whether it converged."""
+    """Where a search ended: x (n,), its cost, residuals and slopes there, steps taken, and whether
+    it converged.
+    """
 
     x: Array
     cost: float
@@ -62,10 +69,11 @@ def minimise(
     iterations: int = 30,
     tolerance: float = 1e-6,
 ) -> Minimum:
-    """Walk down to a minimum. cap : the longest step of any entry; tolerance : the decrease at which it ends.
+    """Walk down to a minimum. cap : the longest step of any entry; tolerance : the decrease at
+    which it ends.
 
-    Damping is in units of the prior, so that directions that the data do not see are never scaled by them. Entries on the box
-    that a step would push out stay there for that step (an active set).
+    Damping is in units of the prior, so that directions that the data do not see are never scaled
+    by them. Entries on the box that a step would push out stay there for that step (an active set).
     """
     x = np.clip(start, prior.lower, prior.upper)
     cost, r = _evaluate(residuals, prior, x, weight)
@@ -75,7 +83,9 @@ def minimise(
     for _ in range(4 * iterations):  # most tries are steps; this bounds those that are not
         step = _step(x, gradient, curvature + damping * prior.precision, prior)
         longest = float(np.abs(step).max(initial=0.0))
-        there = np.clip(x + (step * (cap / longest) if longest > cap else step), prior.lower, prior.upper)
+        there = np.clip(
+            x + (step * (cap / longest) if longest > cap else step), prior.lower, prior.upper
+        )
         step = there - x
         promised = -float(gradient @ step + 0.5 * step @ curvature @ step)
         found = _evaluate(residuals, prior, there, weight)
@@ -86,7 +96,9 @@ def minimise(
             x, (cost, r) = there, found
             slopes = residuals.slopes(x)
             gradient, curvature = _expand(prior, x, r, slopes, weight)
-            damping = damping * max(1 / 10, 1 - (2 * gain - 1) ** 3) if damping > LEAST_DAMPING else 0.0
+            damping = (
+                damping * max(1 / 10, 1 - (2 * gain - 1) ** 3) if damping > LEAST_DAMPING else 0.0
+            )
             growth = 4.0
         else:  # a promise within rounding of the cost cannot be kept, and need not be
             converged = not step.any() or 0 <= promised <= max(1e-13 * cost, 0.1 * tolerance)
@@ -96,16 +108,22 @@ def minimise(
     return Minimum(x, cost, r, slopes, steps, converged)
 
 
-def _evaluate(residuals: Residuals, prior: Gaussian, x: Array, weight: float) -> tuple[float, Array]:
+def _evaluate(
+    residuals: Residuals, prior: Gaussian, x: Array, weight: float
+) -> tuple[float, Array]:
     with np.errstate(all="ignore"):
         r = residuals.at(x)
         cost = 0.5 * weight * float(r @ r) + prior.cost(x)
     return (cost if np.isfinite(cost) else np.inf), r
 
 
-def _expand(prior: Gaussian, x: Array, r: Array, slopes: Array, weight: float) -> tuple[Array, Array]:
+def _expand(
+    prior: Gaussian, x: Array, r: Array, slopes: Array, weight: float
+) -> tuple[Array, Array]:
     """Gradient (n,) and Gauss-Newton curvature (n, n) of the cost."""
-    return weight * (slopes.T @ r) + prior.precision @ (x - prior.mean), weight * (slopes.T @ slopes) + prior.precision
+    return weight * (slopes.T @ r) + prior.precision @ (x - prior.mean), weight * (
+        slopes.T @ slopes
+    ) + prior.precision
 
 
 def _step(x: Array, gradient: Array, curvature: Array, prior: Gaussian) -> Array:
@@ -115,7 +133,9 @@ def _step(x: Array, gradient: Array, curvature: Array, prior: Gaussian) -> Array
     for _ in range(len(x) + 1):
         step[:] = 0.0
         scale = 1 / np.sqrt(curvature.diagonal()[free])
-        step[free] = -scale * np.linalg.solve(curvature[np.ix_(free, free)] * scale * scale[:, None], scale * gradient[free])
+        step[free] = -scale * np.linalg.solve(
+            curvature[np.ix_(free, free)] * scale * scale[:, None], scale * gradient[free]
+        )
         out = free & (((x <= prior.lower) & (step < 0)) | ((x >= prior.upper) & (step > 0)))
         if not out.any():
             break

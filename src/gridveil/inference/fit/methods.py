@@ -14,7 +14,12 @@ Progress = Callable[[int, int, float], None]
 
 
 def projected_gradient(
-    problem: Problem, start: Array, *, step: float, iterations: int, progress: Progress | None = None
+    problem: Problem,
+    start: Array,
+    *,
+    step: float,
+    iterations: int,
+    progress: Progress | None = None,
 ) -> tuple[Array, Array]:
     """Take θ ← P[θ − η dJ/dθ] a fixed number of times: Algorithm 1, step 3, to the letter.
 
@@ -66,7 +71,13 @@ def quasi_newton(
         method="L-BFGS-B",
         bounds=list(zip(problem.lower / scale, problem.upper / scale, strict=True)),
         callback=note,
-        options={"maxiter": iterations, "maxfun": 4 * iterations, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-7},
+        options={
+            "maxiter": iterations,
+            "maxfun": 4 * iterations,
+            "maxcor": 30,
+            "ftol": 1e-14,
+            "gtol": 1e-7,
+        },
     )
     theta = np.clip(found.x * scale, problem.lower, problem.upper)
     return theta, np.array(history), bool(found.success)

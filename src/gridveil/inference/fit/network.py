@@ -1,4 +1,6 @@
-"""The Kron reduction as a function of line weights, with its derivatives: what stage 2 of the fit moves through."""
+"""The Kron reduction as a function of line weights, with its derivatives: what stage 2 of the fit
+moves through.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class Reduction:
 class Network:
     """k ↦ (k_r, K_ac B), for a grid's public topology and some patterns B on its interior buses.
 
-    patterns : (b, f), for example the loads ℓ_β of an event [p.u. power], or a unit at a bus whose frequency was recorded.
+    patterns : (b, f), for example the loads ℓ_β of an event [p.u. power], or a unit at a bus whose
+    frequency was recorded.
     """
 
     facts: GridFacts
@@ -41,7 +44,10 @@ class Network:
         C_kept, C_left = self._incidence
         weighted = C_left * k[..., None, :]
         L_left, across = weighted @ C_left.T, weighted @ C_kept.T
-        solved = np.linalg.solve(L_left, np.concatenate([across, np.broadcast_to(self.patterns, self._shape(k))], axis=-1))
+        solved = np.linalg.solve(
+            L_left,
+            np.concatenate([across, np.broadcast_to(self.patterns, self._shape(k))], axis=-1),
+        )
         g = len(C_kept)
         L_red = (C_kept * k[..., None, :]) @ C_kept.T - across.mT @ solved[..., :g]
         i, j = complete_edges(g).T
@@ -50,12 +56,15 @@ class Network:
     def slopes(self, k: Array) -> tuple[Reduction, Array, Array]:
         """Reduce at k (e,), with ∂k_r/∂k (e_r, e) and ∂(K_ac B)/∂k (g, f, e).
 
-        With c_e the e-th column of C_γ + K_ac C_β: ∂L_red/∂k_e = c_e c_eᵀ and ∂K_ac/∂k_e = −c_e (C_β,e)ᵀ L_ββ⁻¹.
+        With c_e the e-th column of C_γ + K_ac C_β: ∂L_red/∂k_e = c_e c_eᵀ and ∂K_ac/∂k_e = −c_e
+        (C_β,e)ᵀ L_ββ⁻¹.
         """
         C_kept, C_left = self._incidence
         weighted = C_left * k
         across, g = weighted @ C_kept.T, len(C_kept)
-        solved = np.linalg.solve(weighted @ C_left.T, np.concatenate([across, self.patterns], axis=1))
+        solved = np.linalg.solve(
+            weighted @ C_left.T, np.concatenate([across, self.patterns], axis=1)
+        )
         K_ac = -solved[:, :g].T
         L_red = (C_kept * k) @ C_kept.T - across.T @ solved[:, :g]
         felt = C_kept + K_ac @ C_left

@@ -1,4 +1,6 @@
-"""What the two-stage fit found: a network, how far the records fix it, and the events that were not wholly known."""
+"""What the two-stage fit found: a network, how far the records fix it, and the events that were not
+wholly known.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,13 @@ from gridveil.inference.fit.unknown import EstimatedEvent
 
 @dataclass(frozen=True, eq=False)
 class Identifiability:
-    """Which directions of y = (log k, log m, log d, and z where an event is unknown) the records fix, and which the release.
+    """Which directions of y = (log k, log m, log d, and z where an event is unknown) the records
+    fix, and which the release.
 
-    information : (n,) eigenvalues of the records' Fisher information in units of the prior's precision, largest first: a
-    direction with a value above 1 is fixed more by data than by the prior. directions : (n, n) in columns, in y.
+    information : (n,) eigenvalues of the records' Fisher information in units of the prior's
+    precision, largest first: a direction with a value above 1 is fixed more by data than by the
+    prior.
+    directions : (n, n) in columns, in y.
     rank : directions that the records see at all (to rounding).
     """
 
@@ -44,11 +49,14 @@ class Identifiability:
 class TwoStage:
     """What the two-stage fit found.
 
-    model : L_red(k) and K_ac(k) of one network; k : (e,), m, d : (g,) that network [units of the groups].
-    cost : ½ Σ (ω − ω̂)²/σ² + ½ |y − prior|² at the end; costs_of_starts : of each start after stage 2, the least was taken.
+    model : L_red(k) and K_ac(k) of one network.
+    k : (e,), m, d : (g,) that network [units of the groups].
+    cost : ½ Σ (ω − ω̂)²/σ² + ½ |y − prior|² at the end.
+    costs_of_starts : of each start after stage 2, the least was taken.
     history : Σ_events ∫ |ω − ω̂|² dt after stage 2 and after each round of the polish [p.u.² s].
     covariance : (e_r + 2g,)² posterior covariance of (k_r, m, d) of the model.
-    events : what was found of events that were not wholly known; mismatch : J of other k, m, d after these events [p.u.² s].
+    events : what was found of events that were not wholly known.
+    mismatch : J of other k, m, d after these events [p.u.² s].
     """
 
     model: ReducedModel
@@ -67,13 +75,22 @@ class TwoStage:
 
 def covariance(prior: Gaussian, found: Minimum) -> Array:
     """Posterior covariance of y."""
-    return np.linalg.inv(found.slopes.T @ found.slopes + prior.precision).astype(np.float64, copy=False)
+    return np.linalg.inv(found.slopes.T @ found.slopes + prior.precision).astype(
+        np.float64, copy=False
+    )
 
 
 def outcome(
-    task: Task, observed: Sequence[Observation], prior: Gaussian, found: Minimum, costs: tuple[float, ...], history: Array
+    task: Task,
+    observed: Sequence[Observation],
+    prior: Gaussian,
+    found: Minimum,
+    costs: tuple[float, ...],
+    history: Array,
 ) -> TwoStage:
-    """Say what the maximum of the posterior means: its network and reduced model, how sure they are, and the events."""
+    """Say what the maximum of the posterior means: its network and reduced model, how sure they
+    are, and the events.
+    """
     facts = task.coordinates.facts
     e, g = len(facts.edges), len(facts.machines)
     values = np.exp(found.x[: e + 2 * g])
@@ -82,7 +99,8 @@ def outcome(
     _, singular, rows = np.linalg.svd(found.slopes * scale, full_matrices=False)
     information = np.zeros(len(found.x))
     information[: len(singular)] = singular**2
-    # Posterior covariance of y in the eigenvectors of the data's information: 1 / (1 + λ) of the prior's.
+    # Posterior covariance of y in the eigenvectors of the data's information: 1 / (1 + λ) of the
+    # prior's.
     directions = np.linalg.qr(rows.T, mode="complete")[0] if len(rows) < len(found.x) else rows.T
     shape = scale[:, None] * directions
     x, chain = task.coordinates.slopes(found.x)
@@ -95,7 +113,9 @@ def outcome(
     def mismatch(k: Array, m: Array, d: Array) -> float:
         sampling, z = task.predictor.sampling(), found.x[e + 2 * g :]
         with np.errstate(all="ignore"):
-            other = task.coordinates.of_network_and_machines(np.concatenate([np.log(k), np.log(m), np.log(d), z]))
+            other = task.coordinates.of_network_and_machines(
+                np.concatenate([np.log(k), np.log(m), np.log(d), z])
+            )
             return float(sampling.weights @ task.compare(other, sampling) ** 2)
 
     return TwoStage(
@@ -107,19 +127,28 @@ def outcome(
         costs_of_starts=costs,
         history=history,
         converged=found.converged,
-        identifiability=Identifiability(information, shape, int((singular > 1e-12 * singular[0]).sum())),
+        identifiability=Identifiability(
+            information, shape, int((singular > 1e-12 * singular[0]).sum())
+        ),
         covariance=released @ released.T,
         events=_events(task, observed, x, chain @ spread),
         mismatch=mismatch,
     )
 
 
-def _events(task: Task, observed: Sequence[Observation], x: Array, spread: Array) -> tuple[EstimatedEvent, ...]:
-    """Say what was found of the events. spread : (size of x, ·), whose product with itself is the covariance of x."""
+def _events(
+    task: Task, observed: Sequence[Observation], x: Array, spread: Array
+) -> tuple[EstimatedEvent, ...]:
+    """Say what was found of the events.
+
+    spread : (size of x, ·), whose product with itself is the covariance of x.
+    """
     coordinates, g = task.coordinates, len(task.coordinates.facts.machines)
     values, moved = coordinates.values(x), coordinates.model_slopes(x) @ spread
     delays = coordinates.delays(x)
-    late_sd = dict(zip(delays, np.linalg.norm(spread[coordinates.parts["t"]], axis=1).tolist(), strict=True))
+    late_sd = dict(
+        zip(delays, np.linalg.norm(spread[coordinates.parts["t"]], axis=1).tolist(), strict=True)
+    )
     first, step, found = coordinates.parts["d"].stop, 0, []
     for record, one in enumerate(observed):
         u = slice(first + step * g, first + (step + 1) * g)

@@ -23,9 +23,11 @@ from gridveil.privacy.provenance import Provenance
 class Observation:
     """A public trajectory and the event behind it.
 
-    provenance : where both are from; a trajectory simulated from the source itself is for demos only.
-    trajectory.omega : NaN where there is a gap. unknown : what of the event is to be estimated; the event then is a guess.
-    sigma : standard deviation of a sample of this record, sensor and model error together [p.u. frequency]; None: the fit's.
+    provenance : where both are from; a trajectory simulated from the source itself is for demos
+    only. trajectory.omega : NaN where there is a gap.
+    unknown : what of the event is to be estimated; the event then is a guess.
+    sigma : standard deviation of a sample of this record, sensor and model error together [p.u.
+    frequency]; None: the fit's.
     """
 
     event: Event
@@ -36,14 +38,17 @@ class Observation:
 
     def in_words(self) -> str:
         """Describe what the guarantee is conditional on."""
-        return "; ".join(part for part in (self.provenance.in_words(), self.unknown.in_words()) if part)
+        return "; ".join(
+            part for part in (self.provenance.in_words(), self.unknown.in_words()) if part
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Minimise J(θ) = Σ_events ∫ |y − ω̂|² dt + ρ |θ − θ⁰|² over lower ≤ θ ≤ upper.
 
-    mismatch : the integral and its gradient, for θ (..., p); start, lower, upper : (p,), or start with a batch in front.
+    mismatch : the integral and its gradient, for θ (..., p).
+    start, lower, upper : (p,), or start with a batch in front.
     """
 
     mismatch: Callable[[Array], tuple[Array, Array]]
@@ -74,11 +79,17 @@ def problem(
     buses, records = as_records(observed, dt_s)
     drive = np.stack([step.loads(start) for one in observed for step in one.event.steps], axis=1)
     family = start.family(drive, port_positions(start, buses), bounds)
-    return Problem(Objective(family, records, dt_s=dt_s, scheme=scheme), start.theta, *box(family), rho)
+    return Problem(
+        Objective(family, records, dt_s=dt_s, scheme=scheme), start.theta, *box(family), rho
+    )
 
 
-def as_records(observed: Sequence[Observation], dt_s: float) -> tuple[tuple[str, ...], list[Record]]:
-    """Put observations on one clock: the buses that were recorded, and records with one input for each step of each event."""
+def as_records(
+    observed: Sequence[Observation], dt_s: float
+) -> tuple[tuple[str, ...], list[Record]]:
+    """Put observations on one clock: the buses that were recorded, and records with one input for
+    each step of each event.
+    """
     buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
     records: list[Record] = []
     column = 0
@@ -91,9 +102,14 @@ def as_records(observed: Sequence[Observation], dt_s: float) -> tuple[tuple[str,
 
 def box(family: LinearFamily) -> tuple[Array, Array]:
     """Lay the public bounds of a family's groups out along θ."""
-    ends = [(group.range.lower, group.range.upper) if group.range else (-np.inf, np.inf) for group in family.groups]
+    ends = [
+        (group.range.lower, group.range.upper) if group.range else (-np.inf, np.inf)
+        for group in family.groups
+    ]
     sizes = [group.size for group in family.groups]
-    return np.repeat([lower for lower, _ in ends], sizes), np.repeat([upper for _, upper in ends], sizes)
+    return np.repeat([lower for lower, _ in ends], sizes), np.repeat(
+        [upper for _, upper in ends], sizes
+    )
 
 
 def _record(one: Observation, buses: Sequence[str], dt_s: float, columns: Sequence[int]) -> Record:
@@ -107,7 +123,11 @@ def _record(one: Observation, buses: Sequence[str], dt_s: float, columns: Sequen
             outcome=NOT_FITTED,
         )
     if not np.isfinite(omega).any():
-        raise InputError("the trajectory holds no finite value", expected="frequencies in p.u.", outcome=NOT_FITTED)
+        raise InputError(
+            "the trajectory holds no finite value",
+            expected="frequencies in p.u.",
+            outcome=NOT_FITTED,
+        )
     clock = Clock(float(time[-1]), dt_s)
     observed = np.full((clock.steps + 1, len(buses)), np.nan)
     places = [list(buses).index(bus) for bus in one.trajectory.buses]
@@ -115,7 +135,10 @@ def _record(one: Observation, buses: Sequence[str], dt_s: float, columns: Sequen
     between = np.diff(time)  # 30 Hz come as 0.03, 0.03 and 0.04 s; a row may be missing
     weights = np.full(observed.shape, float(between[between <= 1.5 * np.median(between)].mean()))
     return Record(
-        tuple((clock.sample(step.at_s), column) for step, column in zip(one.event.steps, columns, strict=True)),
+        tuple(
+            (clock.sample(step.at_s), column)
+            for step, column in zip(one.event.steps, columns, strict=True)
+        ),
         observed,
         weights,
     )

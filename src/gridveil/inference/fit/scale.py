@@ -1,9 +1,11 @@
-"""The scale of everything, where no event's size is known: only the release knows it, and there its exact posterior counts.
+"""The scale of everything, where no event's size is known: only the release knows it, and there its
+exact posterior counts.
 
-A record of unknown size is the same for (k, m, d, S) and for c (k, m, d, S), but for the governors' small share. The Gaussian
-that stands for the release in the fit is good for shapes, and biased for that one direction: clipped Laplace noise is symmetric
-about values, not about logarithms. So its mean is moved along it to where exp(−|c x − y|/b) has its own; where the noise was
-added to logarithms, exp(−|log c x − log y|/b).
+A record of unknown size is the same for (k, m, d, S) and for c (k, m, d, S), but for the governors'
+small share. The Gaussian that stands for the release in the fit is good for shapes, and biased for
+that one direction: clipped Laplace noise is symmetric about values, not about logarithms. So its
+mean is moved along it to where exp(−|c x − y|/b) has its own; where the noise was added to
+logarithms, exp(−|log c x − log y|/b).
 """
 
 from __future__ import annotations
@@ -23,14 +25,19 @@ FREE_SCALE = "a common factor of k, m, d, u; only G ω fixes it"
 REACH, POINTS = 2.0, 801
 
 
-def scale_shift(belief: Mapping[str, Posterior], prior: Gaussian, y: Array, covariance: Array) -> float:
+def scale_shift(
+    belief: Mapping[str, Posterior], prior: Gaussian, y: Array, covariance: Array
+) -> float:
     """How far the mean of log (k, m, d) is to move for all alike.
 
-    prior : over y; covariance : of y as it was found. Values that records do not fix say nothing about the scale, and those
-    that they fix in part say so much less.
+    prior : over y.
+    covariance : of y as it was found. Values that records do not fix say nothing about the scale,
+    and those that they fix in part say so much less.
     """
     parts = [belief[name] for name in GROUPS]
-    released, scale = (np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "scale"))
+    released, scale = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "scale")
+    )
     relative = np.concatenate([np.full(len(part.y), part.relative) for part in parts])
     count = len(released)
     x, precision = y[:count], prior.precision.diagonal()[:count]

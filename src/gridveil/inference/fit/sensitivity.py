@@ -1,7 +1,9 @@
-"""Predicted records and their derivatives by every parameter: forward sensitivities of the discrete scheme that is run.
+"""Predicted records and their derivatives by every parameter: forward sensitivities of the discrete
+scheme that is run.
 
-With z_{n+1} = E z_n, a parameter's sensitivity follows s_{n+1} = E s_n + E' z_n. In the eigenvectors of the model both are sums
-of powers, so that any sample is read off directly and no derivative of a matrix exponential is needed.
+With z_{n+1} = E z_n, a parameter's sensitivity follows s_{n+1} = E s_n + E' z_n. In the
+eigenvectors of the model both are sums of powers, so that any sample is read off directly and no
+derivative of a matrix exponential is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from gridveil.grid.facts import Array, IntArray
 
 Complex = NDArray[np.complex128]
 
-# Eigenvalues closer than this share of how fast they fade count as one; the slowest fading that is looked at [1/s].
+# Eigenvalues closer than this share of how fast they fade count as one; the slowest fading that is
+# looked at [1/s].
 NEAR, SLOWEST = 1e-5, 1 / 30
 # Eigenvectors worse conditioned than this are taken of a model so much (relative) beside.
 WORST_CONDITION, NUDGE = 1e9, 1e-10
@@ -59,9 +62,12 @@ STEPS: Mapping[SchemeName, Callable[[Complex, float], tuple[Complex, Complex]]] 
 class Sampling:
     """Which samples of the records are compared, and where each step response is read for them.
 
-    stride : clock steps between two samples that a response is computed at; count : how many of them.
-    at : for each record, (samples,) numbers of the samples that are used; seen : (samples, outputs) True where something was.
-    observed : (rows,) all of that, record after record [p.u.]; weights : (rows,) as in the records [s].
+    stride : clock steps between two samples that a response is computed at.
+    count : how many of them.
+    at : for each record, (samples,) numbers of the samples that are used.
+    seen : (samples, outputs) True where something was.
+    observed : (rows,) all of that, record after record [p.u.].
+    weights : (rows,) as in the records [s].
     """
 
     stride: int
@@ -73,17 +79,25 @@ class Sampling:
 
     @classmethod
     def of(cls, records: Records, thin: int = 1, until: int | None = None) -> Sampling:
-        """Use every observed sample, or every thin-th; records with several steps need their steps apart by such a stride.
+        """Use every observed sample, or every thin-th; records with several steps need their steps
+        apart by such a stride.
 
-        until : the last clock step after a record's first step of load that is looked at; default: all.
+        until : the last clock step after a record's first step of load that is looked at; default:
+        all.
         """
         counts = (records.weights > 0).sum(axis=2)
-        shifts: list[list[int]] = [[shift for r, shift, _ in records.steps if r == record] for record in range(len(counts))]
+        shifts: list[list[int]] = [
+            [shift for r, shift, _ in records.steps if r == record] for record in range(len(counts))
+        ]
         used = [np.flatnonzero(row) for row in counts]
         stride = 0
         for numbers, own in zip(used, shifts, strict=True):
             first = own[0] if own else 0
-            stride = gcd(stride, *(int(one) - first for one in np.unique(numbers)), *(one - first for one in own))
+            stride = gcd(
+                stride,
+                *(int(one) - first for one in np.unique(numbers)),
+                *(one - first for one in own),
+            )
         stride = max(stride, 1)
         wide = stride * thin
         if all((one - own[0]) % wide == 0 for own in shifts for one in own):
@@ -96,39 +110,67 @@ class Sampling:
         )
         seen = tuple(records.weights[record, numbers] > 0 for record, numbers in enumerate(at))
         observed, weights = (
-            np.concatenate([series[record, numbers][seen[record]] for record, numbers in enumerate(at)])
+            np.concatenate(
+                [series[record, numbers][seen[record]] for record, numbers in enumerate(at)]
+            )
             for series in (records.observed, records.weights)
         )
-        longest = max((int(numbers[-1]) - first for numbers, first in zip(at, firsts, strict=True) if len(numbers)), default=0)
+        longest = max(
+            (
+                int(numbers[-1]) - first
+                for numbers, first in zip(at, firsts, strict=True)
+                if len(numbers)
+            ),
+            default=0,
+        )
         return cls(stride, -(-longest // stride) + 1, at, seen, observed, weights)
 
 
 class Predictor:
-    """Records as a function of θ = (k_r, m, d, u) and of the shares `sense` (h, g) that make outputs of the machines' ω.
+    """Records as a function of θ = (k_r, m, d, u) and of the shares `sense` (h, g) that make
+    outputs of the machines' ω.
 
-    delays : how late the event of some records came [s]; its first step is one of the scheme over what is left of that step.
+    delays : how late the event of some records came [s]; its first step is one of the scheme over
+    what is left of that step.
     """
 
-    def __init__(self, family: DrivenSwingFamily, records: Records, *, dt_s: float, scheme: SchemeName) -> None:
+    def __init__(
+        self, family: DrivenSwingFamily, records: Records, *, dt_s: float, scheme: SchemeName
+    ) -> None:
         self.family = family
         self.records = records
         self.dt_s = dt_s
         self.scheme: SchemeName = scheme
 
     def sampling(self, thin: int = 1, until: int | None = None) -> Sampling:
-        """Choose the samples that are compared: every thin-th, up to `until` clock steps after a record's first step."""
+        """Choose the samples that are compared: every thin-th, up to `until` clock steps after a
+        record's first step.
+        """
         return Sampling.of(self.records, thin, until)
 
-    def values(self, theta: Array, sense: Array, sampling: Sampling, delays: Mapping[int, float] = ON_TIME) -> Array:
+    def values(
+        self, theta: Array, sense: Array, sampling: Sampling, delays: Mapping[int, float] = ON_TIME
+    ) -> Array:
         """Predict the records at θ: (rows,) [p.u.]."""
         lti = self.family.lti(theta)
         seen = LTI(lti.F, sense @ lti.H, lti.states)
         records, starts = self.records, None
         if delays:
-            late = [self._late(shift, delays.get(record, 0.0), 1) for record, shift, _ in records.steps]
-            starts = np.stack([self._start(lti, i, part) for i, (_, part) in zip(records.inputs, late, strict=True)], axis=1)
+            late = [
+                self._late(shift, delays.get(record, 0.0), 1) for record, shift, _ in records.steps
+            ]
+            starts = np.stack(
+                [
+                    self._start(lti, i, part)
+                    for i, (_, part) in zip(records.inputs, late, strict=True)
+                ],
+                axis=1,
+            )
             moved = zip(records.steps, late, strict=True)
-            records = replace(records, steps=tuple((record, shift, column) for (record, _, column), (shift, _) in moved))
+            records = replace(
+                records,
+                steps=tuple((record, shift, column) for (record, _, column), (shift, _) in moved),
+            )
         clock = {"dt_s": self.dt_s, "scheme": self.scheme}
         fine = step_responses(seen, records.inputs, records.samples, **clock, start=starts)
         values = records.predict(fine)
@@ -136,7 +178,9 @@ class Predictor:
         return np.concatenate([value[at][seen] for value, at, seen in taken])
 
     def _late(self, shift: int, delay_s: float, stride: int) -> tuple[int, float]:
-        """The first of every stride-th sample that a delayed step acts on, and the time since then in steps."""
+        """The first of every stride-th sample that a delayed step acts on, and the time since then
+        in steps.
+        """
         delay = delay_s / self.dt_s
         whole = stride * ceil(delay / stride - 1e-12)
         return shift + whole, max(whole - delay, 0.0)
@@ -156,7 +200,9 @@ class Predictor:
         sensed: IntArray,
         delays: Mapping[int, float] = ON_TIME,
     ) -> Array:
-        """Slopes of all records (rows, ·) by the entries `moving` of θ, each share of the outputs `sensed`, and each delay."""
+        """Slopes of all records (rows, ·) by the entries `moving` of θ, each share of the outputs
+        `sensed`, and each delay.
+        """
         h, g = sense.shape
         left, right = self.family.directions(theta, moving)
         modes = Modes.of(self.family.lti(theta), self.scheme, self.dt_s)
@@ -165,7 +211,9 @@ class Predictor:
         places = {record: plain + number for number, record in enumerate(delays)}
         clocks: dict[float, Array] = {}
         known: dict[tuple[int, float], tuple[Array, Array]] = {}
-        count = sampling.count + max((ceil(-delay / self.dt_s / sampling.stride) for delay in delays.values()), default=0)
+        count = sampling.count + max(
+            (ceil(-delay / self.dt_s / sampling.stride) for delay in delays.values()), default=0
+        )
         count = max(count, sampling.count)  # an event that came early is followed for longer
         for record, declared, column in self.records.steps:
             shift, since = self._late(declared, delays.get(record, 0.0), sampling.stride)
@@ -173,28 +221,38 @@ class Predictor:
                 clocks[since] = modes.clock(count, sampling.stride, since)
             if (column, since) not in known:
                 clock = clocks[since]
-                known[column, since] = modes.slopes(clock, sense, left, right, column), modes.omega(clock, g, column)
+                known[column, since] = (
+                    modes.slopes(clock, sense, left, right, column),
+                    modes.omega(clock, g, column),
+                )
             slope, omega = known[column, since]
             late = sampling.at[record] >= shift
             place = (sampling.at[record][late] - shift) // sampling.stride
             slopes[record][late, :, : len(moving)] += slope[place]
             if record in places:
                 hurry = modes.hurry(count, sampling.stride, since)
-                slopes[record][late, :, places[record]] -= (modes.omega(hurry, g, column) @ sense.T)[place]
+                slopes[record][late, :, places[record]] -= (
+                    modes.omega(hurry, g, column) @ sense.T
+                )[place]
             for number, output in enumerate(sensed):
                 part = slice(len(moving) + number * g, len(moving) + (number + 1) * g)
                 slopes[record][late, output, part] += omega[place]
-        return np.concatenate([slope[seen] for slope, seen in zip(slopes, sampling.seen, strict=True)])
+        return np.concatenate(
+            [slope[seen] for slope, seen in zip(slopes, sampling.seen, strict=True)]
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Modes:
     """A model in its eigenvectors, F = V diag(λ) V⁻¹, and its scheme in them: μ(λ) a step.
 
-    If F moves by a bᵀ, then μ(F)ⁿ moves by V (Φ ∘ V⁻¹ a bᵀ V) V⁻¹ with Φ_il = (μ_iⁿ − μ_lⁿ) / (λ_i − λ_l): sums of μ_iⁿ and of
-    n μ_iⁿ⁻¹ μ'_i whose factors do not depend on n. Where two λ are equal, or nearly, Φ_il is the mean of their two slopes.
+    If F moves by a bᵀ, then μ(F)ⁿ moves by V (Φ ∘ V⁻¹ a bᵀ V) V⁻¹ with Φ_il = (μ_iⁿ − μ_lⁿ) / (λ_i
+    − λ_l): sums of μ_iⁿ and of n μ_iⁿ⁻¹ μ'_i whose factors do not depend on n. Where two λ are
+    equal, or nearly, Φ_il is the mean of their two slopes.
 
-    values, factors, rates : (n,) λ, μ, dμ/dλ; near : (n, n) pairs that count as equal; inputs : where the inputs' λ = 0 begin.
+    values, factors, rates : (n,) λ, μ, dμ/dλ.
+    near : (n, n) pairs that count as equal.
+    inputs : where the inputs' λ = 0 begin.
     scheme, dt_s : by which μ steps [s].
     """
 
@@ -213,18 +271,33 @@ class Modes:
         """Decompose A; the inputs add λ = 0 with eigenvectors of their own, [−A⁻¹ B; 1]."""
         A, B = lti.F[: lti.states, : lti.states], lti.F[: lti.states, lti.states :]
         values, V = np.linalg.eig(A)
-        if np.linalg.cond(V) > WORST_CONDITION:  # two modes about to meet: a model next to it has them apart
+        if (
+            np.linalg.cond(V) > WORST_CONDITION
+        ):  # two modes about to meet: a model next to it has them apart
             nudge = NUDGE * np.random.default_rng(0).standard_normal(A.shape)
             values, V = np.linalg.eig(A + nudge * np.abs(A).max())
         inverse, still = np.linalg.inv(V), np.linalg.solve(A, B)
         n, s = B.shape
         whole, whole_inverse = np.zeros((2, n + s, n + s), dtype=complex)
         whole[:n, :n], whole[:n, n:], whole[n:, n:] = V, -still, np.eye(s)
-        whole_inverse[:n, :n], whole_inverse[:n, n:], whole_inverse[n:, n:] = inverse, inverse @ still, np.eye(s)
+        whole_inverse[:n, :n], whole_inverse[:n, n:], whole_inverse[n:, n:] = (
+            inverse,
+            inverse @ still,
+            np.eye(s),
+        )
         every: Complex = np.concatenate([values, np.zeros(s)]).astype(np.complex128)
         apart = np.abs(every[:, None] - every)
         fading = np.maximum(np.maximum(-every.real, -every.real[:, None]), SLOWEST)
-        return cls(every, *STEPS[scheme](every, dt_s), whole, whole_inverse, apart < NEAR * fading, n, scheme, dt_s)
+        return cls(
+            every,
+            *STEPS[scheme](every, dt_s),
+            whole,
+            whole_inverse,
+            apart < NEAR * fading,
+            n,
+            scheme,
+            dt_s,
+        )
 
     @cached_property
     def kept(self) -> IntArray:
@@ -232,16 +305,21 @@ class Modes:
         return np.flatnonzero(self.values.imag >= 0)
 
     def clock(self, count: int, stride: int, since: float = 0.0) -> Array:
-        """(count, 4 kept): what the real and imaginary parts of a mode's two factors are multiplied by.
+        """(count, 4 kept): what the real and imaginary parts of a mode's two factors are multiplied
+        by.
 
-        since : steps between the event and the first sample; a part of a step comes first, then whole ones.
+        since : steps between the event and the first sample; a part of a step comes first, then
+        whole ones.
         """
         number, part = self._steps(count, stride, since)
         twice, factors, rates = self._twice, self.factors[self.kept], self.rates[self.kept]
         begun, bend = STEPS[self.scheme](self.values[self.kept] * part * self.dt_s, 1.0)
         powers = factors**number
         plain = twice * powers * begun
-        slope = twice * rates * number * factors ** np.maximum(number - 1, 0) * begun + twice * powers * bend * part * self.dt_s
+        slope = (
+            twice * rates * number * factors ** np.maximum(number - 1, 0) * begun
+            + twice * powers * bend * part * self.dt_s
+        )
         return np.concatenate([plain.real, -plain.imag, slope.real, -slope.imag], axis=1)
 
     def hurry(self, count: int, stride: int, since: float) -> Array:
@@ -267,17 +345,25 @@ class Modes:
         return clock[:, : 2 * len(self.kept)] @ np.concatenate([parts.real, parts.imag])
 
     def slopes(self, clock: Array, sense: Array, left: Array, right: Array, column: int) -> Array:
-        """Slopes of sense · ω (count, h, p) after a unit step of one input, for F moving by [left_p; 0] right_pᵀ."""
+        """Slopes of sense · ω (count, h, p) after a unit step of one input, for F moving by
+        [left_p; 0] right_pᵀ.
+        """
         (h, g), kept = sense.shape, self.kept
         gap = self.values[:, None] - self.values
         cauchy = np.where(self.near, 0.0, 1 / np.where(self.near, 1.0, gap))
         seen = sense @ self.V[:g]  # (h, n)
-        felt = (right @ self.V) * self.inverse[:, self.inputs + column]  # (p, n): each parameter's signal, mode by mode
+        felt = (right @ self.V) * self.inverse[
+            :, self.inputs + column
+        ]  # (p, n): each parameter's signal, mode by mode
         entered = left @ self.inverse[:, :g].T  # (p, n): what it does to each mode
         # By machine, since every parameter acts on one or two: (g, h, kept), then (p, ·).
         paths = self.inverse[:, :g].T[:, None, :] * seen
         crossed = np.ascontiguousarray(-(paths @ cauchy[:, kept])).reshape(g, -1).view(float)
-        met = np.ascontiguousarray(0.5 * (paths @ self.near[:, kept].astype(float))).reshape(g, -1).view(float)
+        met = (
+            np.ascontiguousarray(0.5 * (paths @ self.near[:, kept].astype(float)))
+            .reshape(g, -1)
+            .view(float)
+        )
         own, far, close = felt[:, kept], felt @ cauchy[kept].T, 0.5 * (felt @ self.near[kept].T)
         entered, seen = np.ascontiguousarray(entered[:, kept]), np.ascontiguousarray(seen[:, kept])
         out = np.empty((len(clock), h, len(left)))

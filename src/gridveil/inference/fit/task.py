@@ -1,4 +1,6 @@
-"""What the two stages make small: records against a reduced model, and the same, linearised, against a network."""
+"""What the two stages make small: records against a reduced model, and the same, linearised,
+against a network.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,37 @@ from gridveil.inference.fit.unknown import Unknowns
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Records and the model that is fitted to them. sigmas : of each record's samples [p.u.], NaN where it says none."""
+    """Records and the model that is fitted to them.
+
+    sigmas : of each record's samples [p.u.], NaN where it says none.
+    """
 
     coordinates: Coordinates
     predictor: Predictor
     sigmas: Array
 
     @classmethod
-    def of(cls, facts: GridFacts, observed: Sequence[Observation], bounds: Bounds, *, dt_s: float, scheme: SchemeName) -> Task:
+    def of(
+        cls,
+        facts: GridFacts,
+        observed: Sequence[Observation],
+        bounds: Bounds,
+        *,
+        dt_s: float,
+        scheme: SchemeName,
+    ) -> Task:
         """Put the observations on the fit's clock, and their events and buses on the grid's."""
         g = len(facts.machines)
         any_k, any_m_d = np.ones(len(facts.edges)), np.ones(g)
-        ports = reduced_model(facts, any_k, any_m_d, any_m_d)  # it only says which port is which bus
+        ports = reduced_model(
+            facts, any_k, any_m_d, any_m_d
+        )  # it only says which port is which bus
         order = np.concatenate([facts.machines, facts.interior])
         buses, records = as_records(observed, dt_s)
         drive = np.zeros((len(facts.buses), sum(len(one.event.steps) for one in observed)))
-        drive[order] = np.stack([step.loads(ports) for one in observed for step in one.event.steps], axis=1)
+        drive[order] = np.stack(
+            [step.loads(ports) for one in observed for step in one.event.steps], axis=1
+        )
         unknown = Unknowns.of(observed, g, drive.sum(axis=0))
         drive[:, unknown.free] = 0.0  # nobody knows where
         places = port_positions(ports, buses)
@@ -61,23 +78,31 @@ class Task:
             bounds=bounds,
         )
         sigmas = np.array([np.nan if one.sigma is None else one.sigma for one in observed])
-        return cls(coordinates, Predictor(family, Records.of(records), dt_s=dt_s, scheme=scheme), sigmas)
+        return cls(
+            coordinates, Predictor(family, Records.of(records), dt_s=dt_s, scheme=scheme), sigmas
+        )
 
     def sigma(self, sampling: Sampling, usual: float, least: float = 0.0) -> Array:
-        """Standard deviation of each sample (rows,) [p.u.]: its record's own or the usual one, but not below the least."""
+        """Standard deviation of each sample (rows,) [p.u.]: its record's own or the usual one, but
+        not below the least.
+        """
         own = np.maximum(np.where(np.isnan(self.sigmas), usual, self.sigmas), least)
         return np.repeat(own, [int(seen.sum()) for seen in sampling.seen])
 
     def compare(self, x: Array, sampling: Sampling) -> Array:
         """ω − ω̂ at x (rows,) [p.u.]."""
         delays = self.coordinates.delays(x)
-        return self.predictor.values(*self.coordinates.model(x), sampling, delays) - sampling.observed
+        return (
+            self.predictor.values(*self.coordinates.model(x), sampling, delays) - sampling.observed
+        )
 
     def slopes(self, x: Array, sampling: Sampling) -> Array:
         """Slopes of ω − ω̂ by `Coordinates.values`, (rows, ·)."""
         theta, sense = self.coordinates.model(x)
         moving, sensed = self.coordinates.moving, self.coordinates.sensed[:, 0]
-        return self.predictor.slopes(theta, sense, sampling, moving, sensed, self.coordinates.delays(x))
+        return self.predictor.slopes(
+            theta, sense, sampling, moving, sensed, self.coordinates.delays(x)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,12 +119,18 @@ class ReducedResiduals:
 
     def slopes(self, x: Array) -> Array:
         """Slopes (rows, size of x)."""
-        return self.task.slopes(x, self.sampling) @ self.task.coordinates.model_slopes(x) / self.sigma[:, None]
+        return (
+            self.task.slopes(x, self.sampling)
+            @ self.task.coordinates.model_slopes(x)
+            / self.sigma[:, None]
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class DirectResiduals:
-    """(ω − ω̂)/σ as a function of the network itself, y = (log k, log m, log d), with σ of each row."""
+    """(ω − ω̂)/σ as a function of the network itself, y = (log k, log m, log d), with σ of each
+    row.
+    """
 
     task: Task
     sampling: Sampling
@@ -107,7 +138,10 @@ class DirectResiduals:
 
     def at(self, x: Array) -> Array:
         """Residuals (rows,)."""
-        return self.task.compare(self.task.coordinates.of_network_and_machines(x), self.sampling) / self.sigma
+        return (
+            self.task.compare(self.task.coordinates.of_network_and_machines(x), self.sampling)
+            / self.sigma
+        )
 
     def slopes(self, x: Array) -> Array:
         """Slopes (rows, size of y)."""
@@ -118,9 +152,11 @@ class DirectResiduals:
 
 @dataclass(frozen=True, eq=False)
 class NetworkResiduals:
-    """R (θ(y) − θ̂) + r: records that are linear in θ, with the network's own bends followed exactly.
+    """R (θ(y) − θ̂) + r: records that are linear in θ, with the network's own bends followed
+    exactly.
 
-    free : the entries of y = (log k, log m, log d, z) that move, the others stay as in y; columns : of θ that R speaks of.
+    free : the entries of y = (log k, log m, log d, z) that move, the others stay as in y.
+    columns : of θ that R speaks of.
     """
 
     coordinates: Coordinates

@@ -1,9 +1,12 @@
-"""The two-stage fit: first the reduced model that the records ask for, then the network that explains it.
+"""The two-stage fit: first the reduced model that the records ask for, then the network that
+explains it.
 
-Stage 1 fits x = (log k_r, log m, log D, v, w) freely, with a Gaussian prior pushed through Kron. Stage 2 looks for line weights
-whose reduction gives that x, weighted by the records' information about it. Then both are polished together: the maximum of the
-posterior of (log k, log m, log d). L_red(k) and K_ac(k) of the result belong together, which a fit of k_r alone cannot have.
-Where an event's place, size or time is unknown, u is tied to no network, and what is unknown (z) is estimated with the rest.
+Stage 1 fits x = (log k_r, log m, log D, v, w) freely, with a Gaussian prior pushed through Kron.
+Stage 2 looks for line weights whose reduction gives that x, weighted by the records' information
+about it. Then both are polished together: the maximum of the posterior of (log k, log m, log d).
+L_red(k) and K_ac(k) of the result belong together, which a fit of k_r alone cannot have. Where an
+event's place, size or time is unknown, u is tied to no network, and what is unknown (z) is
+estimated with the rest.
 """
 
 from __future__ import annotations
@@ -30,31 +33,43 @@ from gridveil.inference.fit.outcome import TwoStage, covariance, outcome
 from gridveil.inference.fit.problem import NOT_FITTED, Observation
 from gridveil.inference.fit.scale import scale_shift
 from gridveil.inference.fit.sensitivity import Sampling
-from gridveil.inference.fit.task import DirectResiduals, NetworkResiduals, ReducedResiduals, Task, triangle
+from gridveil.inference.fit.task import (
+    DirectResiduals,
+    NetworkResiduals,
+    ReducedResiduals,
+    Task,
+    triangle,
+)
 from gridveil.inference.fit.unknown import onset_s
 from gridveil.inference.posterior import Posterior
 
-# The noise that stage 1 assumes at first [p.u.], and the weight of stage 1's information in stage 2 at first.
+# The noise that stage 1 assumes at first [p.u.], and the weight of stage 1's information in stage 2
+# at first.
 FIRST_SIGMA = 1e-3
 FIRST_WEIGHT = 1e-6
 # The noise that is assumed while the part of the record that is looked at still grows [p.u.].
 WIDE_SIGMA = 1e-5
-# Samples of a record that the search itself compares; the polish at the end takes them all. Of many places, fewer samples do:
-# numbers in a Jacobian, of the search and of the polish, and the fewest samples all the same.
+# Samples of a record that the search itself compares; the polish at the end takes them all. Of many
+# places, fewer samples do: numbers in a Jacobian, of the search and of the polish, and the fewest
+# samples all the same.
 SEARCHED, LEAST_SAMPLES = 300, 40
 MOST_SEARCHED, MOST_KEPT = 1_000_000, 12_000_000
-# Rounds of the polish at most, those that each of several starts gets, and the change of the cost at which it ends.
+# Rounds of the polish at most, those that each of several starts gets, and the change of the cost
+# at which it ends.
 ROUNDS = 40
 TRIED = 8
 CLOSE = 1e-5
-# Searches at least where fewer places than machines were recorded: with 4, one in ten misses an explanation better by nats.
+# Searches at least where fewer places than machines were recorded: with 4, one in ten misses an
+# explanation better by nats.
 FEW_PLACES = 12
 # Entries of x for one of y from which stage 1 is left out.
 MANY = 2
-# With more machines, or more reduced weights that are not zero, the search takes hours, and its Jacobians gigabytes.
+# With more machines, or more reduced weights that are not zero, the search takes hours, and its
+# Jacobians gigabytes.
 MOST_MACHINES, MOST_WEIGHTS = 80, 2000
-# Records are explained where ½ Σ r² is at most this share of the samples (½ is expected). With events that are not wholly
-# known, stage 1 begins again up to so many times until they are, and the polish may take longer.
+# Records are explained where ½ Σ r² is at most this share of the samples (½ is expected). With
+# events that are not wholly known, stage 1 begins again up to so many times until they are, and the
+# polish may take longer.
 EXPLAINED = 0.7
 AGAIN = 20
 ROUNDS_OF_UNKNOWN = 120
@@ -76,11 +91,15 @@ def two_stage(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TwoStage:
-    """Find the most probable network given public records and a release: max p(records | k, m, d) p(k, m, d | release).
+    """Find the most probable network given public records and a release: max p(records | k, m, d)
+    p(k, m, d | release).
 
-    belief : posterior of the noisy release, see `gridveil.inference.posterior`. sigma : standard deviation of a sample, of sensor and
-    model error together [p.u. frequency], for records that do not say their own. starts : searches of stage 2. seed : of the
-    draws that make stage 1's prior and the starts; public, and no part of the privacy noise.
+    belief : posterior of the noisy release, see `gridveil.inference.posterior`.
+    sigma : standard deviation of a sample, of sensor and model error together [p.u. frequency], for
+    records that do not say their own.
+    starts : searches of stage 2.
+    seed : of the draws that make stage 1's prior and the starts; public, and no part of the privacy
+    noise.
 
     Privacy
     -------
@@ -94,23 +113,37 @@ def two_stage(
     task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
     thin = _sampling(task, SEARCHED)
     prior, parts = independent(belief, task.coordinates.unknowns), windows(task, middle)
-    few, unknown = task.coordinates.locations < len(facts.machines), bool(task.coordinates.unknowns.size)
+    few, unknown = (
+        task.coordinates.locations < len(facts.machines),
+        bool(task.coordinates.unknowns.size),
+    )
     direct = task.coordinates.size > MANY * len(prior.mean) and not unknown
     pushed = prior if direct else push(task.coordinates, belief, random)
     count = max(starts, FEW_PLACES) if few else starts
-    e, drawn = len(facts.edges), np.log(np.concatenate([belief[name].sample(random, count - 1) for name in GROUPS], axis=1))
+    e, drawn = (
+        len(facts.edges),
+        np.log(np.concatenate([belief[name].sample(random, count - 1) for name in GROUPS], axis=1)),
+    )
     lines = np.concatenate([prior.mean[None, :e], drawn[: starts - 1, :e]])
     if unknown:
-        found, best = _stages_of_unknown(task, pushed, prior, thin, sigma, lines, _begin_again(task, belief, pushed, observed))
+        found, best = _stages_of_unknown(
+            task, pushed, prior, thin, sigma, lines, _begin_again(task, belief, pushed, observed)
+        )
     else:
-        if direct:  # far more reduced weights than lines: the network itself is the smaller thing to search for
-            found = [_follow(DirectResiduals, task, prior, max(sigma, WIDE_SIGMA), parts, prior.mean)]
+        # far more reduced weights than lines: the network itself is the smaller thing to search for
+        if direct:
+            found = [
+                _follow(DirectResiduals, task, prior, max(sigma, WIDE_SIGMA), parts, prior.mean)
+            ]
         else:
             first = _follow(ReducedResiduals, task, pushed, sigma, parts, pushed.mean)
             found = _stage_2(task, first.x, thin, sigma, prior, lines)
         best = min(found, key=lambda one: one.cost)
         # Several reduced models may explain records of few places, and stage 1 found one of them.
-        tried = [_polish(task, prior, start, thin, sigma, rounds=TRIED)[0] for start in (best.x, *(drawn if few else ()))]
+        tried = [
+            _polish(task, prior, start, thin, sigma, rounds=TRIED)[0]
+            for start in (best.x, *(drawn if few else ()))
+        ]
         best = min(tried, key=lambda one: one.cost)
     rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
     everything = _sampling(task, task.predictor.records.samples, MOST_KEPT)
@@ -127,7 +160,9 @@ def two_stage(
 def is_too_large(facts: GridFacts) -> bool:
     """Whether a grid is beyond the two-stage fit: too many machines, or reduced weights."""
     g = len(facts.machines)
-    return g > MOST_MACHINES or (g * (g - 1) // 2 > MOST_WEIGHTS and len(linked(facts)) > MOST_WEIGHTS)
+    return g > MOST_MACHINES or (
+        g * (g - 1) // 2 > MOST_WEIGHTS and len(linked(facts)) > MOST_WEIGHTS
+    )
 
 
 def check_size(facts: GridFacts) -> None:
@@ -135,13 +170,16 @@ def check_size(facts: GridFacts) -> None:
     if is_too_large(facts):
         raise OptionError(
             f"The two-stage fit is not for {len(facts.machines)} machines.",
-            expected=f"at most {MOST_MACHINES}, and {MOST_WEIGHTS} reduced weights that are not zero",
+            expected=f"at most {MOST_MACHINES}, and {MOST_WEIGHTS} reduced weights that are not "
+            "zero",
             outcome=NOT_FITTED,
             remedy="Fit with the method l-bfgs-b.",
         )
 
 
-def _sampling(task: Task, samples: int, numbers: int = MOST_SEARCHED, until: int | None = None) -> Sampling:
+def _sampling(
+    task: Task, samples: int, numbers: int = MOST_SEARCHED, until: int | None = None
+) -> Sampling:
     """So many samples of a record, or as many as make a Jacobian of at most so many numbers."""
     row = task.coordinates.locations * task.coordinates.size * len(task.predictor.records.observed)
     every = task.predictor.sampling().stride
@@ -151,12 +189,18 @@ def _sampling(task: Task, samples: int, numbers: int = MOST_SEARCHED, until: int
 
 
 def windows(task: Task, middle: ReducedModel) -> list[int]:
-    """Clock steps after an event that are looked at, one after the other: a period of the fastest mode, twice that, and so on.
+    """Clock steps after an event that are looked at, one after the other: a period of the fastest
+    mode, twice that, and so on.
 
-    A record that rings for many periods has many explanations that are each off by a period; its first period has one.
+    A record that rings for many periods has many explanations that are each off by a period; its
+    first period has one.
     """
     found, whole = modes(middle), task.predictor.records.samples
-    first = max(LEAST_SAMPLES // 10, ceil(1 / (found[-1].frequency_hz * task.predictor.dt_s))) if found else whole
+    first = (
+        max(LEAST_SAMPLES // 10, ceil(1 / (found[-1].frequency_hz * task.predictor.dt_s)))
+        if found
+        else whole
+    )
     parts: list[int] = []
     while first < whole:
         parts.append(first)
@@ -172,7 +216,8 @@ def _follow(
     parts: Sequence[int],
     start: Array,
 ) -> Minimum:
-    """Fit x, or y, to the records, from their first period to all of them, with σ coming down from 1e-3 to its own value.
+    """Fit x, or y, to the records, from their first period to all of them, with σ coming down from
+    1e-3 to its own value.
 
     Residuals of the result are in units of σ.
     """
@@ -181,36 +226,55 @@ def _follow(
         whole = number == len(parts) - 1
         sampling = _sampling(task, SEARCHED, until=None if whole else window)
         finest = float(task.sigma(sampling, sigma).min())
-        for level in _levels(WIDE_SIGMA if number else FIRST_SIGMA, finest if whole else max(finest, WIDE_SIGMA)):
+        for level in _levels(
+            WIDE_SIGMA if number else FIRST_SIGMA, finest if whole else max(finest, WIDE_SIGMA)
+        ):
             last = whole and level == finest
-            iterations, tolerance = (60, 1e-3) if last else (20 if task.coordinates.unknowns.size else 8, 0.1)
+            iterations, tolerance = (
+                (60, 1e-3) if last else (20 if task.coordinates.unknowns.size else 8, 0.1)
+            )
             residuals = kind(task, sampling, task.sigma(sampling, sigma, level))
-            found = minimise(residuals, prior, x, cap=1.0, iterations=iterations, tolerance=tolerance)
+            found = minimise(
+                residuals, prior, x, cap=1.0, iterations=iterations, tolerance=tolerance
+            )
             x, steps = found.x, steps + found.steps
     assert found is not None, "there is at least one window, and one level"
     return Minimum(found.x, found.cost, found.residuals, found.slopes, steps, found.converged)
 
 
 def _stages_of_unknown(
-    task: Task, pushed: Gaussian, prior: Gaussian, sampling: Sampling, sigma: float, lines: Array, starts: Sequence[Array]
+    task: Task,
+    pushed: Gaussian,
+    prior: Gaussian,
+    sampling: Sampling,
+    sigma: float,
+    lines: Array,
+    starts: Sequence[Array],
 ) -> tuple[list[Minimum], Minimum]:
-    """Both stages and a first polish, from one start after the other until two explain the records; the least cost wins.
+    """Both stages and a first polish, from one start after the other until two explain the records;
+    the least cost wins.
 
-    Where an event is not wholly known, stage 1 finds several explanations that no network gives. Returns what stage 2 found
-    from the best, and that after the polish.
+    Where an event is not wholly known, stage 1 finds several explanations that no network gives.
+    Returns what stage 2 found from the best, and that after the polish.
     """
     least, explained, nearest, whole = None, 0, None, [task.predictor.records.samples]
     enough = EXPLAINED * len(sampling.observed) + len(pushed.mean)
     for start in (*starts, None):
         if start is None and least is not None:
             break
-        first = nearest if start is None else _follow(ReducedResiduals, task, pushed, sigma, whole, start)
+        first = (
+            nearest
+            if start is None
+            else _follow(ReducedResiduals, task, pushed, sigma, whole, start)
+        )
         assert first is not None, "there is at least one start"
         nearest = first if nearest is None or first.cost < nearest.cost else nearest
         if start is not None and first.cost > 10 * enough:
             continue
         found = _stage_2(task, first.x, sampling, sigma, prior, lines)
-        best = _polish(task, prior, min(found, key=lambda one: one.cost).x, sampling, sigma, rounds=TRIED)[0]
+        best = _polish(
+            task, prior, min(found, key=lambda one: one.cost).x, sampling, sigma, rounds=TRIED
+        )[0]
         if least is None or best.cost < least[1].cost:
             least = found, best
         explained += best.cost <= enough
@@ -220,52 +284,84 @@ def _stages_of_unknown(
     return least
 
 
-def _begin_again(task: Task, belief: Mapping[str, Posterior], pushed: Gaussian, observed: Sequence[Observation]) -> list[Array]:
-    """Places for stage 1 to begin: the prior's mean, the same with events when they seem to have come, draws of the release."""
+def _begin_again(
+    task: Task, belief: Mapping[str, Posterior], pushed: Gaussian, observed: Sequence[Observation]
+) -> list[Array]:
+    """Places for stage 1 to begin: the prior's mean, the same with events when they seem to have
+    come, draws of the release.
+    """
     coordinates, random = task.coordinates, np.random.default_rng(AGAIN)
     late = [onset_s(observed[record]) for record in coordinates.unknowns.timed]
     drawn = [belief[name].sample(random, AGAIN) for name in GROUPS]
     z = np.broadcast_to(pushed.mean[coordinates.of_events], (AGAIN, len(coordinates.of_events)))
-    found = [pushed.mean.copy(), *coordinates.of_values(coordinates.network(drawn[0]), drawn[1], drawn[2], z)]
+    found = [
+        pushed.mean.copy(),
+        *coordinates.of_values(coordinates.network(drawn[0]), drawn[1], drawn[2], z),
+    ]
     for x in found:
         x[coordinates.parts["t"]] = late
     return [pushed.mean, *found] if np.any(late) else found
 
 
-def _stage_2(task: Task, first: Array, sampling: Sampling, sigma: float, prior: Gaussian, starts: Array) -> list[Minimum]:
-    """Find line weights whose reduction gives stage 1's x (first), from each start (·, e): y = (log k, log m, log d, z).
+def _stage_2(
+    task: Task, first: Array, sampling: Sampling, sigma: float, prior: Gaussian, starts: Array
+) -> list[Minimum]:
+    """Find line weights whose reduction gives stage 1's x (first), from each start (·, e): y = (log
+    k, log m, log d, z).
 
-    Near x̂ the records say ½ |J (θ − θ̂) + r|². An orthogonal factorisation of [J; prior of m, D, z] with m, D and z in front
-    takes them out (their Schur complement, without squaring J), and gives them back for any network.
+    Near x̂ the records say ½ |J (θ − θ̂) + r|². An orthogonal factorisation of [J; prior of m, D,
+    z] with m, D and z in front takes them out (their Schur complement, without squaring J), and
+    gives them back for any network.
     """
     coordinates, e = task.coordinates, len(task.coordinates.facts.edges)
     noise = task.sigma(sampling, sigma)
     J, r = task.slopes(first, sampling) / noise[:, None], task.compare(first, sampling) / noise
     machines, events = coordinates.of_machines, coordinates.of_events
-    network = np.setdiff1d(np.arange(J.shape[1]), np.concatenate([machines, coordinates.felt_of_events]))
+    network = np.setdiff1d(
+        np.arange(J.shape[1]), np.concatenate([machines, coordinates.felt_of_events])
+    )
     own = np.sqrt(prior.precision.diagonal()[e:])
     at, m_d_z = coordinates.values(first), first[np.concatenate([machines, events])]
     count, split = len(machines), len(m_d_z)
     front = np.concatenate([J[:, machines], J @ coordinates.model_slopes(first)[:, events]], axis=1)
-    felt = own * np.concatenate([1 / at[machines], np.ones(len(events))])  # a prior of logarithms, linear near x̂
+    felt = own * np.concatenate(
+        [1 / at[machines], np.ones(len(events))]
+    )  # a prior of logarithms, linear near x̂
     front = np.concatenate([front, np.diag(felt)])
     behind = np.concatenate([J[:, network], np.zeros((split, len(network)))])
     r = np.concatenate([r, own * (m_d_z - prior.mean[e:])])
     R = triangle(np.concatenate([front, behind, r[:, None]], axis=1))
     y = np.concatenate([prior.mean[:e], m_d_z])
-    task_2 = NetworkResiduals(coordinates, R[split:, split:-1], R[split:, -1], at, y, slice(0, e), network)
+    task_2 = NetworkResiduals(
+        coordinates, R[split:, split:-1], R[split:, -1], at, y, slice(0, e), network
+    )
     lines = Gaussian(prior.mean[:e], prior.precision[:e, :e], prior.lower[:e], prior.upper[:e])
     found = []
     for log_k in starts:
         best = None
         for level in _levels(FIRST_WEIGHT, 1.0):
             iterations, tolerance = (60, 1e-4) if level == 1.0 else (5, 1e-2)
-            best = minimise(task_2, lines, log_k, weight=level, cap=2.0, iterations=iterations, tolerance=tolerance)
+            best = minimise(
+                task_2,
+                lines,
+                log_k,
+                weight=level,
+                cap=2.0,
+                iterations=iterations,
+                tolerance=tolerance,
+            )
             log_k = best.x
         assert best is not None, "there is at least one level"
-        moved = coordinates.values(coordinates.of_network_and_machines(np.concatenate([best.x, m_d_z]))) - at
-        step = solve_triangular(R[:split, :split], -(R[:split, -1] + R[:split, split:-1] @ moved[network]))
-        m_d_found = np.log(np.maximum(at[machines] + step[:count], np.exp(prior.lower[e : e + count])))
+        moved = (
+            coordinates.values(coordinates.of_network_and_machines(np.concatenate([best.x, m_d_z])))
+            - at
+        )
+        step = solve_triangular(
+            R[:split, :split], -(R[:split, -1] + R[:split, split:-1] @ moved[network])
+        )
+        m_d_found = np.log(
+            np.maximum(at[machines] + step[:count], np.exp(prior.lower[e : e + count]))
+        )
         z_found = m_d_z[count:] + step[count:]
         y = np.clip(np.concatenate([best.x, m_d_found, z_found]), prior.lower, prior.upper)
         found.append(Minimum(y, best.cost, best.residuals, best.slopes, best.steps, best.converged))
@@ -283,8 +379,8 @@ def _polish(
 ) -> tuple[Minimum, Array]:
     """Go from stage 2's y to the maximum of the posterior, all samples counted.
 
-    Records are linearised in θ, in which they bend little; Kron, which bends much, is followed exactly in between. A round
-    costs one linearisation.
+    Records are linearised in θ, in which they bend little; Kron, which bends much, is followed
+    exactly in between. A round costs one linearisation.
     """
     coordinates, noise = task.coordinates, task.sigma(sampling, sigma)
 
@@ -303,9 +399,16 @@ def _polish(
     while number < rounds and not converged:
         number += 1
         R = triangle(np.concatenate([J, r[:, None]], axis=1))
-        bent = NetworkResiduals(coordinates, R[:, :-1], R[:, -1], coordinates.values(x), y, slice(0, len(y)), everything)
+        bent = NetworkResiduals(
+            coordinates, R[:, :-1], R[:, -1], coordinates.values(x), y, slice(0, len(y)), everything
+        )
         # hold : how firmly y stays near where the records were linearised, in units of the prior.
-        near = Gaussian((prior.mean + hold * y) / (1 + hold), (1 + hold) * prior.precision, prior.lower, prior.upper)
+        near = Gaussian(
+            (prior.mean + hold * y) / (1 + hold),
+            (1 + hold) * prior.precision,
+            prior.lower,
+            prior.upper,
+        )
         there = minimise(bent, near, y, iterations=40, tolerance=0.1 * CLOSE)
         promised = cost - 0.5 * float(there.residuals @ there.residuals) - prior.cost(there.x)
         found = at(there.x)

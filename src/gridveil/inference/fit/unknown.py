@@ -1,8 +1,9 @@
 """Events that are not wholly known: what of them is estimated, with what prior, and what was found.
 
-A load of unknown place acts on the machines as u = S (N v + 1/g) with its total S = Σu and shares that sum to 1, whatever the
-network; its prior is as wide as any on shares of one sign can be. A total known to bounds only is log-uniform on them, a time
-uniform in its window; both enter as the Gaussian of the same moments, cut off at the bounds, like everything else in the fit.
+A load of unknown place acts on the machines as u = S (N v + 1/g) with its total S = Σu and shares
+that sum to 1, whatever the network; its prior is as wide as any on shares of one sign can be. A
+total known to bounds only is log-uniform on them, a time uniform in its window; both enter as the
+Gaussian of the same moments, cut off at the bounds, like everything else in the fit.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ ONSET = 0.03
 class Unknown:
     """What the fit is to find out about an event itself.
 
-    split : the load's place is unknown, so that any split of the event's total over the machines is possible.
-    size : public bounds lower, upper of |total| where that is unknown too [p.u. power]; its sign is the event's.
+    split : the load's place is unknown, so that any split of the event's total over the machines is
+    possible.
+    size : public bounds lower, upper of |total| where that is unknown too [p.u. power]; its sign is
+    the event's.
     window_s : the event came within ± window_s of the time it names [s]; 0 where its time is known.
 
     >>> Unknown(split=True, size=(0.05, 2.0), window_s=2.0).in_words()
@@ -44,9 +47,14 @@ class Unknown:
 
     def __post_init__(self) -> None:
         if not (isfinite(self.window_s) and self.window_s >= 0):
-            raise _unusable(f"A window of {self.window_s:g} s for an event's time", "a finite time of 0 s or more")
+            raise _unusable(
+                f"A window of {self.window_s:g} s for an event's time",
+                "a finite time of 0 s or more",
+            )
         if self.size and not (0 < self.size[0] < self.size[1] < np.inf):
-            raise _unusable(f"Bounds {self.size[0]:g}:{self.size[1]:g} of an event's size", "0 < lower < upper")
+            raise _unusable(
+                f"Bounds {self.size[0]:g}:{self.size[1]:g} of an event's size", "0 < lower < upper"
+            )
         if self.size and not self.split:
             raise _unusable("An unknown size at a known place", "split=True wherever size is given")
 
@@ -57,7 +65,11 @@ class Unknown:
 
     def in_words(self) -> str:
         """Say for the certificate what was estimated; nothing where all is known."""
-        parts = ["the size"] * (self.size is not None) + ["the place"] * self.split + ["the time"] * (self.window_s > 0)
+        parts = (
+            ["the size"] * (self.size is not None)
+            + ["the place"] * self.split
+            + ["the time"] * (self.window_s > 0)
+        )
         if not parts:
             return ""
         listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
@@ -71,9 +83,12 @@ KNOWN = Unknown()
 class EstimatedEvent:
     """What the fit found out about an event; each value with its standard deviation.
 
-    observation : number of the observation. total, total_sd : Σu [p.u. power]. split, split_sd : (g,) load on each machine, in
-    the order of the model [p.u. power]; all four None where the loads were known. time_s, time_sd : when the first step came,
-    on the trajectory's clock [s]; the deviation is 0 where the time was known.
+    observation : number of the observation.
+    total, total_sd : Σu [p.u. power].
+    split, split_sd : (g,) load on each machine, in the order of the model [p.u. power]; all four
+    None where the loads were known.
+    time_s, time_sd : when the first step came, on the trajectory's clock [s]; the deviation is 0
+    where the time was known.
     """
 
     observation: int
@@ -87,11 +102,14 @@ class EstimatedEvent:
 
 @dataclass(frozen=True, eq=False)
 class Unknowns:
-    """All that is unknown of the events of some observations: z = (v of each free step, log |S| of some, delays of some).
+    """All that is unknown of the events of some observations: z = (v of each free step, log |S| of
+    some, delays of some).
 
-    machines : g. free : (f,) numbers of the steps whose place is unknown, over all records; totals : (f,) what they add
-    [p.u. power]. sized : positions in free whose total is known to the bounds sizes (·, 2) only. timed : records whose event
-    may have come up to windows_s earlier or later.
+    machines : g.
+    free : (f,) numbers of the steps whose place is unknown, over all records.
+    totals : (f,) what they add [p.u. power].
+    sized : positions in free whose total is known to the bounds sizes (·, 2) only.
+    timed : records whose event may have come up to windows_s earlier or later.
     """
 
     machines: int
@@ -110,7 +128,10 @@ class Unknowns:
 
     @classmethod
     def of(cls, observed: Sequence[Observation], machines: int, totals: Array) -> Unknowns:
-        """Number what is unknown. totals : (s,) load that each step of each event adds in all [p.u. power]."""
+        """Number what is unknown.
+
+        totals : (s,) load that each step of each event adds in all [p.u. power].
+        """
         free: list[int] = []
         sized: list[int] = []
         sizes: list[tuple[float, float]] = []
@@ -120,7 +141,9 @@ class Unknowns:
             unknown = one.unknown
             if unknown.split:
                 if len(one.event.steps) != 1 or not totals[step]:
-                    raise _unusable("An event of unknown place", "one step, with a total other than 0")
+                    raise _unusable(
+                        "An event of unknown place", "one step, with a total other than 0"
+                    )
                 if unknown.size:
                     sized.append(len(free))
                     sizes.append(unknown.size)
@@ -128,7 +151,8 @@ class Unknowns:
             if unknown.window_s:
                 if one.event.steps[0].at_s - unknown.window_s < one.trajectory.time_s[0] - 1e-9:
                     raise _unusable(
-                        "The event may have come before its record begins", f"a record from {unknown.window_s:g} s before it on"
+                        "The event may have come before its record begins",
+                        f"a record from {unknown.window_s:g} s before it on",
                     )
                 if one.event.steps[-1].at_s + unknown.window_s >= one.trajectory.time_s[-1]:
                     raise _unusable(
@@ -159,11 +183,19 @@ class Unknowns:
         return totals
 
     def prior(self) -> Gaussian:
-        """What is believed of z before any record: shares of variance 1/g, log-uniform totals, uniform delays [s]."""
+        """What is believed of z before any record: shares of variance 1/g, log-uniform totals,
+        uniform delays [s].
+        """
         shares = len(self.free) * (self.machines - 1)
         logs = np.log(self.sizes)
         mean = np.concatenate([np.zeros(shares), logs.mean(axis=1), np.zeros(len(self.timed))])
-        spread = np.concatenate([np.full(shares, 1 / self.machines), np.ptp(logs, axis=1) ** 2 / 12, self.windows_s**2 / 3])
+        spread = np.concatenate(
+            [
+                np.full(shares, 1 / self.machines),
+                np.ptp(logs, axis=1) ** 2 / 12,
+                self.windows_s**2 / 3,
+            ]
+        )
         lower = np.concatenate([np.full(shares, -np.inf), logs[:, 0], -self.windows_s])
         upper = np.concatenate([np.full(shares, np.inf), logs[:, 1], self.windows_s])
         return Gaussian(mean, np.diag(1 / spread), lower, upper)
@@ -174,13 +206,18 @@ def together(first: Gaussian, second: Gaussian) -> Gaussian:
     n, m = len(first.mean), len(second.mean)
     precision = np.zeros((n + m, n + m))
     precision[:n, :n], precision[n:, n:] = first.precision, second.precision
-    joined = (np.concatenate([getattr(one, name) for one in (first, second)]) for name in ("mean", "lower", "upper"))
+    joined = (
+        np.concatenate([getattr(one, name) for one in (first, second)])
+        for name in ("mean", "lower", "upper")
+    )
     mean, lower, upper = joined
     return Gaussian(mean, precision, lower, upper)
 
 
 def onset_s(one: Observation) -> float:
-    """Guess how late an event came [s], within its window: where the deviation first leaves the noise, not before."""
+    """Guess how late an event came [s], within its window: where the deviation first leaves the
+    noise, not before.
+    """
     time, omega = one.trajectory.time_s, one.trajectory.omega
     at, window = one.event.steps[0].at_s, one.unknown.window_s
     seen = np.isfinite(omega).any(axis=1)

@@ -1,4 +1,6 @@
-"""Measured trajectories: a public record in CSV, and a small TOML that declares what its numbers mean."""
+"""Measured trajectories: a public record in CSV, and a small TOML that declares what its numbers
+mean.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,16 @@ from gridveil.inference.records.declared import Declaration, declaration, read_d
 from gridveil.inference.records.record import NOT_USED, RawRecord, read_record, read_time, refusal
 from gridveil.inference.records.unknown import is_unknown, read_size, read_unknown
 
-__all__ = ["Declaration", "Location", "Measured", "check_size", "declaration", "measure", "read_declaration", "read_trajectory"]
+__all__ = [
+    "Declaration",
+    "Location",
+    "Measured",
+    "check_size",
+    "declaration",
+    "measure",
+    "read_declaration",
+    "read_trajectory",
+]
 
 # No grid runs further from its nominal frequency than this; 50 and 60 Hz lie further apart.
 FURTHEST = 0.15
@@ -36,8 +47,11 @@ LARGEST_SIGMA = 0.01
 class Location:
     """What was read at one place.
 
-    samples : values in the file; gaps : share of its samples that are missing; used : samples that the fit gets.
-    offset_hz : mean before the event, taken away [Hz]; peak_hz, peak_s : largest deviation, and when after the event.
+    samples : values in the file.
+    gaps : share of its samples that are missing.
+    used : samples that the fit gets.
+    offset_hz : mean before the event, taken away [Hz].
+    peak_hz, peak_s : largest deviation, and when after the event.
     """
 
     column: str
@@ -54,11 +68,15 @@ class Location:
 class Measured:
     """A record on the fit's clock, ready to be used.
 
-    trajectory : NaN in gaps; event : on the same clock, with the owner's buses; interval_s : between two samples [s].
-    unknown : what of the event is to be estimated; the event is then a guess. sigma : of a sample [p.u.], if declared.
+    trajectory : NaN in gaps.
+    event : on the same clock, with the owner's buses.
+    interval_s : between two samples [s].
+    unknown : what of the event is to be estimated; the event is then a guess.
+    sigma : of a sample [p.u.], if declared.
     declared_s : when the event's first step is declared, after event_time [s].
-    on_step, interpolated, left_out : values that lay on a step of the fit's clock, that were moved to the nearest one on the
-    line to a neighbour, and that had no neighbour there or shared their step with others.
+    on_step, interpolated, left_out : values that lay on a step of the fit's clock, that were moved
+    to the nearest one on the line to a neighbour, and that had no neighbour there or shared their
+    step with others.
     repeated : rows that repeated another; unused : columns of the file that are no location.
     """
 
@@ -80,7 +98,9 @@ class Measured:
     @property
     def observation(self) -> Observation:
         """What the fit takes."""
-        return Observation(self.event, self.trajectory, self.declared.provenance, self.unknown, self.sigma)
+        return Observation(
+            self.event, self.trajectory, self.declared.provenance, self.unknown, self.sigma
+        )
 
     @property
     def event_s(self) -> float:
@@ -89,14 +109,18 @@ class Measured:
 
 
 def read_trajectory(path: str | Path, facts: GridFacts, *, dt_s: float = 0.01) -> Measured:
-    """Read a trajectory that a TOML declares, check it against a grid's public facts, and put it on the fit's clock."""
+    """Read a trajectory that a TOML declares, check it against a grid's public facts, and put it on
+    the fit's clock.
+    """
     return measure(read_declaration(Path(path)), facts, dt_s=dt_s)
 
 
 def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured:
-    """Read a declared record, check it against a grid's public facts, and put it on the fit's clock of dt_s [s].
+    """Read a declared record, check it against a grid's public facts, and put it on the fit's clock
+    of dt_s [s].
 
-    The clock is laid so that the first step of the event falls on it. Raises InputError, by line, for what cannot be used.
+    The clock is laid so that the first step of the event falls on it. Raises InputError, by line,
+    for what cannot be used.
     """
     if abs(declared.nominal_hz - facts.frequency_hz) > 1e-9 * facts.frequency_hz:
         raise refusal(
@@ -108,21 +132,40 @@ def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured
     event, unknown = _event(declared, facts)
     window_s, sigma = unknown.window_s, _sigma(declared)
     known = set(facts.buses)
-    for bus in [*declared.locations.values(), *(bus for step in event.steps for bus in (*step.change, *step.lost))]:
+    for bus in [
+        *declared.locations.values(),
+        *(bus for step in event.steps for bus in (*step.change, *step.lost)),
+    ]:
         if bus not in known:
-            raise refusal(f"bus {bus!r} is unknown", file=declared.file, expected="buses as the grid's own file names them")
+            raise refusal(
+                f"bus {bus!r} is unknown",
+                file=declared.file,
+                expected="buses as the grid's own file names them",
+            )
     columns = list(declared.locations)
-    raw = read_record(declared.record, time_column=declared.time_column, time_format=declared.time_format, columns=columns)
-    zero_s, zoned = read_time(declared.event_time, declared.time_format, file=declared.file, key="event_time")
+    raw = read_record(
+        declared.record,
+        time_column=declared.time_column,
+        time_format=declared.time_format,
+        columns=columns,
+    )
+    zero_s, zoned = read_time(
+        declared.event_time, declared.time_format, file=declared.file, key="event_time"
+    )
     if zoned != raw.zoned and declared.time_format == "iso":
-        raise refusal("event_time and the record do not both say their zone", file=declared.file, expected="both, or neither")
+        raise refusal(
+            "event_time and the record do not both say their zone",
+            file=declared.file,
+            expected="both, or neither",
+        )
     first_s = zero_s + event.steps[0].at_s
     omega = _per_unit(raw, declared)
     interval_s, missing = sampling(raw)
     gaps = 1 - np.isfinite(omega).sum(axis=0) / (len(omega) + missing.sum())
     if window_s and first_s - window_s < raw.time_s[0]:
         raise refusal(
-            f"the event may have come before the record begins, {first_s - raw.time_s[0]:.3g} s before event_time",
+            f"the event may have come before the record begins, {first_s - raw.time_s[0]:.3g} s "
+            "before event_time",
             file=declared.file,
             expected=f"a record from {window_s:g} s before it on",
             remedy="Narrow event_time_window, or use a longer record.",
@@ -138,12 +181,20 @@ def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured
     deviation = np.where(np.isfinite(omega), np.abs(omega), -1.0)
     peaks = [int(row) for row in deviation.argmax(axis=0)]
     used = np.isfinite(placed.omega).sum(axis=0)
-    after = np.isfinite(placed.omega[placed.time_s >= event.steps[0].at_s + window_s - dt_s / 2]).sum(axis=0)
-    _check_after(raw, declared, after, f"samples after the event that come onto steps of {dt_s:g} s")
+    after = np.isfinite(
+        placed.omega[placed.time_s >= event.steps[0].at_s + window_s - dt_s / 2]
+    ).sum(axis=0)
+    _check_after(
+        raw, declared, after, f"samples after the event that come onto steps of {dt_s:g} s"
+    )
     return Measured(
         declared=declared,
         trajectory=Trajectory(
-            placed.time_s, placed.omega, tuple(declared.locations.values()), declared.nominal_hz, settling=float("nan")
+            placed.time_s,
+            placed.omega,
+            tuple(declared.locations.values()),
+            declared.nominal_hz,
+            settling=float("nan"),
         ),
         event=event,
         locations=tuple(
@@ -173,9 +224,11 @@ def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured
 
 
 def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
-    """Refuse a record that is far larger or smaller than its event can be, or of the other sign: a wrong unit, or event.
+    """Refuse a record that is far larger or smaller than its event can be, or of the other sign: a
+    wrong unit, or event.
 
-    From public data alone: after a lasting load ℓ the frequency settles at −Σℓ/Σ(D + G), with D within its public bounds.
+    From public data alone: after a lasting load ℓ the frequency settles at −Σℓ/Σ(D + G), with D
+    within its public bounds.
     """
     loads = [_added(step, facts) for step in measured.event.steps]
     total = abs(sum(loads))
@@ -184,43 +237,56 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
     smallest, greatest = measured.unknown.size or (total, total)
     public, omega = float(facts.load_damping.sum()), measured.trajectory.omega
     peak = float(np.nanmax(np.abs(omega)))
-    least = smallest / (float(facts.droop_gain.sum()) + len(facts.machines) * bounds.d.upper + public)
+    least = smallest / (
+        float(facts.droop_gain.sum()) + len(facts.machines) * bounds.d.upper + public
+    )
     largest = greatest / max(len(facts.machines) * bounds.d.lower + public, 1e-9)
     hz = measured.declared.nominal_hz
     if not least / WRONG_SIZE <= peak <= largest * WRONG_SIZE:
         raise refusal(
-            f"the largest deviation is {1000 * hz * peak:.3g} mHz, where the event and the public bounds of d let expect "
-            f"{1000 * hz * least:.3g} to {1000 * hz * largest:.3g} mHz",
+            f"the largest deviation is {1000 * hz * peak:.3g} mHz, where the event and the public "
+            f"bounds of d let expect {1000 * hz * least:.3g} to {1000 * hz * largest:.3g} mHz",
             file=measured.declared.file,
             expected=f"no more than {WRONG_SIZE:g} times less or more",
-            remedy="Check unit, values and the size of the event; or choose --bounds-d from public knowledge.",
+            remedy="Check unit, values and the size of the event; or choose --bounds-d from public "
+            "knowledge.",
         )
     after = omega[measured.trajectory.time_s > measured.event_s]
     mean = float(np.nanmean(after))
     if not measured.unknown.size and abs(mean) > peak / 5 and (mean > 0) == (sum(loads) > 0):
         raise refusal(
-            f"the frequency {'rises' if mean > 0 else 'falls'} after the event, which {'adds' if mean > 0 else 'takes'} load",
+            f"the frequency {'rises' if mean > 0 else 'falls'} after the event, which "
+            f"{'adds' if mean > 0 else 'takes'} load",
             file=measured.declared.file,
             expected="a frequency that falls where load is added or generation lost",
-            remedy="Check the sign of the event (load:BUS=+0.1 lowers the frequency) and event_time.",
+            remedy="Check the sign of the event (load:BUS=+0.1 lowers the frequency) and "
+            "event_time.",
         )
 
 
 def _event(declared: Declaration, facts: GridFacts) -> tuple[Event, Unknown]:
-    """The event, or a guess that has its total on all machines alike, and what of it is to be estimated."""
+    """The event, or a guess that has its total on all machines alike, and what of it is to be
+    estimated.
+    """
     try:
         if not is_unknown(declared.event):
             event = Event.parse(declared.event, base_mva=facts.base_mva)
             return event, Unknown(window_s=declared.event_time_window)
         total, at_s = read_unknown(declared.event, facts.base_mva, declared.file)
-        size = read_size(declared.event_size, facts.base_mva, declared.file) if declared.event_size else None
+        size = (
+            read_size(declared.event_size, facts.base_mva, declared.file)
+            if declared.event_size
+            else None
+        )
         if size:
             total = sqrt(size[0] * size[1])
         machines = [facts.buses[bus] for bus in facts.machines]
         guess = Event.load(dict.fromkeys(machines, total / len(machines)), at_s=at_s)
         return guess, Unknown(split=True, size=size, window_s=declared.event_time_window)
     except InputError as error:
-        raise InputError(f"{declared.file}: {error.problem}", outcome=NOT_USED, remedy=error.remedy) from None
+        raise InputError(
+            f"{declared.file}: {error.problem}", outcome=NOT_USED, remedy=error.remedy
+        ) from None
 
 
 def _times(step: Step, factor: float) -> Step:
@@ -240,7 +306,8 @@ def _sigma(declared: Declaration) -> float | None:
     sigma = declared.sigma / _nominal(declared)
     if sigma > LARGEST_SIGMA:
         raise refusal(
-            f"sigma is {declared.sigma:g} {declared.unit}, {100 * sigma:.3g} % of the nominal frequency",
+            f"sigma is {declared.sigma:g} {declared.unit}, {100 * sigma:.3g} % of the nominal "
+            "frequency",
             file=declared.file,
             expected=f"no more than {100 * LARGEST_SIGMA:g} %, in the record's unit",
         )
@@ -248,7 +315,9 @@ def _sigma(declared: Declaration) -> float | None:
 
 
 def _per_unit(raw: RawRecord, declared: Declaration) -> Array:
-    """Turn values into deviations [p.u.], and refuse those that cannot be frequencies in their unit."""
+    """Turn values into deviations [p.u.], and refuse those that cannot be frequencies in their
+    unit.
+    """
     omega = raw.values / _nominal(declared) - (1.0 if declared.values == "absolute" else 0.0)
     wrong = np.argwhere(np.abs(omega) > FURTHEST)  # a gap is not
     if len(wrong):
@@ -256,14 +325,18 @@ def _per_unit(raw: RawRecord, declared: Declaration) -> Array:
         kind = "frequency" if declared.values == "absolute" else "deviation of the frequency"
         raise raw.error(
             int(row),
-            f"column {list(declared.locations)[place]!r} is no {kind} of a {declared.nominal_hz:g} Hz grid in {declared.unit}",
+            f"column {list(declared.locations)[place]!r} is no {kind} of a {declared.nominal_hz:g} "
+            f"Hz grid in {declared.unit}",
             expected=f"within {100 * FURTHEST:g} % of nominal, or nothing for a gap",
-            remedy="Check unit, values (absolute or deviation) and nominal_hz; leave cells empty where nothing was measured.",
+            remedy="Check unit, values (absolute or deviation) and nominal_hz; leave cells empty "
+            "where nothing was measured.",
         )
     return omega
 
 
-def _check_enough(raw: RawRecord, declared: Declaration, omega: Array, gaps: Array, first_s: float) -> None:
+def _check_enough(
+    raw: RawRecord, declared: Declaration, omega: Array, gaps: Array, first_s: float
+) -> None:
     """Refuse a record that says too little about its event."""
     length_s = raw.time_s[-1] - min(first_s, raw.time_s[0])
     if length_s > LONGEST_S:
@@ -298,7 +371,12 @@ def _check_enough(raw: RawRecord, declared: Declaration, omega: Array, gaps: Arr
                 expected="a frequency that answers the event",
                 remedy="Leave the location out, or use another record.",
             )
-    _check_after(raw, declared, np.isfinite(omega[raw.time_s >= first_s]).sum(axis=0), "samples after the event")
+    _check_after(
+        raw,
+        declared,
+        np.isfinite(omega[raw.time_s >= first_s]).sum(axis=0),
+        "samples after the event",
+    )
 
 
 def _check_after(raw: RawRecord, declared: Declaration, counts: IntArray, what: str) -> None:
@@ -330,7 +408,9 @@ def _offset(raw: RawRecord, declared: Declaration, omega: Array, first_s: float)
 
 
 def _added(step: Step, facts: GridFacts) -> float:
-    """Load that a step adds in all [p.u. power]; NaN where it depends on loads that are withheld."""
+    """Load that a step adds in all [p.u. power]; NaN where it depends on loads that are
+    withheld.
+    """
     if (step.uniform or step.lost) and not facts.loads_are_public:
         return float("nan")
     lost = sum(float(facts.loads[facts.buses.index(bus)]) for bus in dict.fromkeys(step.lost))

@@ -14,18 +14,34 @@ if TYPE_CHECKING:
 
 
 def plot_measured(measured: Sequence[Measured], path: str | None = None) -> Figure:
-    """Draw the samples of measured trajectories, one panel each, with a line at each step of the event."""
+    """Draw the samples of measured trajectories, one panel each, with a line at each step of the
+    event.
+    """
     figure, axes = new_figure(6.4, 3.0 * len(measured) + 0.4, rows=len(measured))
     for panel, one in zip(axes, measured, strict=True):
         record = one.trajectory
-        for number, (place, hz) in enumerate(zip(one.locations, record.deviation_hz.T, strict=True)):
+        for number, (place, hz) in enumerate(
+            zip(one.locations, record.deviation_hz.T, strict=True)
+        ):
             label = plain(f"{place.column} (bus {place.bus}), {100 * place.gaps:.0f} % gaps")
             # Dots too: a sample between two gaps makes no line.
             panel.plot(
-                record.time_s, 1000 * hz, ".-", color=CYCLE[number % len(CYCLE)], linewidth=0.9, markersize=2, label=label
+                record.time_s,
+                1000 * hz,
+                ".-",
+                color=CYCLE[number % len(CYCLE)],
+                linewidth=0.9,
+                markersize=2,
+                label=label,
             )
         for number, step in enumerate(one.event.steps):
-            panel.axvline(step.at_s, color="#888888", linewidth=0.9, linestyle="--", label="event" if number == 0 else None)
+            panel.axvline(
+                step.at_s,
+                color="#888888",
+                linewidth=0.9,
+                linestyle="--",
+                label="event" if number == 0 else None,
+            )
         panel.set_title(plain(f"{one.declared.file}: {one.declared.event}"), fontsize=9)
         panel.set_xlabel("time [s]", fontsize=9)
         panel.set_ylabel("deviation [mHz]", fontsize=9)

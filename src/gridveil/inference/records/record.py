@@ -32,8 +32,10 @@ TIMES = {
 class RawRecord:
     """A record as its file has it, in order of time, each time once.
 
-    lines : (n,) where each row stands, from 1; time_s : (n,) on the file's own clock [s]; values : (n, h) in the file's unit,
-    NaN in a gap; zoned : whether timestamps say their zone, None where times are numbers.
+    lines : (n,) where each row stands, from 1.
+    time_s : (n,) on the file's own clock [s].
+    values : (n, h) in the file's unit, NaN in a gap.
+    zoned : whether timestamps say their zone, None where times are numbers.
     repeated : rows that said again what another had said; unused : columns that nobody asked for.
     """
 
@@ -45,18 +47,31 @@ class RawRecord:
     repeated: int
     unused: tuple[str, ...]
 
-    def error(self, row: int, problem: str, *, expected: str, remedy: str = "Mend that row and try again.") -> InputError:
+    def error(
+        self, row: int, problem: str, *, expected: str, remedy: str = "Mend that row and try again."
+    ) -> InputError:
         """Say what is wrong with a row, by its line."""
-        return refusal(problem, file=self.file, line=int(self.lines[row]), expected=expected, remedy=remedy)
+        return refusal(
+            problem, file=self.file, line=int(self.lines[row]), expected=expected, remedy=remedy
+        )
 
 
-def refusal(problem: str, *, file: str, line: int | None = None, expected: str, remedy: str = "Correct it.") -> InputError:
+def refusal(
+    problem: str, *, file: str, line: int | None = None, expected: str, remedy: str = "Correct it."
+) -> InputError:
     """An error that says that the trajectory was not used."""
-    return InputError(problem, file=file, line=line, expected=expected, outcome=NOT_USED, remedy=remedy)
+    return InputError(
+        problem, file=file, line=line, expected=expected, outcome=NOT_USED, remedy=remedy
+    )
 
 
-def read_record(path: Path, *, time_column: str, time_format: TimeFormat, columns: Sequence[str]) -> RawRecord:
-    """Read the named columns. An empty cell, or NaN, is a gap; anything else must be a plain number."""
+def read_record(
+    path: Path, *, time_column: str, time_format: TimeFormat, columns: Sequence[str]
+) -> RawRecord:
+    """Read the named columns.
+
+    An empty cell, or NaN, is a gap; anything else must be a plain number.
+    """
     name, rows = path.name, _rows(path)
     line, header = next(rows, (1, []))
     places = [_place(name, line, header, column) for column in (time_column, *columns)]
@@ -68,22 +83,34 @@ def read_record(path: Path, *, time_column: str, time_format: TimeFormat, column
     for line, cells in rows:
         if len(cells) != len(header):
             raise refusal(
-                f"the row has {len(cells)} columns", file=name, line=line, expected=f"{len(header)}, as in the header"
+                f"the row has {len(cells)} columns",
+                file=name,
+                line=line,
+                expected=f"{len(header)}, as in the header",
             )
-        time, zone = _time(cells[places[0]], time_format, file=name, line=line, what=f"column {time_column!r}")
+        time, zone = _time(
+            cells[places[0]], time_format, file=name, line=line, what=f"column {time_column!r}"
+        )
         if lines and zone != zoned:
             raise refusal(
-                "some timestamps say their zone and some do not", file=name, line=line, expected="all of them, or none"
+                "some timestamps say their zone and some do not",
+                file=name,
+                line=line,
+                expected="all of them, or none",
             )
         zoned = zone
-        found = [_value(cells[place], name, line, column) for place, column in zip(places[1:], columns, strict=True)]
+        found = [
+            _value(cells[place], name, line, column)
+            for place, column in zip(places[1:], columns, strict=True)
+        ]
         if times and time < times[-1]:
             raise refusal(
                 f"the time goes back: it lies before that of line {lines[-1]}",
                 file=name,
                 line=line,
                 expected="times that increase from row to row",
-                remedy="Sort the rows; give local timestamps their zone where the clock was put back.",
+                remedy="Sort the rows; give local timestamps their zone where the clock was put "
+                "back.",
             )
         if times and time == times[-1]:
             values[-1] = _merged(values[-1], found, name, line, lines[-1])
@@ -93,13 +120,21 @@ def read_record(path: Path, *, time_column: str, time_format: TimeFormat, column
         times.append(time)
         values.append(found)
     if not times:
-        raise refusal("the record is empty", file=name, expected="a header, and a row for each sample")
+        raise refusal(
+            "the record is empty", file=name, expected="a header, and a row for each sample"
+        )
     unused = tuple(column for place, column in enumerate(header) if place not in places)
-    return RawRecord(name, np.array(lines), np.array(times), np.array(values), zoned, repeated, unused)
+    return RawRecord(
+        name, np.array(lines), np.array(times), np.array(values), zoned, repeated, unused
+    )
 
 
-def read_time(value: Any, time_format: TimeFormat, *, file: str, key: str) -> tuple[float, bool | None]:
-    """Read one time of a TOML file, written as in the record: seconds, and whether a timestamp says its zone."""
+def read_time(
+    value: Any, time_format: TimeFormat, *, file: str, key: str
+) -> tuple[float, bool | None]:
+    """Read one time of a TOML file, written as in the record: seconds, and whether a timestamp says
+    its zone.
+    """
     if time_format != "iso" and isinstance(value, (int, float)) and not isinstance(value, bool):
         return _time(repr(value), time_format, file=file, line=None, what=key)
     if time_format == "iso" and isinstance(value, (str, datetime)):
@@ -107,7 +142,9 @@ def read_time(value: Any, time_format: TimeFormat, *, file: str, key: str) -> tu
     raise refusal(f"{key} is no time as in the record", file=file, expected=TIMES[time_format])
 
 
-def _time(text: str, time_format: TimeFormat, *, file: str, line: int | None, what: str) -> tuple[float, bool | None]:
+def _time(
+    text: str, time_format: TimeFormat, *, file: str, line: int | None, what: str
+) -> tuple[float, bool | None]:
     """Seconds on the record's clock; for timestamps, whether they say their zone."""
     lowest, latest = (0.0, LATEST_EPOCH_S) if time_format == "epoch" else (-1e12, 1e12)
     if time_format == "iso":
@@ -138,14 +175,24 @@ def _value(text: str, file: str, line: int, column: str) -> float:
     value = plain_number(text)
     if value is None:
         raise refusal(
-            f"column {column!r} is not a number", file=file, line=line, expected="a plain number such as 49.98, or nothing"
+            f"column {column!r} is not a number",
+            file=file,
+            line=line,
+            expected="a plain number such as 49.98, or nothing",
         )
     if np.isinf(value):
-        raise refusal(f"column {column!r} is infinite", file=file, line=line, expected="a finite number, or nothing")
+        raise refusal(
+            f"column {column!r} is infinite",
+            file=file,
+            line=line,
+            expected="a finite number, or nothing",
+        )
     return value
 
 
-def _merged(before: list[float], again: list[float], file: str, line: int, first: int) -> list[float]:
+def _merged(
+    before: list[float], again: list[float], file: str, line: int, first: int
+) -> list[float]:
     """Take two rows of one time together; they may not contradict each other."""
     if any(a != b for a, b in zip(before, again, strict=True) if np.isfinite(a) and np.isfinite(b)):
         raise refusal(

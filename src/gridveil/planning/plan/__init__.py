@@ -1,7 +1,8 @@
-"""Choose ε by what matters: the least that meets targets in mHz or % on a public surrogate, and what meets them.
+"""Choose ε by what matters: the least that meets targets in mHz or % on a public surrogate, and
+what meets them.
 
-Everything is found by seeded trials on a public case. The private grid has no part in it, so a plan costs nothing, and says
-nothing for certain about that grid.
+Everything is found by seeded trials on a public case. The private grid has no part in it, so a plan
+costs nothing, and says nothing for certain about that grid.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from gridveil.privacy.adjacency import ABSOLUTE, Adjacency, Rule
 from gridveil.privacy.allocation import MECHANISMS, Mechanism, Sharing
 from gridveil.privacy.epsilon import SMALL, float_at_least
 
-# Of mechanisms whose ε differ by less, the first is proposed; topology comes last, since it keeps nothing of the network.
+# Of mechanisms whose ε differ by less, the first is proposed; topology comes last, since it keeps
+# nothing of the network.
 TIE = 1.05
 SEARCH_SEED, CHECK_SEED = 0, 1
 Progress = Callable[[int, int, str], None]
@@ -33,7 +35,10 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Drawn:
-    """Noise of one drawn group. scale : of the Laplace noise, beside a typical value of what it is added to [unit]."""
+    """Noise of one drawn group.
+
+    scale : of the Laplace noise, beside a typical value of what it is added to [unit].
+    """
 
     name: str
     unit: str
@@ -44,10 +49,12 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What was found on a surrogate. choices : of every rule and mechanism; chosen : the one that is proposed, if any.
+    """What was found on a surrogate. choices : of every rule and mechanism; chosen : the one that
+    is proposed, if any.
 
-    curves : of the mechanisms under the proposed rule; reference : the surrogate's own figures; control : errors of a model
-    that knows the public bounds alone, without any release.
+    curves : of the mechanisms under the proposed rule.
+    reference : the surrogate's own figures.
+    control : errors of a model that knows the public bounds alone, without any release.
     """
 
     surrogate: PublicTable
@@ -64,11 +71,15 @@ class Plan:
 
     @property
     def met_without(self) -> bool:
-        """Whether the control meets all targets: the surrogate lies in the middle of the bounds, and does not test ε."""
+        """Whether the control meets all targets: the surrogate lies in the middle of the bounds,
+        and does not test ε.
+        """
         return all(self.control[target.error] <= target.limit for target in self.targets)
 
     def outside(self) -> dict[str, int]:
-        """How many values of each group of the surrogate lie outside the public bounds, where no ε finds them."""
+        """How many values of each group of the surrogate lie outside the public bounds, where no ε
+        finds them.
+        """
         found = {}
         for name in GROUPS:
             public, values = getattr(self.bounds, name), getattr(self.surrogate, name)
@@ -76,11 +87,16 @@ class Plan:
         return {name: count for name, count in found.items() if count}
 
     def noise(self) -> list[Drawn]:
-        """Scales of the proposal's noise beside typical values of the surrogate: a median entry, or the sum."""
+        """Scales of the proposal's noise beside typical values of the surrogate: a median entry, or
+        the sum.
+        """
         assert self.chosen is not None
         found = []
         for name, loss in self.chosen.losses().items():
-            values, is_sum = getattr(self.surrogate, name), self.chosen.allocation.draws[name] == "sum"
+            values, is_sum = (
+                getattr(self.surrogate, name),
+                self.chosen.allocation.draws[name] == "sum",
+            )
             scale = float(self.chosen.adjacency.distance(name) / loss)
             typical = float(values.sum() if is_sum else np.median(values))
             unit = "of its logarithm" if self.chosen.adjacency.relative else UNITS[name]
@@ -88,12 +104,17 @@ class Plan:
         return found
 
     def counted_by(self) -> dict[Rule, Fraction]:
-        """What the proposed draw costs by each rule of the same kind: ε of two rules do not compare, this does."""
+        """What the proposed draw costs by each rule of the same kind: ε of two rules do not
+        compare, this does.
+        """
         assert self.chosen is not None
         relative = "-relative" if self.chosen.adjacency.relative else ""
         losses, assets = self.chosen.losses(), self.chosen.allocation.assets
         rules: list[Rule] = [f"{rule}{relative}" for rule in ABSOLUTE]  # pyright: ignore[reportAssignmentType]
-        return {rule: Adjacency(rule, self.chosen.adjacency.alpha).loss(losses, assets) for rule in rules}
+        return {
+            rule: Adjacency(rule, self.chosen.adjacency.alpha).loss(losses, assets)
+            for rule in rules
+        }
 
 
 def plan(
@@ -109,16 +130,20 @@ def plan(
     quantile: float = 0.9,
     progress: Progress | None = None,
 ) -> Plan:
-    """Find the least ε of each mechanism and rule that meets all targets in a share `quantile` of releases; propose one.
+    """Find the least ε of each mechanism and rule that meets all targets in a share `quantile` of
+    releases; propose one.
 
-    The proposal is under the first adjacency: which rule suits is for the owner to say, since it says what is hidden. Splits
-    are chosen by the targets too. Each ε is found on one set of draws, rounded up to two digits and checked on another.
+    The proposal is under the first adjacency: which rule suits is for the owner to say, since it
+    says what is hidden. Splits are chosen by the targets too. Each ε is found on one set of draws,
+    rounded up to two digits and checked on another.
     """
     _check(targets, draws, quantile)
     trials = Trials(surrogate, event, bounds, draws=draws, seed=SEARCH_SEED, lumped=True)
     fresh = Trials(surrogate, event, bounds, draws=draws, seed=CHECK_SEED)
     search = Search(trials, fresh, tuple(targets), quantile)
-    pairs: list[tuple[Adjacency, Mechanism]] = [(adjacency, mechanism) for adjacency in adjacencies for mechanism in mechanisms]
+    pairs: list[tuple[Adjacency, Mechanism]] = [
+        (adjacency, mechanism) for adjacency in adjacencies for mechanism in mechanisms
+    ]
     tell = progress or (lambda *_: None)
     choices = []
     for number, (adjacency, mechanism) in enumerate(pairs):
@@ -148,10 +173,16 @@ def plan(
 def _check(targets: Sequence[Target], draws: int, quantile: float) -> None:
     if not targets:
         raise OptionError(
-            "A plan needs a target.", expected="--nadir-error, --rocof-error or --settling-error, such as 5mHz", outcome=NO_PLAN
+            "A plan needs a target.",
+            expected="--nadir-error, --rocof-error or --settling-error, such as 5mHz",
+            outcome=NO_PLAN,
         )
     if not 0 < quantile < 1:
-        raise OptionError(f"--quantile {quantile:g} is no share.", expected="a number between 0 and 1", outcome=NO_PLAN)
+        raise OptionError(
+            f"--quantile {quantile:g} is no share.",
+            expected="a number between 0 and 1",
+            outcome=NO_PLAN,
+        )
     least = math.ceil(5 / (1 - quantile) - 1e-6)
     if not least <= draws <= 10_000:
         raise OptionError(
@@ -176,8 +207,11 @@ def odds_in_words(epsilon: Fraction) -> str:
     size = f"{factor:.3g}" if factor < 1e6 else f"{factor:.1e}"
     sure = f"{100 * before:.3g} % sure at most" if factor < 1e3 else "as good as certain"
     if epsilon < SMALL:
-        size, sure = f"1 + {math.expm1(epsilon):.3g}", f"50 + {50 * math.tanh(epsilon / 2):.3g} % sure at most"
+        size, sure = (
+            f"1 + {math.expm1(epsilon):.3g}",
+            f"50 + {50 * math.tanh(epsilon / 2):.3g} % sure at most",
+        )
     return (
-        f"an observer's odds between two neighbouring grids change by a factor of at most e^{float(epsilon):g} = {size}: "
-        f"from 50 % sure to {sure}"
+        "an observer's odds between two neighbouring grids change by a factor of at most "
+        f"e^{float(epsilon):g} = {size}: from 50 % sure to {sure}"
     )

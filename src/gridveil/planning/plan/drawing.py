@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def plot_plan(plan: Plan, path: str | None = None) -> Figure:
-    """Draw the trade-off of a plan: error against ε of each mechanism, one panel a target, with the proposed point."""
+    """Draw the trade-off of a plan: error against ε of each mechanism, one panel a target, with the
+    proposed point.
+    """
     figure, axes = new_figure(4.6 * len(plan.targets) + 0.4, 3.8, columns=len(plan.targets))
     for panel, target in zip(axes, plan.targets, strict=True):
         for number, curve in enumerate(plan.curves):
@@ -27,7 +29,11 @@ def plot_plan(plan: Plan, path: str | None = None) -> Figure:
                 label=curve.choice.mechanism,
             )
         panel.axhline(
-            target.limit, color="#888888", linewidth=0.9, linestyle="--", label=f"target, {target.limit:g} {target.unit}"
+            target.limit,
+            color="#888888",
+            linewidth=0.9,
+            linestyle="--",
+            label=f"target, {target.limit:g} {target.unit}",
         )
         if plan.chosen is not None and plan.chosen.epsilon is not None:
             at = float(plan.chosen.epsilon), plan.chosen.errors[target.error]
@@ -37,7 +43,10 @@ def plot_plan(plan: Plan, path: str | None = None) -> Figure:
         panel.set_ylabel(f"error of the {name} [{target.unit}]", fontsize=9)
         panel.legend(fontsize=8, frameon=False)
     figure.suptitle(
-        plain(f"{plan.surrogate.facts.name} (public surrogate): {100 * plan.quantile:g} % of releases are nearer than this"),
+        plain(
+            f"{plan.surrogate.facts.name} (public surrogate): {100 * plan.quantile:g} % of "
+            "releases are nearer than this"
+        ),
         fontsize=9,
     )
     return written(figure, path)

@@ -1,4 +1,6 @@
-"""Search for the least ε, and the split, of one mechanism under one rule that meet the targets on a surrogate."""
+"""Search for the least ε, and the split, of one mechanism under one rule that meet the targets on a
+surrogate.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,27 @@ from gridveil.planning.trials import Errors, Trials
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation, Mechanism, Sharing, candidates
 
-# ε outside of these is not looked at: below, noise drowns any grid; above, next to nothing is hidden.
+# ε outside of these is not looked at: below, noise drowns any grid; above, next to nothing is
+# hidden.
 LEAST, MOST = Fraction(1, 100), Fraction(100)
-# With more machines, curves are drawn with all of them as one, as the search for ε sees them; the check never does.
+# With more machines, curves are drawn with all of them as one, as the search for ε sees them; the
+# check never does.
 WHOLE_CURVES = 20
 # An ε that fails its check is raised by this factor, then by its square, and so on.
 STEP = 1.03
-CURVE = tuple(2.0**n for n in range(-4, 4))  # ε of a trade-off curve, as multiples of the proposed one
+CURVE = tuple(
+    2.0**n for n in range(-4, 4)
+)  # ε of a trade-off curve, as multiples of the proposed one
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The least ε of one mechanism under one rule that meets the targets; None: none up to 100 does.
+    """The least ε of one mechanism under one rule that meets the targets; None: none up to 100
+    does.
 
     share : of fresh draws that meet all targets; share_low : its 95 % lower confidence bound.
-    errors : quantile of each error's size over those draws, by the names of `Comparison` (modes: the worst one's);
+    errors : quantile of each error's size over those draws, by the names of `Comparison` (modes:
+    the worst one's);
     L : mean of L [p.u.² s].
     """
 
@@ -59,7 +67,10 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The search for ε and split. A miss is the largest of error/limit over the targets, at the quantile of draws."""
+    """The search for ε and split.
+
+    A miss is the largest of error/limit over the targets, at the quantile of draws.
+    """
 
     trials: Trials
     fresh: Trials
@@ -68,7 +79,9 @@ class Search:
 
     def choose(self, adjacency: Adjacency, mechanism: Mechanism, sharing: Sharing) -> Choice:
         """Find the least ε of a mechanism under a rule, with the split that needs it."""
-        splits = [one for one in candidates(adjacency, mechanism, sharing) if one.mechanism == mechanism]
+        splits = [
+            one for one in candidates(adjacency, mechanism, sharing) if one.mechanism == mechanism
+        ]
         best = splits[len(splits) // 2]
         found = self._least(lambda at: self._miss(adjacency, best, at), float(MOST), within=1.5)
         for _ in range(2):  # a better split at that ε, then its own ε
@@ -77,7 +90,9 @@ class Search:
             if better is best and found is None:
                 break
             found = self._least(
-                lambda at, split=better: self._miss(adjacency, split, at), min(1.3 * at, float(MOST)), within=1.02
+                lambda at, split=better: self._miss(adjacency, split, at),
+                min(1.3 * at, float(MOST)),
+                within=1.02,
             )
             if better is best:
                 break
@@ -89,12 +104,21 @@ class Search:
         at = [neat(min(max(factor * middle, float(LEAST)), float(MOST))) for factor in CURVE]
         at = sorted(set(at) | ({choice.epsilon} if choice.epsilon else set()))
         trials = self.fresh if len(self.fresh.surrogate.m) <= WHOLE_CURVES else self.trials
-        found = [self._sizes(trials.errors(choice.adjacency, choice.allocation, epsilon)) for epsilon in at]
+        found = [
+            self._sizes(trials.errors(choice.adjacency, choice.allocation, epsilon))
+            for epsilon in at
+        ]
         names = {target.error for target in self.targets}
-        return Curve(choice, np.array([float(one) for one in at]), {n: np.array([one[n] for one in found]) for n in names})
+        return Curve(
+            choice,
+            np.array([float(one) for one in at]),
+            {n: np.array([one[n] for one in found]) for n in names},
+        )
 
     def _checked(self, choice: Choice, found: float | None) -> Choice:
-        """Round ε up and check it on fresh draws of the whole model; raise it until enough of them meet the targets."""
+        """Round ε up and check it on fresh draws of the whole model; raise it until enough of them
+        meet the targets.
+        """
         if found is None:
             return choice
         at, factor, fails = neat(found), STEP, None
@@ -119,10 +143,14 @@ class Search:
             return None
         share, low = met / self.fresh.draws, _lower_bound(met, self.fresh.draws)
         sizes, L = self._sizes(errors), float(errors["L"].mean())
-        return Choice(choice.adjacency, choice.mechanism, choice.allocation, epsilon, share, low, sizes, L)
+        return Choice(
+            choice.adjacency, choice.mechanism, choice.allocation, epsilon, share, low, sizes, L
+        )
 
     def _misses(self, errors: Errors) -> Array:
-        return np.max([np.abs(errors[target.error]) / target.limit for target in self.targets], axis=0)
+        return np.max(
+            [np.abs(errors[target.error]) / target.limit for target in self.targets], axis=0
+        )
 
     def _miss(self, adjacency: Adjacency, split: Allocation, epsilon: float) -> float:
         errors = self.trials.errors(adjacency, split, Fraction(epsilon).limit_denominator(10**6))
@@ -139,11 +167,15 @@ class Search:
             found[name] = float(np.quantile(size, self.quantile, method="inverted_cdf"))
         return found
 
-    def _least(self, miss: Callable[[float], float], start: float, *, within: float) -> float | None:
-        """Come down from an ε until the miss exceeds 1, and return the least ε before that, to a factor.
+    def _least(
+        self, miss: Callable[[float], float], start: float, *, within: float
+    ) -> float | None:
+        """Come down from an ε until the miss exceeds 1, and return the least ε before that, to a
+        factor.
 
-        From above, since the errors of posterior means need not fall with ε where noise drowns the values: there they are the
-        errors of the public bounds, and a target that these happen to meet says nothing about ε. Far above, they fall as 1/ε.
+        From above, since the errors of posterior means need not fall with ε where noise drowns the
+        values: there they are the errors of the public bounds, and a target that these happen to
+        meet says nothing about ε. Far above, they fall as 1/ε.
         """
         low, high = float(LEAST), float(MOST)
         at, found = start, miss(start)
@@ -162,7 +194,9 @@ class Search:
         fails = (at, found)
         while meets[0] / fails[0] > within:
             part = math.log(fails[1]) / math.log(fails[1] / max(meets[1], 1e-9))
-            at = fails[0] * (meets[0] / fails[0]) ** min(max(part, 0.2), 0.8)  # on a line in logarithms
+            at = fails[0] * (meets[0] / fails[0]) ** min(
+                max(part, 0.2), 0.8
+            )  # on a line in logarithms
             found = miss(at)
             if found <= 1:
                 meets = (at, found)

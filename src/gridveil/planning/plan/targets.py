@@ -1,4 +1,6 @@
-"""Targets of a plan: the largest errors of nadir, RoCoF and settling frequency that an owner will have."""
+"""Targets of a plan: the largest errors of nadir, RoCoF and settling frequency that an owner will
+have.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,16 @@ FIGURES: tuple[Figure, ...] = get_args(Figure)
 NO_PLAN = "Nothing was planned."
 UNITS_OF: Mapping[Figure, Mapping[str, tuple[str, float]]] = {
     "nadir": {"mhz": ("nadir_mhz", 1.0), "hz": ("nadir_mhz", 1e3), "%": ("nadir_percent", 1.0)},
-    "rocof": {"mhz/s": ("rocof_mhz_s", 1.0), "hz/s": ("rocof_mhz_s", 1e3), "%": ("rocof_percent", 1.0)},
-    "settling": {"mhz": ("settling_mhz", 1.0), "hz": ("settling_mhz", 1e3), "%": ("settling_percent", 1.0)},
+    "rocof": {
+        "mhz/s": ("rocof_mhz_s", 1.0),
+        "hz/s": ("rocof_mhz_s", 1e3),
+        "%": ("rocof_percent", 1.0),
+    },
+    "settling": {
+        "mhz": ("settling_mhz", 1.0),
+        "hz": ("settling_mhz", 1e3),
+        "%": ("settling_percent", 1.0),
+    },
 }
 UNIT_NAMES = {"nadir_mhz": "mHz", "rocof_mhz_s": "mHz/s", "settling_mhz": "mHz"}
 
@@ -36,9 +46,15 @@ class Target:
 
     @classmethod
     def parse(cls, figure: Figure, text: str) -> Target:
-        """Read a limit as it is written on the command line: 5mHz, 0.01 Hz, 10 %, or 20mHz/s of a RoCoF."""
+        """Read a limit as it is written on the command line: 5mHz, 0.01 Hz, 10 %, or 20mHz/s of a
+        RoCoF.
+        """
         known = UNITS_OF[figure]
-        found = re.fullmatch(r"([0-9.eE+-]+)\s*(\D+)", text.strip()) if len(text) <= LONGEST_OPTION else None
+        found = (
+            re.fullmatch(r"([0-9.eE+-]+)\s*(\D+)", text.strip())
+            if len(text) <= LONGEST_OPTION
+            else None
+        )
         try:
             error, factor = known[found[2].strip().lower()] if found else ("", 0.0)
             limit = float(found[1]) * factor if found else math.nan
@@ -61,4 +77,7 @@ class Target:
     @property
     def in_words(self) -> str:
         """Such as "nadir within 5 mHz"."""
-        return f"{'RoCoF' if self.figure == 'rocof' else self.figure} within {self.limit:g} {self.unit}"
+        return (
+            f"{'RoCoF' if self.figure == 'rocof' else self.figure} within {self.limit:g} "
+            f"{self.unit}"
+        )

@@ -16,7 +16,15 @@ from gridveil.foundation.archive import check_outside_bundles
 from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
 from gridveil.foundation.home import gridveil_home
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.ledger.accounts import Account, Charge, Entry, Receipt, Version, entries_of, replay
+from gridveil.privacy.ledger.accounts import (
+    Account,
+    Charge,
+    Entry,
+    Receipt,
+    Version,
+    entries_of,
+    replay,
+)
 from gridveil.privacy.ledger.chain import Head, Row, new_ledger_id
 from gridveil.privacy.ledger.safe import Safe, head_at
 from gridveil.privacy.ledger.store import Store
@@ -29,19 +37,23 @@ __all__ = ["Account", "Charge", "Entry", "Ledger", "Receipt", "Version", "defaul
 
 
 class Ledger:
-    """A durable account of privacy spent: append-only, chained by keyed hashes, in SQLite or PostgreSQL.
+    """A durable account of privacy spent: append-only, chained by keyed hashes, in SQLite or
+    PostgreSQL.
 
-    location : a path, or a URL such as postgresql://host/database. Its key and its latest head lie outside the database, in
-    `safe` (default: the folder `ledgers` of gridveil's home). witness : a path or a URL where each head is noted as well, away
-    from whatever is backed up with the ledger (default: `default_witness`). create : whether to make one where there is none.
+    location : a path, or a URL such as postgresql://host/database. Its key and its latest head lie
+    outside the database, in `safe` (default: the folder `ledgers` of gridveil's home).
+    witness : a path or a URL where each head is noted as well, away from whatever is backed up with
+    the ledger (default: `default_witness`).
+    create : whether to make one where there is none.
     charged : numbers of the charges that were made through this very object.
 
     Privacy
     -------
-    A charge is checked against the budget and committed with full synchronisation, by one writer at a time, before `charge`
-    returns; `perturb` draws only after that. A crash in between counts as spent, never as free. Rows hold what was asked and
-    charged, random nonces and a commitment to the noisy values; never a seed, a value of the grid, or a function of one. Keyed
-    marks of its network lie beside the rows and do not enter the chain, whose head is published.
+    A charge is checked against the budget and committed with full synchronisation, by one writer at
+    a time, before `charge` returns; `perturb` draws only after that. A crash in between counts as
+    spent, never as free. Rows hold what was asked and charged, random nonces and a commitment to
+    the noisy values; never a seed, a value of the grid, or a function of one. Keyed marks of its
+    network lie beside the rows and do not enter the chain, whose head is published.
     """
 
     def __init__(
@@ -57,7 +69,8 @@ class Ledger:
         self._witness = Witness(witness)
         if self._witness.place == self._store.place:
             raise LedgerError(
-                f"The witness of the ledger {self.location} cannot lie in the ledger itself, whose backups it has to outlive.",
+                f"The witness of the ledger {self.location} cannot lie in the ledger itself, whose "
+                "backups it has to outlive.",
                 outcome=NOTHING_SPENT,
                 remedy="Name another place with --witness or $GRIDVEIL_WITNESS.",
             )
@@ -74,7 +87,9 @@ class Ledger:
             self._safe = Safe(folder, identity)
             self._secret = self._safe.secret()
         except OSError as error:
-            raise self._store.error(f"its key cannot be written to {folder} ({error.strerror})") from None
+            raise self._store.error(
+                f"its key cannot be written to {folder} ({error.strerror})"
+            ) from None
 
     def name(self, data: bytes) -> str:
         """Name data by this ledger's keyed fingerprint."""
@@ -84,11 +99,18 @@ class Ledger:
         """Open an account for a grid and all its versions."""
         with self._writing() as writer:
             if writer.account(lineage) is not None:
-                raise LedgerError(f"The lineage {lineage!r} is registered already.", outcome="Nothing was changed.")
+                raise LedgerError(
+                    f"The lineage {lineage!r} is registered already.",
+                    outcome="Nothing was changed.",
+                )
             writer.admit(lineage, version)
 
-    def set_budget(self, lineage: str, adjacency: Adjacency, epsilon: Fraction, version: Version | None = None) -> None:
-        """Give a lineage its budget, or raise it; adjacency and α stay as they were first set, for ever."""
+    def set_budget(
+        self, lineage: str, adjacency: Adjacency, epsilon: Fraction, version: Version | None = None
+    ) -> None:
+        """Give a lineage its budget, or raise it; adjacency and α stay as they were first set, for
+        ever.
+        """
         with self._writing() as writer:
             writer.admit(lineage, version)
             writer.set_budget(lineage, adjacency, epsilon)
@@ -101,21 +123,29 @@ class Ledger:
         Raises
         ------
         BudgetExceeded : if the budget does not cover it; says what is left.
-        LedgerError : if adjacency or α are not the budget's, or the grid belongs to another lineage.
+        LedgerError : if adjacency or α are not the budget's, or the grid belongs to another
+        lineage.
         """
         if not all(0 <= spent < math.inf for spent in charge.spent.values()):
-            raise LedgerError("A charge is a finite loss of 0 or more in each group.", outcome=NOTHING_SPENT)
+            raise LedgerError(
+                "A charge is a finite loss of 0 or more in each group.", outcome=NOTHING_SPENT
+            )
         with self._writing() as writer:
             known = writer.account(charge.lineage) is not None
             writer.admit(charge.lineage, charge.version)
             if not known:
-                writer.set_budget(charge.lineage, Adjacency(charge.rule, charge.alpha), charge.epsilon)
+                writer.set_budget(
+                    charge.lineage, Adjacency(charge.rule, charge.alpha), charge.epsilon
+                )
             number = writer.reserve(charge)
         self.charged.append(number)
         return number
 
     def mark_drawn(self, number: int, output: bytes) -> Receipt:
-        """Note that the noise of a charge was drawn, and commit to what came out. output : the noisy values."""
+        """Note that the noise of a charge was drawn, and commit to what came out.
+
+        output : the noisy values.
+        """
         outcome = "The noise was drawn and stays charged; nothing was released."
         with self._writing(outcome) as writer:
             charge = writer.charged(number, outcome)
@@ -178,25 +208,35 @@ class Ledger:
         if not found and self._stranger():
             found = ["another ledger was at this place, and this one was put there instead"]
         if not found and count > 1 and not (heads or any(kept.values())):
-            found = ["there is neither head nor witness nor certificate to tell whether rows are missing at the end"]
+            found = [
+                "there is neither head nor witness nor certificate to tell whether rows are "
+                "missing at the end"
+            ]
         return found
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Which of head and witness know nothing of this ledger: without both, it is not written to."""
-        return tuple(name for name, head in self._kept("Nothing was checked.").items() if head is None)
+        """Which of head and witness know nothing of this ledger: without both, it is not written
+        to.
+        """
+        return tuple(
+            name for name, head in self._kept("Nothing was checked.").items() if head is None
+        )
 
     def adopt(self, *heads: Head) -> None:
-        """Take the ledger, as it stands, for whole where its head or its witness is missing, and note so in it.
+        """Take the ledger, as it stands, for whole where its head or its witness is missing, and
+        note so in it.
 
-        Every row is checked first, against heads too, of certificates say: nothing else tells what a ledger without head and
-        witness has lost.
+        Every row is checked first, against heads too, of certificates say: nothing else tells what
+        a ledger without head and witness has lost.
         """
         with self._writing("Nothing was changed.", adopted=heads) as writer:
             writer.append("adopted", {"missing": list(self.missing)})
 
     def export(self) -> list[dict[str, Any]]:
-        """Return all rows, for an auditor: no key, nothing of a grid; what an older gridveil wrote of one is left out."""
+        """Return all rows, for an auditor: no key, nothing of a grid; what an older gridveil wrote
+        of one is left out.
+        """
         return self._from_rows(_exported)
 
     def _from_rows(self, read: Callable[[list[Row]], T]) -> T:
@@ -206,16 +246,25 @@ class Ledger:
         try:
             return read(rows)
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise self._store.error("a row cannot be read: see `gridveil ledger verify`", "Nothing was read.") from None
+            raise self._store.error(
+                "a row cannot be read: see `gridveil ledger verify`", "Nothing was read."
+            ) from None
 
     def _kept(self, outcome: str) -> dict[str, Head | None]:
-        return {"head": self._safe.head(), "witness": self._witness.head(self._safe.ledger, outcome)}
+        return {
+            "head": self._safe.head(),
+            "witness": self._witness.head(self._safe.ledger, outcome),
+        }
 
     def _stranger(self) -> Head | None:
-        """The head of another ledger that was here: then this one, whose budgets are others, was put in its place."""
+        """The head of another ledger that was here: then this one, whose budgets are others, was
+        put in its place.
+        """
         mine = self._safe.ledger
         for here in {self._store.place, self._store.name}:
-            if found := head_at(self._safe.folder, here, besides=mine) or self._witness.head_at(here, besides=mine):
+            if found := head_at(self._safe.folder, here, besides=mine) or self._witness.head_at(
+                here, besides=mine
+            ):
                 return found
         return None
 
@@ -228,8 +277,13 @@ class Ledger:
                 yield writer
 
     @contextmanager
-    def _writing(self, outcome: str = NOTHING_SPENT, adopted: Sequence[Head] | None = None) -> Iterator[Writer]:
-        """Write, if the ledger is whole; then note where it stands outside of it. adopted : heads to adopt a ledger by."""
+    def _writing(
+        self, outcome: str = NOTHING_SPENT, adopted: Sequence[Head] | None = None
+    ) -> Iterator[Writer]:
+        """Write, if the ledger is whole; then note where it stands outside of it.
+
+        adopted : heads to adopt a ledger by.
+        """
         self._check_keepable(outcome)
         with self._store.writing(outcome) as connection:
             self._store.prepare(connection)
@@ -240,19 +294,30 @@ class Ledger:
             else:
                 writer.rebuild(_named(kept, adopted), outcome)
             if writer.count == 1 and not all(kept.values()):
-                self._keep(writer.head, outcome)  # it was cut off when it was begun: a second cut must not leave it without
+                self._keep(
+                    writer.head, outcome
+                )  # it was cut off when it was begun: a second cut must not leave it without
             with writer.sealed(outcome, read=False):
                 yield writer
             writer.seal()
         # After the commit: a head that is one behind is harmless, one ahead would cry wolf.
-        self._keep(writer.head, "Nothing was drawn; what was charged stays charged." if outcome == NOTHING_SPENT else outcome)
+        self._keep(
+            writer.head,
+            "Nothing was drawn; what was charged stays charged."
+            if outcome == NOTHING_SPENT
+            else outcome,
+        )
 
     def _keep(self, head: Head, outcome: str) -> None:
-        """Note where the ledger stands; whatever was noted before must have been of this ledger, and of no copy."""
+        """Note where the ledger stands; whatever was noted before must have been of this ledger,
+        and of no copy.
+        """
         try:
             before = {"head": self._safe.keep(head, self._store.place)}
         except OSError as error:
-            raise self._store.error(f"its head cannot be kept in {self._safe.folder} ({error.strerror})", outcome) from None
+            raise self._store.error(
+                f"its head cannot be kept in {self._safe.folder} ({error.strerror})", outcome
+            ) from None
         before["witness"] = self._witness.keep(head, self._store.place, outcome)
         for name, other in before.items():
             if other is not None and other != head:
@@ -260,25 +325,31 @@ class Ledger:
                     row = self._store.row(connection, other.count)
                 if row is None or row.mac != other.mac:
                     raise LedgerError(
-                        f"The {name} of the ledger {self.location} saw {other.count} rows that are not this ledger's: there is "
-                        "another copy of it, and both are written to.",
+                        f"The {name} of the ledger {self.location} saw {other.count} rows that are "
+                        "not this ledger's: there is another copy of it, and both are written to.",
                         outcome=outcome,
                         remedy="Keep one copy: see `gridveil ledger verify` and docs/ledger.md.",
                     )
 
     def _check_keepable(self, outcome: str) -> None:
-        """Refuse to write where head or witness could not be kept, since each try would spend and draw nothing."""
+        """Refuse to write where head or witness could not be kept, since each try would spend and
+        draw nothing.
+        """
         try:
             with self._safe.locked():
                 writable = os.access(self._safe.folder, os.W_OK)
         except OSError:
             writable = False
         if not writable:
-            raise self._store.error(f"its head cannot be kept in {self._safe.folder}, which this user may not write", outcome)
+            raise self._store.error(
+                f"its head cannot be kept in {self._safe.folder}, which this user may not write",
+                outcome,
+            )
         self._witness.prepare(outcome)
         if stranger := self._stranger():
             raise LedgerError(
-                f"Another ledger, of {stranger.count} rows, was at {self.location}, and this one was put there instead.",
+                f"Another ledger, of {stranger.count} rows, was at {self.location}, and this one "
+                "was put there instead.",
                 outcome=outcome,
                 remedy="Bring each back to its place: what was spent stands in both.",
             )
@@ -296,9 +367,13 @@ class Ledger:
             return identity
 
     def _begin(self, folder: Path) -> str:
-        """Begin a new ledger, unless one with rows was at this place: an empty one would forget what was spent."""
+        """Begin a new ledger, unless one with rows was at this place: an empty one would forget
+        what was spent.
+        """
         check_outside_bundles(folder)
-        if self._lost(folder):  # before a file is made; unless another process has begun one in the meantime
+        if self._lost(
+            folder
+        ):  # before a file is made; unless another process has begun one in the meantime
             if identity := self._identity():
                 return identity
             raise self._gone(folder)
@@ -331,7 +406,8 @@ class Ledger:
         return LedgerError(
             f"The ledger at {self.location} is gone: it had {lost.count if lost else 'more'} rows.",
             outcome=NOTHING_SPENT,
-            remedy="Bring it back from its backup; to begin another one, name another place with --ledger.",
+            remedy="Bring it back from its backup; to begin another one, name another place with "
+            "--ledger.",
         )
 
 
@@ -341,11 +417,20 @@ def default_location() -> str:
 
 
 def _named(kept: Mapping[str, Head | None], others: Sequence[Head]) -> dict[str, Head | None]:
-    return {**kept, **{f"given head{f' {n}' if len(others) > 1 else ''}": head for n, head in enumerate(others, start=1)}}
+    return {
+        **kept,
+        **{
+            f"given head{f' {n}' if len(others) > 1 else ''}": head
+            for n, head in enumerate(others, start=1)
+        },
+    }
 
 
 def _exported(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    found = [{"number": row.number, "kind": row.kind, "body": json.loads(row.body), "mac": row.mac} for row in rows]
+    found = [
+        {"number": row.number, "kind": row.kind, "body": json.loads(row.body), "mac": row.mac}
+        for row in rows
+    ]
     for row in found:
         if row["kind"] == "version":
             row["body"] = {"lineage": row["body"]["lineage"]}

@@ -20,10 +20,13 @@ LONGEST_LINEAGE = 200  # characters
 
 
 def check_lineage(lineage: str) -> None:
-    """Refuse a new lineage whose name is empty, too long for a line, or would not print as itself."""
+    """Refuse a new lineage whose name is empty, too long for a line, or would not print as
+    itself.
+    """
     if not lineage.strip() or len(lineage) > LONGEST_LINEAGE or not lineage.isprintable():
         raise LedgerError(
-            f"{lineage[:40] + '…' if len(lineage) > 40 else lineage!r} cannot be the name of a lineage.",
+            f"{lineage[:40] + '…' if len(lineage) > 40 else lineage!r} cannot be the name of a "
+            "lineage.",
             outcome=NOTHING_SPENT,
             remedy=f"Name one with --lineage: at most {LONGEST_LINEAGE} printable characters.",
         )
@@ -31,16 +34,20 @@ def check_lineage(lineage: str) -> None:
 
 @dataclass(frozen=True)
 class Version:
-    """A grid as a ledger knows it: keyed marks, kind:name, of its network alone (`line_marks`); nothing of its values."""
+    """A grid as a ledger knows it: keyed marks, kind:name, of its network alone (`line_marks`);
+    nothing of its values.
+    """
 
     marks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Charge:
-    """What a draw costs: neighbours, α, exact ε asked for, and per drawn group the loss charged and the scale of the noise.
+    """What a draw costs: neighbours, α, exact ε asked for, and per drawn group the loss charged and
+    the scale of the noise.
 
-    draws : what is drawn of each group: items, sum or nothing. Items and sums of a group are not disjoint: both are charged.
+    draws : what is drawn of each group: items, sum or nothing. Items and sums of a group are not
+    disjoint: both are charged.
     """
 
     lineage: str
@@ -71,9 +78,10 @@ class Entry:
 class Receipt:
     """What a ledger gives for a draw: its entry, and where ledger and account stood after it.
 
-    nonce : random, of the reservation; commitment : SHA-256 of the nonce and of what was drawn; earlier : nonces of the
-    ledger's charges before it, the latest ones. spent, budget : ε spent on the lineage so far, this draw included, and ε
-    that may be.
+    nonce : random, of the reservation.
+    commitment : SHA-256 of the nonce and of what was drawn.
+    earlier : nonces of the ledger's charges before it, the latest ones.
+    spent, budget : ε spent on the lineage so far, this draw included, and ε that may be.
     """
 
     entry: int
@@ -89,14 +97,18 @@ class Receipt:
 class Account:
     """A lineage: its budget, fixed in adjacency and α for ever, and what was spent of it.
 
-    draws : how many times it was charged; totals : loss of each group so far; spent : of all, by the adjacency's rule;
+    draws : how many times it was charged.
+    totals : loss of each group so far.
+    spent : of all, by the adjacency's rule;
     epsilon : the budget.
     """
 
     lineage: str
     adjacency: Adjacency | None = None
     epsilon: Fraction = Fraction(0)
-    totals: Mapping[str, Fraction] = field(default_factory=lambda: dict.fromkeys(ASSETS, Fraction(0)))
+    totals: Mapping[str, Fraction] = field(
+        default_factory=lambda: dict.fromkeys(ASSETS, Fraction(0))
+    )
     draws: int = 0
 
     @property
@@ -109,29 +121,39 @@ class Account:
         """ε left of the budget."""
         return max(Fraction(0), self.epsilon - self.spent)
 
-    def check_covers(self, epsilon: Fraction, losses: Mapping[str, Fraction], draws: int = 1) -> None:
-        """Refuse draws at ε, each with these losses of its groups, that the budget does not cover; say what is left."""
+    def check_covers(
+        self, epsilon: Fraction, losses: Mapping[str, Fraction], draws: int = 1
+    ) -> None:
+        """Refuse draws at ε, each with these losses of its groups, that the budget does not cover;
+        say what is left.
+        """
         if self.adjacency is None:
             raise BudgetExceeded(
                 f"The lineage {self.lineage!r} has no budget yet.",
                 outcome=NOTHING_SPENT,
                 remedy=f"Give it one: gridveil ledger budget {self.lineage} --epsilon …",
             )
-        after = {name: total + draws * losses.get(name, Fraction(0)) for name, total in self.totals.items()}
+        after = {
+            name: total + draws * losses.get(name, Fraction(0))
+            for name, total in self.totals.items()
+        }
         if self.adjacency.loss(after, ASSETS) > self.epsilon:
             asked = f"ε = {epsilon}" if draws == 1 else f"{draws} draws at ε = {epsilon}"
             raise BudgetExceeded(
-                f"The budget of {self.lineage!r} does not cover {asked}: {math.floor(self.left * 10**6) / 10**6:g} is left of "
-                f"ε = {self.epsilon}.",
+                f"The budget of {self.lineage!r} does not cover {asked}: "
+                f"{math.floor(self.left * 10**6) / 10**6:g} is left of ε = {self.epsilon}.",
                 outcome=NOTHING_SPENT,
-                remedy=f"Ask for less, or raise the budget: gridveil ledger budget {self.lineage} --epsilon …",
+                remedy=f"Ask for less, or raise the budget: gridveil ledger budget {self.lineage} "
+                "--epsilon …",
             )
 
     def after(self, kind: str, body: Mapping[str, Any]) -> Account:
         """Its state after one more row about it."""
         if kind == "budget":
             return replace(
-                self, adjacency=Adjacency(body["adjacency"], exact_values(body["alpha"])), epsilon=Fraction(body["epsilon"])
+                self,
+                adjacency=Adjacency(body["adjacency"], exact_values(body["alpha"])),
+                epsilon=Fraction(body["epsilon"]),
             )
         if kind == "reserved":
             return replace(self, totals=self._totals_with(body), draws=self.draws + 1)
@@ -139,11 +161,15 @@ class Account:
         return self
 
     def _totals_with(self, body: Mapping[str, Any]) -> dict[str, Fraction]:
-        """Add, group by group, what one more draw tells about a change by the budget's α: spent · α_ref / α."""
+        """Add, group by group, what one more draw tells about a change by the budget's α: spent ·
+        α_ref / α.
+        """
         alpha, totals = exact_values(body["alpha"]), dict(self.totals)
         for name, spent in body["spent"].items():
             reference = self.adjacency.alpha[name] if self.adjacency else alpha[name]
-            assert reference == alpha[name] or not Adjacency(body["adjacency"]).relative, "ratios do not scale; check_same"
+            assert reference == alpha[name] or not Adjacency(body["adjacency"]).relative, (
+                "ratios do not scale; check_same"
+            )
             totals[name] += Fraction(spent) * reference / alpha[name]
         return totals
 
@@ -171,10 +197,19 @@ def entries_of(rows: Iterable[Row]) -> list[Entry]:
         if row.kind == "reserved":
             epsilon, alpha = Fraction(body["epsilon"]), exact_values(body["alpha"])
             found[row.number] = Entry(
-                row.number, "reserved", body["lineage"], body["adjacency"], epsilon, alpha, body["spent"], None
+                row.number,
+                "reserved",
+                body["lineage"],
+                body["adjacency"],
+                epsilon,
+                alpha,
+                body["spent"],
+                None,
             )
         elif body.get("of") in found:
-            found[body["of"]] = replace(found[body["of"]], state=row.kind, digest=body.get("digest"))
+            found[body["of"]] = replace(
+                found[body["of"]], state=row.kind, digest=body.get("digest")
+            )
     return list(found.values())
 
 
@@ -185,7 +220,8 @@ def check_same(account: Account, adjacency: Adjacency) -> None:
     if fixed.rule != adjacency.rule or dict(fixed.alpha) != dict(adjacency.alpha):
         alpha = ", ".join(f"{name} {value}" for name, value in fixed.alpha.items())
         raise LedgerError(
-            f"The budget of {account.lineage!r} is fixed to adjacency {fixed.rule} with α = {alpha}, for ever.",
+            f"The budget of {account.lineage!r} is fixed to adjacency {fixed.rule} with α = "
+            f"{alpha}, for ever.",
             outcome=NOTHING_SPENT,
             remedy="Use them, or leave --adjacency and --alpha-… out.",
         )
@@ -198,4 +234,6 @@ def exact_values(values: Mapping[str, str]) -> dict[str, Fraction]:
 
 @lru_cache(maxsize=256)
 def _fraction(text: str) -> Fraction:
-    return Fraction(text)  # rows repeat a few, and to read one takes longer than the rest of its row
+    return Fraction(
+        text
+    )  # rows repeat a few, and to read one takes longer than the rest of its row

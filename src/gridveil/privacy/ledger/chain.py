@@ -1,8 +1,9 @@
 """The keyed hash chain: what makes an edited, dropped, swapped or inserted row of a ledger show.
 
-mac_n = HMAC-SHA256(key, ledger, n, kind, body, mac_(n−1)). Whoever lacks the key cannot write a row that fits; whoever has an
-old head (count, mac) notices a lost tail and a restored backup. Every body holds a random nonce: two histories of one ledger,
-one of them forgotten by a restored backup, never have the same macs.
+mac_n = HMAC-SHA256(key, ledger, n, kind, body, mac_(n−1)). Whoever lacks the key cannot write a row
+that fits; whoever has an old head (count, mac) notices a lost tail and a restored backup. Every
+body holds a random nonce: two histories of one ledger, one of them forgotten by a restored backup,
+never have the same macs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Head:
-    """Where a ledger stood: how many rows, and the last one's mac; signed with the ledger's own Ed25519 key."""
+    """Where a ledger stood: how many rows, and the last one's mac; signed with the ledger's own
+    Ed25519 key.
+    """
 
     ledger: str
     count: int
@@ -57,11 +60,15 @@ class Secret:
 
     def mac(self, number: int, kind: str, body: str, before: str) -> str:
         """Compute the mac of a row that follows one with the mac `before`."""
-        text = json.dumps([self.ledger, number, kind, body, before], ensure_ascii=False, default=repr)
+        text = json.dumps(
+            [self.ledger, number, kind, body, before], ensure_ascii=False, default=repr
+        )
         return hmac.digest(self._chain, text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
     def name(self, data: bytes) -> str:
-        """Name data by a keyed fingerprint: the same data, the same name; without the key it tells nothing."""
+        """Name data by a keyed fingerprint: the same data, the same name; without the key it tells
+        nothing.
+        """
         return hmac.digest(self._names, data, "sha256").hex()[:32]
 
     def seal(self, *parts: str) -> str:
@@ -74,7 +81,9 @@ class Secret:
 
         key = Ed25519PrivateKey.from_private_bytes(self._head)
         signature = key.sign(_head_text(self.ledger, count, mac))
-        return Head(self.ledger, count, mac, key.public_key().public_bytes_raw().hex(), signature.hex())
+        return Head(
+            self.ledger, count, mac, key.public_key().public_bytes_raw().hex(), signature.hex()
+        )
 
 
 def head_is_genuine(head: Head, public_key: str | None = None) -> bool:
@@ -92,19 +101,32 @@ def head_is_genuine(head: Head, public_key: str | None = None) -> bool:
     return True
 
 
-def problems(secret: Secret, rows: Iterable[Row], heads: Mapping[str, Head | None], start: Row | None = None) -> list[str]:
-    """Compare rows, in order, with the chain and with heads, by name; name the first row that is wrong.
+def problems(
+    secret: Secret, rows: Iterable[Row], heads: Mapping[str, Head | None], start: Row | None = None
+) -> list[str]:
+    """Compare rows, in order, with the chain and with heads, by name; name the first row that is
+    wrong.
 
-    start : the row before them, if they are not all; then heads that saw fewer rows than that are not compared.
+    start : the row before them, if they are not all; then heads that saw fewer rows than that are
+    not compared.
     """
     before, count = (start.mac, start.number) if start else ("", 0)
     macs = {count: before}
     for row in rows:
         count += 1
         if row.number != count:
-            return [f"row {count} is missing"] if row.number > count else [f"row {row.number} occurs twice"]
-        if row.mac != secret.mac(row.number, row.kind, row.body, before):  # both are public: no need to hide where they differ
-            return [f"row {row.number} was changed, swapped, inserted, or follows a row that was dropped"]
+            return (
+                [f"row {count} is missing"]
+                if row.number > count
+                else [f"row {row.number} occurs twice"]
+            )
+        if row.mac != secret.mac(
+            row.number, row.kind, row.body, before
+        ):  # both are public: no need to hide where they differ
+            return [
+                f"row {row.number} was changed, swapped, inserted, or follows a row that was "
+                "dropped"
+            ]
         before = macs[count] = row.mac
     for name, head in heads.items():
         if head is None:
@@ -113,11 +135,14 @@ def problems(secret: Secret, rows: Iterable[Row], heads: Mapping[str, Head | Non
             return [f"the {name} is not a head of this ledger"]
         if count < head.count:
             return [
-                f"rows {count + 1} to {head.count} are missing at the end: a tail was lost or an old backup restored "
-                f"(by the {name})"
+                f"rows {count + 1} to {head.count} are missing at the end: a tail was lost or an "
+                f"old backup restored (by the {name})"
             ]
         if head.count in macs and macs[head.count] != head.mac:
-            return [f"row {head.count} is not the one that the {name} saw: an old backup was restored and written on"]
+            return [
+                f"row {head.count} is not the one that the {name} saw: an old backup was restored "
+                "and written on"
+            ]
     return []
 
 
@@ -130,7 +155,9 @@ def read_head(path: Path) -> Head:
         head, why = None, f": it cannot be read ({error.strerror})"
     if head is None:
         raise LedgerError(
-            f"{path} is no ledger head{why}.", outcome="Nothing was checked.", remedy="Name a head file or a certificate.json."
+            f"{path} is no ledger head{why}.",
+            outcome="Nothing was checked.",
+            remedy="Name a head file or a certificate.json.",
         )
     return head
 
@@ -143,7 +170,9 @@ def parse_head(text: str | bytes) -> Head | None:
         head = Head(**data)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    well_formed = type(head.count) is int and all(isinstance(value, str) for name, value in data.items() if name != "count")
+    well_formed = type(head.count) is int and all(
+        isinstance(value, str) for name, value in data.items() if name != "count"
+    )
     return head if well_formed else None
 
 

@@ -1,8 +1,10 @@
-"""The checkpoint: what a ledger's rows add up to, sealed, so that a charge need not read them all again.
+"""The checkpoint: what a ledger's rows add up to, sealed, so that a charge need not read them all
+again.
 
-Accounts lie on shelves, by a hash of their lineage; the checkpoint holds the digest of every shelf, and where the chain stood.
-It is sealed with the ledger's key and written in the transaction that writes the rows. Whoever lacks the key can change neither
-it nor a shelf, nor bring an older shelf back; an older checkpoint is that of an older chain, which head and witness notice.
+Accounts lie on shelves, by a hash of their lineage; the checkpoint holds the digest of every shelf,
+and where the chain stood. It is sealed with the ledger's key and written in the transaction that
+writes the rows. Whoever lacks the key can change neither it nor a shelf, nor bring an older shelf
+back; an older checkpoint is that of an older chain, which head and witness notice.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class CheckpointDamaged(Exception):
 class Checkpoint:
     """The accounts of a ledger inside one transaction.
 
-    count, mac : of the last row; nonces : of the latest charges, oldest first; versions : grids that are known.
+    count, mac : of the last row.
+    nonces : of the latest charges, oldest first.
+    versions : grids that are known.
     """
 
     def __init__(self, store: Store, connection: Connection, secret: Secret) -> None:
@@ -45,7 +49,9 @@ class Checkpoint:
         self._changed: set[str] = set()
 
     def read(self) -> bool:
-        """Read what was sealed; tell whether there was anything, as there is not in a new ledger or one of an older schema."""
+        """Read what was sealed; tell whether there was anything, as there is not in a new ledger or
+        one of an older schema.
+        """
         text = self._store.read_state(self._connection, NAME)
         if text is None:
             return False
@@ -58,7 +64,9 @@ class Checkpoint:
     def save(self) -> None:
         """Seal the accounts as they stand."""
         for shelf in sorted(self._changed):
-            text = _json({name: _to_json(account) for name, account in self._shelves[shelf].items()})
+            text = _json(
+                {name: _to_json(account) for name, account in self._shelves[shelf].items()}
+            )
             self._digests[shelf] = sha256(text.encode()).hexdigest()
             self._store.write_state(self._connection, shelf, text)
         self._changed.clear()
@@ -78,7 +86,11 @@ class Checkpoint:
 
     def accounts(self) -> dict[str, Account]:
         """All accounts."""
-        return {name: account for shelf in sorted(self._digests) for name, account in self._shelf(shelf).items()}
+        return {
+            name: account
+            for shelf in sorted(self._digests)
+            for name, account in self._shelf(shelf).items()
+        }
 
     def _shelf(self, shelf: str) -> dict[str, Account]:
         if shelf not in self._shelves:
@@ -86,7 +98,9 @@ class Checkpoint:
             text = "{}" if digest is None else self._store.read_state(self._connection, shelf) or ""
             if digest is not None and sha256(text.encode()).hexdigest() != digest:
                 raise CheckpointDamaged
-            self._shelves[shelf] = {name: _from_json(name, data) for name, data in json.loads(text).items()}
+            self._shelves[shelf] = {
+                name: _from_json(name, data) for name, data in json.loads(text).items()
+            }
         return self._shelves[shelf]
 
 

@@ -1,4 +1,6 @@
-"""A database that a ledger or its witness lies in: SQLite by path, PostgreSQL by URL. What is committed is on disk."""
+"""A database that a ledger or its witness lies in: SQLite by path, PostgreSQL by URL. What is
+committed is on disk.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +33,31 @@ DURABLY = text(
 
 
 class Database:
-    """One database. location : a path (SQLite) or a URL of SQLAlchemy's, such as postgresql://host/database.
+    """One database. location : a path (SQLite) or a URL of SQLAlchemy's, such as
+    postgresql://host/database.
 
     what, option : how errors call it, and which option names another.
     """
 
-    def __init__(self, location: str | Path, *, what: str = "ledger", option: str = "--ledger or $GRIDVEIL_LEDGER") -> None:
+    def __init__(
+        self,
+        location: str | Path,
+        *,
+        what: str = "ledger",
+        option: str = "--ledger or $GRIDVEIL_LEDGER",
+    ) -> None:
         self.is_sqlite, self._what, self._option = "://" not in str(location), what, option
         # No password in a message: of a URL, only where the server and the database are.
-        self.location = str(location) if self.is_sqlite else f"{str(location).partition('://')[0]}://…"
+        self.location = (
+            str(location) if self.is_sqlite else f"{str(location).partition('://')[0]}://…"
+        )
         if self.is_sqlite:
             self._path = Path(location)
             # However it is written: where it is, links followed, and where a link to it lies.
-            self.place, self.name = os.path.realpath(location), os.path.normpath(self._path.absolute())
+            self.place, self.name = (
+                os.path.realpath(location),
+                os.path.normpath(self._path.absolute()),
+            )
             self._engine = create_engine("sqlite://", poolclass=NullPool, creator=self._connect)
             event.listen(self._engine, "connect", _careful_sqlite)
             return
@@ -52,21 +66,35 @@ class Database:
             if "@" in (url.host or ""):
                 raise ValueError
         except (SQLAlchemyError, ValueError):
-            raise self.error("its URL cannot be read; in a password, write @ as %40 and / as %2F") from None
+            raise self.error(
+                "its URL cannot be read; in a password, write @ as %40 and / as %2F"
+            ) from None
         if url.get_backend_name() != "postgresql":
-            raise self.error("its URL is none of PostgreSQL's, postgresql://…; of SQLite, give the path alone")
+            raise self.error(
+                "its URL is none of PostgreSQL's, postgresql://…; of SQLite, give the path alone"
+            )
         bare = url.set(
-            drivername="postgresql", username=None, password=None, host=(url.host or "").lower(), port=url.port or 5432
+            drivername="postgresql",
+            username=None,
+            password=None,
+            host=(url.host or "").lower(),
+            port=url.port or 5432,
         )
-        self.place = self.name = bare.difference_update_query(["user", "password"]).render_as_string()
+        self.place = self.name = bare.difference_update_query(
+            ["user", "password"]
+        ).render_as_string()
         server = f"{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
         socket = f"?host={url.query['host']}" if "host" in url.query else ""
-        self.location = f"{str(location).partition('://')[0]}://{'…@' if url.username else ''}{server}{socket}"
+        self.location = (
+            f"{str(location).partition('://')[0]}://{'…@' if url.username else ''}{server}{socket}"
+        )
         try:
             # Each statement sees what was committed before it: the first one waits for the lock.
             self._engine = create_engine(url, poolclass=NullPool, isolation_level="READ COMMITTED")
         except (SQLAlchemyError, ImportError) as error:
-            raise self.error(f"cannot be used ({type(error).__name__}); pip install gridveil[postgres]") from None
+            raise self.error(
+                f"cannot be used ({type(error).__name__}); pip install gridveil[postgres]"
+            ) from None
 
     @property
     def exists(self) -> bool:
@@ -81,13 +109,18 @@ class Database:
         if not self.is_sqlite:
             return
         if inside_bundle(self._path, SUMS, DOCUMENT):
-            raise self.error("it would lie inside a bundle, which is public and would no longer verify")
+            raise self.error(
+                "it would lie inside a bundle, which is public and would no longer verify"
+            )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # touch opens no file that exists: closing it would drop the POSIX locks this process holds on it.
+            # touch opens no file that exists: closing it would drop the POSIX locks this process
+            # holds on it.
             self._path.touch(mode=0o600)
         except (OSError, ValueError) as error:
-            raise self.error(getattr(error, "strerror", None) or "its name cannot be one of a file") from None
+            raise self.error(
+                getattr(error, "strerror", None) or "its name cannot be one of a file"
+            ) from None
 
     @contextmanager
     def writing(self, outcome: str = NOTHING_SPENT) -> Iterator[Connection]:
@@ -106,7 +139,11 @@ class Database:
     def reading(self, outcome: str = "Nothing was read.") -> Iterator[Connection]:
         """See the database as it stands at one moment, on a read-only disk too; change nothing."""
         with self._connection(outcome) as connection:
-            begin = "BEGIN" if self.is_sqlite else "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+            begin = (
+                "BEGIN"
+                if self.is_sqlite
+                else "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+            )
             connection.exec_driver_sql(begin)
             yield connection
 
@@ -124,18 +161,26 @@ class Database:
             with self._engine.connect() as connection:
                 yield connection
         except (SQLAlchemyError, sqlite3.Error) as error:
-            reason = str(getattr(error, "orig", None) or error or type(error).__name__).splitlines()[0]
+            reason = str(
+                getattr(error, "orig", None) or error or type(error).__name__
+            ).splitlines()[0]
             raise self.error(reason, outcome) from None
 
     def _connect(self) -> sqlite3.Connection:
-        # Quoted: no ?, # or % of a name is read as part of the URI. rw: a file that is gone is not made anew.
-        mode = "rw" if os.access(self._path, os.W_OK) and os.access(self._path.absolute().parent, os.W_OK) else "ro"
+        # Quoted: no ?, # or % of a name is read as part of the URI. rw: a file that is gone is not
+        # made anew.
+        mode = (
+            "rw"
+            if os.access(self._path, os.W_OK) and os.access(self._path.absolute().parent, os.W_OK)
+            else "ro"
+        )
         uri = f"file:{quote(str(self._path.absolute()))}?mode={mode}"
         return sqlite3.connect(uri, uri=True, timeout=PATIENCE_S)
 
 
 def _careful_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves
-    # EXTRA: with FULL, a power cut after the commit may bring the deleted journal back and undo the charge.
+    # EXTRA: with FULL, a power cut after the commit may bring the deleted journal back and undo the
+    # charge.
     connection.execute("PRAGMA synchronous = EXTRA")
     connection.execute("PRAGMA fullfsync = ON")

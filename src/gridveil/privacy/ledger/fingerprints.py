@@ -1,4 +1,6 @@
-"""Marks of a network: how a ledger knows a grid again, or a part of it, whatever its file looks like."""
+"""Marks of a network: how a ledger knows a grid again, or a part of it, whatever its file looks
+like.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +11,32 @@ from functools import lru_cache
 
 from gridveil.grid.facts import GridFacts
 
-# Two grids are versions of one lineage if more than this part of all marks of one kind is common to them. Over 61 public
-# grids, strangers share up to 0.42 by names and 0.17 around, but for two feeders of 17 buses, with 0.22 around; a copy with
-# one line out keeps 0.89 by names, and seasons of one grid under other names share 0.24 and more around.
+# Two grids are versions of one lineage if more than this part of all marks of one kind is common to
+# them. Over 61 public grids, strangers share up to 0.42 by names and 0.17 around, but for two
+# feeders of 17 buses, with 0.22 around; a copy with one line out keeps 0.89 by names, and seasons
+# of one grid under other names share 0.24 and more around.
 ALIKE = {"names": 1 / 2, "around": 1 / 5}
-# A grid is part of another if more than this share of its lines, and at least so many, are found there by names. Of few lines
-# a larger share is asked: where buses are numbered along their lines, strangers share up to 13 of 15, 20 of 39 and 36 of 75
-# of grids that gridveil reads; of feeders more (scripts/lineages.py). In a sample, a third of the lines that buses split may
-# seem to be missing.
+# A grid is part of another if more than this share of its lines, and at least so many, are found
+# there by names. Of few lines a larger share is asked: where buses are numbered along their lines,
+# strangers share up to 13 of 15, 20 of 39 and 36 of 75 of grids that gridveil reads; of feeders
+# more (scripts/lineages.py). In a sample, a third of the lines that buses split may seem to be
+# missing.
 PART = ((0.6, 24), (0.7, 16), (0.9, 8))
-# So many of a kind stand for all: the smallest, which are the same sample of two grids that are alike.
+# So many of a kind stand for all: the smallest, which are the same sample of two grids that are
+# alike.
 SAMPLE = 512
 
 
 @lru_cache(maxsize=4)
 def line_marks(facts: GridFacts) -> dict[str, list[bytes]]:
-    """Describe each line by the names of its ends, and by the network around it. Lines that look the same are numbered.
+    """Describe each line by the names of its ends, and by the network around it. Lines that look
+    the same are numbered.
 
-    By names, a copy or a part is known whatever lines and machines were added or dropped; by what is around (numbers of lines
-    of the ends and of their neighbours, and whether machines are there), whatever its buses are called. The kind "through"
-    names pairs that no line joins, but a bus with two lines and no machine: the line that was there before that bus split it.
-    All are public facts.
+    By names, a copy or a part is known whatever lines and machines were added or dropped; by what
+    is around (numbers of lines of the ends and of their neighbours, and whether machines are
+    there), whatever its buses are called. The kind "through" names pairs that no line joins, but a
+    bus with two lines and no machine: the line that was there before that bus split it. All are
+    public facts.
     """
     n = len(facts.buses)
     neighbours: list[list[int]] = [[] for _ in range(n)]
@@ -38,33 +45,52 @@ def line_marks(facts: GridFacts) -> dict[str, list[bytes]]:
         neighbours[j].append(i)
     machines = set(facts.machines.tolist())
     degree = [f"{len(neighbours[bus])} {bus in machines}" for bus in range(n)]
-    around = [_short(degree[bus], *sorted(degree[other] for other in neighbours[bus])) for bus in range(n)]
+    around = [
+        _short(degree[bus], *sorted(degree[other] for other in neighbours[bus])) for bus in range(n)
+    ]
     lines = [(i, j) for i, j in facts.edges.tolist()]
-    middles = [(a, b) for bus, (a, *more) in enumerate(neighbours) if len(more) == 1 and bus not in machines for b in more]
+    middles = [
+        (a, b)
+        for bus, (a, *more) in enumerate(neighbours)
+        if len(more) == 1 and bus not in machines
+        for b in more
+    ]
     names = _pairs(facts.buses, lines)
     split = dict.fromkeys(_pairs(facts.buses, middles)).keys() - set(names)
-    return {"names": _numbered(names), "around": _numbered(_pairs(around, lines)), "through": _numbered(sorted(split))}
+    return {
+        "names": _numbered(names),
+        "around": _numbered(_pairs(around, lines)),
+        "through": _numbered(sorted(split)),
+    }
 
 
 class Sought:
-    """A grid's keyed marks, written kind:name, taken apart once so that they can be compared with those of many others.
+    """A grid's keyed marks, written kind:name, taken apart once so that they can be compared with
+    those of many others.
 
-    telling : all that a grid alike can share with this one; one that has none of them is a stranger.
+    telling : all that a grid alike can share with this one; one that has none of them is a
+    stranger.
     """
 
     def __init__(self, marks: Iterable[str]) -> None:
         self._kinds = by_kind(marks)
         named = self._kinds["names"] | self._kinds["through"]
         self._around = {f"around:{name}" for name in self._kinds["around"]}
-        self.telling = self._around | {f"{kind}:{name}" for kind in ("names", "through") for name in named}
+        self.telling = self._around | {
+            f"{kind}:{name}" for kind in ("names", "through") for name in named
+        }
 
     def is_like(self, marks: Iterable[str]) -> bool:
         """Whether another grid is a version of this one, or one of them is part of the other."""
         marks = tuple(marks)
         shared = self.telling.intersection(marks)
         around = len(shared & self._around)
-        fewest = {kind: share * min(SAMPLE, len(self._kinds[kind])) for kind, share in ALIKE.items()}
-        if around <= fewest["around"] and len(shared) - around < min(fewest["names"], *(lines for _, lines in PART)):
+        fewest = {
+            kind: share * min(SAMPLE, len(self._kinds[kind])) for kind, share in ALIKE.items()
+        }
+        if around <= fewest["around"] and len(shared) - around < min(
+            fewest["names"], *(lines for _, lines in PART)
+        ):
             return False  # a stranger, as most are, known without taking its marks apart
         other = by_kind(marks)
         return (
@@ -80,25 +106,41 @@ def are_alike(one: Iterable[str], other: Iterable[str]) -> bool:
 
 
 def facts_alike(one: GridFacts, other: GridFacts) -> bool:
-    """Whether two grids look like versions of one, or one like part of the other, by their public facts alone."""
+    """Whether two grids look like versions of one, or one like part of the other, by their public
+    facts alone.
+    """
     return are_alike(
-        *([f"{kind}:{mark.decode()}" for kind, marks in line_marks(facts).items() for mark in marks] for facts in (one, other))
+        *(
+            [
+                f"{kind}:{mark.decode()}"
+                for kind, marks in line_marks(facts).items()
+                for mark in marks
+            ]
+            for facts in (one, other)
+        )
     )
 
 
 def found_in(part: dict[str, set[str]], whole: dict[str, set[str]]) -> tuple[int, int]:
-    """Count the lines of a grid that another has by name, and all of them; a line that a bus splits counts once.
+    """Count the lines of a grid that another has by name, and all of them; a line that a bus splits
+    counts once.
 
     Of samples only what both would hold is compared: below the last mark of either.
     """
-    sampled = [max(marks) for grid in (part, whole) for marks in (grid["names"], grid["through"]) if len(marks) == SAMPLE]
+    sampled = [
+        max(marks)
+        for grid in (part, whole)
+        for marks in (grid["names"], grid["through"])
+        if len(marks) == SAMPLE
+    ]
     lines, split, their_lines, their_split = (
         {mark for mark in marks if mark <= min(sampled)} if sampled else marks
         for grid in (part, whole)
         for marks in (grid["names"], grid["through"])
     )
     found = len(lines & (their_lines | their_split))
-    # A bus that splits a line has two lines which the other grid does not know: no more are taken for such than those allow.
+    # A bus that splits a line has two lines which the other grid does not know: no more are taken
+    # for such than those allow.
     joined = min(len(split & their_lines), (len(lines) - found) // 2)
     return found + joined, len(lines) - joined
 

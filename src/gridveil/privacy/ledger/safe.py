@@ -17,7 +17,9 @@ from gridveil.privacy.ledger.chain import LARGEST_HEAD, Head, Secret, parse_head
 
 @dataclass(frozen=True)
 class Safe:
-    """The files of a ledger outside its database: its key and its latest head, in a folder of their own."""
+    """The files of a ledger outside its database: its key and its latest head, in a folder of their
+    own.
+    """
 
     folder: Path
     ledger: str
@@ -32,7 +34,8 @@ class Safe:
             raise LedgerError(
                 f"The key of ledger {self.ledger} is missing or unreadable: {self._key_path}.",
                 outcome=NOTHING_SPENT,
-                remedy="Bring the key back from its backup: without it a ledger can neither be checked nor written.",
+                remedy="Bring the key back from its backup: without it a ledger can neither be "
+                "checked nor written.",
             ) from None
         return Secret(self.ledger, data)
 
@@ -55,16 +58,20 @@ class Safe:
             raise LedgerError(
                 f"The head of ledger {self.ledger} cannot be read: {self._head_path}.",
                 outcome=NOTHING_SPENT,
-                remedy="Let this user read it, or bring it back from its backup; if it is lost, remove it and see `gridveil "
-                "ledger adopt`.",
+                remedy="Let this user read it, or bring it back from its backup; if it is lost, "
+                "remove it and see `gridveil ledger adopt`.",
             )
         return head
 
     def keep(self, head: Head, where: str) -> Head | None:
-        """Replace the head by a later one, and note where its ledger is; return the one that was kept before."""
+        """Replace the head by a later one, and note where its ledger is; return the one that was
+        kept before.
+        """
         with self.locked():
             old = self.head()
-            if old is not None and old.count >= head.count:  # an earlier one never replaces a later one
+            if (
+                old is not None and old.count >= head.count
+            ):  # an earlier one never replaces a later one
                 return old
             if self.place() != where:
                 replace_whole(self._place_path, f"{where}\n".encode("utf-8", "surrogateescape"))
@@ -74,7 +81,11 @@ class Safe:
     def place(self) -> str | None:
         """Where the ledger was when its head was last kept."""
         try:
-            return read_regular(self._place_path, most=10_000).decode("utf-8", "surrogateescape").strip()
+            return (
+                read_regular(self._place_path, most=10_000)
+                .decode("utf-8", "surrogateescape")
+                .strip()
+            )
         except OSError:
             return None
 

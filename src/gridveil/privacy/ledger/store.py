@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, Text, delete, func, inspect, select, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    MetaData,
+    Table,
+    Text,
+    delete,
+    func,
+    inspect,
+    select,
+    text,
+)
 
 from gridveil.foundation.errors import LedgerError
 from gridveil.privacy.ledger.chain import Row
@@ -21,10 +33,21 @@ entry = Table(
     Column("body", Text, nullable=False),
     Column("mac", Text, nullable=False),
 )
-meta = Table("gridveil_meta", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
+meta = Table(
+    "gridveil_meta",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
 # What the rows add up to; see checkpoint.py.
-state = Table("gridveil_state", metadata, Column("name", Text, primary_key=True), Column("body", Text, nullable=False))
-# Marks of grids stay here, beside the chain: its head is published, and must be no function of a network.
+state = Table(
+    "gridveil_state",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+# Marks of grids stay here, beside the chain: its head is published, and must be no function of a
+# network.
 version = Table(
     "gridveil_version",
     metadata,
@@ -38,7 +61,12 @@ version = Table(
 
 @dataclass(frozen=True)
 class StoredVersion:
-    """A grid as it is stored. name : keyed, of all its marks; lineage, marks : JSON; seal : over all of it."""
+    """A grid as it is stored.
+
+    name : keyed, of all its marks.
+    lineage, marks : JSON.
+    seal : over all of it.
+    """
 
     id: str
     name: str
@@ -51,14 +79,18 @@ class Store(Database):
     """The rows of one ledger, and what is kept beside them."""
 
     def prepare(self, connection: Connection) -> int:
-        """Create the tables that are missing; return the schema version that was found (0: a new ledger)."""
+        """Create the tables that are missing; return the schema version that was found (0: a new
+        ledger).
+        """
         found = self.schema(connection)
         if found == SCHEMA_VERSION:
             return found
         names = set(inspect(connection).get_table_names())
         metadata.create_all(connection)
         if self.is_sqlite:
-            connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")  # where a gridveil of schema 1 looks
+            connection.exec_driver_sql(
+                f"PRAGMA user_version = {SCHEMA_VERSION}"
+            )  # where a gridveil of schema 1 looks
         connection.execute(delete(meta).where(meta.c.name == "schema_version"))
         self.write_meta(connection, "schema_version", str(SCHEMA_VERSION))
         return found or (1 if "entry" in names and self.is_sqlite else 0)
@@ -69,7 +101,9 @@ class Store(Database):
             return 0
         found = int(self.read_meta(connection, "schema_version") or 0)
         if found > SCHEMA_VERSION:
-            raise self.error(f"was written by a newer gridveil (schema {found}, this one knows {SCHEMA_VERSION})")
+            raise self.error(
+                f"was written by a newer gridveil (schema {found}, this one knows {SCHEMA_VERSION})"
+            )
         return found
 
     def read_meta(self, connection: Connection, name: str) -> str | None:
@@ -82,24 +116,37 @@ class Store(Database):
 
     def rows(self, connection: Connection, since: int | None = None) -> list[Row]:
         """All rows in order, or those from a number on."""
-        wanted = select(entry.c.number, entry.c.kind, entry.c.body, entry.c.mac).order_by(entry.c.number)
-        return [Row(*row) for row in connection.execute(wanted if since is None else wanted.where(entry.c.number >= since))]
+        wanted = select(entry.c.number, entry.c.kind, entry.c.body, entry.c.mac).order_by(
+            entry.c.number
+        )
+        return [
+            Row(*row)
+            for row in connection.execute(
+                wanted if since is None else wanted.where(entry.c.number >= since)
+            )
+        ]
 
     def row(self, connection: Connection, number: int) -> Row | None:
         """One row."""
         found = connection.execute(
-            select(entry.c.number, entry.c.kind, entry.c.body, entry.c.mac).where(entry.c.number == number)
+            select(entry.c.number, entry.c.kind, entry.c.body, entry.c.mac).where(
+                entry.c.number == number
+            )
         ).first()
         return Row(*found) if found else None
 
     def extent(self, connection: Connection) -> tuple[int, int]:
         """How many rows there are, and the highest number."""
-        count, last = connection.execute(select(func.count(entry.c.number), func.max(entry.c.number))).one()
+        count, last = connection.execute(
+            select(func.count(entry.c.number), func.max(entry.c.number))
+        ).one()
         return count, last or 0
 
     def append(self, connection: Connection, row: Row) -> None:
         """Add a row."""
-        connection.execute(entry.insert().values(number=row.number, kind=row.kind, body=row.body, mac=row.mac))
+        connection.execute(
+            entry.insert().values(number=row.number, kind=row.kind, body=row.body, mac=row.mac)
+        )
 
     def read_state(self, connection: Connection, name: str) -> str | None:
         """Read a part of what the rows add up to."""
@@ -121,7 +168,9 @@ class Store(Database):
 
     def first_version(self, connection: Connection) -> list[tuple[str, ...]]:
         """Rows of a ledger of schema 1: state, grid, rule, epsilon, alpha, spent."""
-        found = connection.execute(text("SELECT state, grid, rule, epsilon, alpha, spent FROM entry ORDER BY number"))
+        found = connection.execute(
+            text("SELECT state, grid, rule, epsilon, alpha, spent FROM entry ORDER BY number")
+        )
         return [tuple(str(value) for value in row) for row in found]
 
     def absent(self) -> LedgerError:
@@ -129,5 +178,6 @@ class Store(Database):
         return LedgerError(
             f"There is no ledger at {self.location}.",
             outcome="Nothing was read.",
-            remedy="Check --ledger and $GRIDVEIL_LEDGER; the first release or `gridveil ledger register` makes one.",
+            remedy="Check --ledger and $GRIDVEIL_LEDGER; the first release or `gridveil ledger "
+            "register` makes one.",
         )

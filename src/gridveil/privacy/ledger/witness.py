@@ -1,7 +1,9 @@
-"""The witness: the last head that it saw of each ledger, kept where no backup of the ledger reaches.
+"""The witness: the last head that it saw of each ledger, kept where no backup of the ledger
+reaches.
 
-A ledger that is restored from its backup, database, key and head together, has forgotten what was spent since, and nothing in
-it tells. The witness knows better. It must therefore never be restored together with the rest.
+A ledger that is restored from its backup, database, key and head together, has forgotten what was
+spent since, and nothing in it tells. The witness knows better. It must therefore never be restored
+together with the rest.
 """
 
 from __future__ import annotations
@@ -28,11 +30,16 @@ seen = Table(
 
 
 class Witness:
-    """Remembers how far ledgers had come. location : a path (SQLite) or a URL, as of a ledger; default: `default_witness`."""
+    """Remembers how far ledgers had come.
+
+    location : a path (SQLite) or a URL, as of a ledger; default: `default_witness`.
+    """
 
     def __init__(self, location: str | Path | None = None) -> None:
         self._database = Database(
-            location or default_witness(), what="witness of the ledger", option="--witness or $GRIDVEIL_WITNESS"
+            location or default_witness(),
+            what="witness of the ledger",
+            option="--witness or $GRIDVEIL_WITNESS",
         )
         self.location, self.place = self._database.location, self._database.place
 
@@ -48,22 +55,36 @@ class Witness:
             metadata.create_all(connection)
 
     def keep(self, head: Head, where: str, outcome: str) -> Head | None:
-        """Remember a later head, and where its ledger is; return the one that it remembered before."""
+        """Remember a later head, and where its ledger is; return the one that it remembered
+        before.
+        """
         with self._database.writing(outcome) as connection:
-            known = connection.execute(select(seen.c.head).where(seen.c.ledger == head.ledger)).scalar()
+            known = connection.execute(
+                select(seen.c.head).where(seen.c.ledger == head.ledger)
+            ).scalar()
             old = parse_head(known) if known else None
-            if old is not None and old.count >= head.count:  # an earlier one never replaces a later one
+            if (
+                old is not None and old.count >= head.count
+            ):  # an earlier one never replaces a later one
                 return old
             connection.execute(delete(seen).where(seen.c.ledger == head.ledger))
-            local = where if self._database.is_sqlite else ""  # to a server of several machines a path means nothing
-            connection.execute(seen.insert().values(ledger=head.ledger, head=json.dumps(vars(head)), place=local))
-            kept = connection.execute(select(seen.c.head).where(seen.c.ledger == head.ledger)).scalar()
+            local = (
+                where if self._database.is_sqlite else ""
+            )  # to a server of several machines a path means nothing
+            connection.execute(
+                seen.insert().values(ledger=head.ledger, head=json.dumps(vars(head)), place=local)
+            )
+            kept = connection.execute(
+                select(seen.c.head).where(seen.c.ledger == head.ledger)
+            ).scalar()
             if not kept or parse_head(kept) != head:
                 raise self._database.error("it does not keep what it is told", outcome)
             return old
 
     def head_at(self, where: str, besides: str = "") -> Head | None:
-        """Find the last head of a ledger, but one, that was at a place and was written to; only a local witness tells."""
+        """Find the last head of a ledger, but one, that was at a place and was written to; only a
+        local witness tells.
+        """
         if not self._database.is_sqlite:
             return None
         found = self._find(and_(seen.c.place == where, seen.c.ledger != besides), NOTHING_SPENT)
@@ -78,12 +99,16 @@ class Witness:
             texts = connection.execute(select(seen.c.head).where(which)).scalars().all()
         heads = [head for text in texts if (head := parse_head(text))]
         if len(heads) < len(texts):
-            raise self._database.error("what it holds of a ledger is no head: it was changed", outcome)
+            raise self._database.error(
+                "what it holds of a ledger is no head: it was changed", outcome
+            )
         return heads
 
 
 def default_witness() -> str:
-    """Where the witness lies if nobody says otherwise: $GRIDVEIL_WITNESS, or the user's state folder, not the data folder."""
+    """Where the witness lies if nobody says otherwise: $GRIDVEIL_WITNESS, or the user's state
+    folder, not the data folder.
+    """
     if named := os.environ.get("GRIDVEIL_WITNESS"):
         return named
     try:

@@ -31,8 +31,8 @@ from gridveil.privacy.ledger.fingerprints import Sought
 from gridveil.privacy.ledger.store import SCHEMA_VERSION, Store, StoredVersion
 
 LOST = (
-    "Bring the whole ledger back, with all its rows; a copy that was restored or left behind forgets what was spent since. "
-    "If it is lost for good: docs/ledger.md, If rows are lost."
+    "Bring the whole ledger back, with all its rows; a copy that was restored or left behind "
+    "forgets what was spent since. If it is lost for good: docs/ledger.md, If rows are lost."
 )
 
 
@@ -57,7 +57,9 @@ class Writer:
     def sealed(self, outcome: str, *, read: bool = True) -> Iterator[None]:
         """Work on what was sealed, read first unless it was; say clearly where it was changed."""
         try:
-            if read and (self._store.schema(self._connection) < SCHEMA_VERSION or not self._books.read()):
+            if read and (
+                self._store.schema(self._connection) < SCHEMA_VERSION or not self._books.read()
+            ):
                 raise LedgerError(
                     f"The ledger {self._store.location} was written by an older gridveil.",
                     outcome=outcome,
@@ -68,10 +70,11 @@ class Writer:
             raise self.changed("what its rows add up to was changed", outcome) from None
 
     def check_whole(self, kept: Mapping[str, Head | None], outcome: str) -> None:
-        """Refuse to write on a ledger that was changed, or has lost rows since its head or its witness saw it.
+        """Refuse to write on a ledger that was changed, or has lost rows since its head or its
+        witness saw it.
 
-        Only rows since then are read: of those before, the checkpoint holds what they add up to. To change them changes nothing
-        that is counted, and `problems` finds it.
+        Only rows since then are read: of those before, the checkpoint holds what they add up to. To
+        change them changes nothing that is counted, and `problems` finds it.
         """
         with self.sealed(outcome):
             heads = {name: head for name, head in kept.items() if head is not None}
@@ -79,14 +82,17 @@ class Writer:
             for name, head in heads.items():
                 if min(count, self.count) < head.count:
                     raise LedgerError(
-                        f"The ledger {self._store.location} has lost rows since its {name} was kept ({head.count} rows then).",
+                        f"The ledger {self._store.location} has lost rows since its {name} was "
+                        f"kept ({head.count} rows then).",
                         outcome=outcome,
                         remedy=LOST,
                     )
             # One that was only just begun may have been cut off before it had any.
             if len(heads) < len(kept) and self.count > 1:
                 raise self._unanchored([name for name in kept if name not in heads], outcome)
-            since = min([head.count for head in heads.values() if head.count > 0], default=self.count)
+            since = min(
+                [head.count for head in heads.values() if head.count > 0], default=self.count
+            )
             start = self._store.row(self._connection, since - 1)
             rows = self._store.rows(self._connection, since=since)
             found = problems(self._secret, rows, heads, start)
@@ -98,14 +104,20 @@ class Writer:
                 raise self.changed(problem, outcome)
 
     def problems(self, heads: Mapping[str, Head | None]) -> list[str]:
-        """Check every row, and what was sealed against what the rows add up to; return what is wrong."""
+        """Check every row, and what was sealed against what the rows add up to; return what is
+        wrong.
+        """
         rows = self._store.rows(self._connection)
         if found := problems(self._secret, rows, heads):
             return found
         if not (rows and "nonce" in _body(rows[-1])):
             return []  # an older gridveil sealed nothing
         try:
-            same = self._books.read() and self._books.accounts() == replay(rows) and self._books.nonces == _nonces(rows)
+            same = (
+                self._books.read()
+                and self._books.accounts() == replay(rows)
+                and self._books.nonces == _nonces(rows)
+            )
             known = [self._checked(one) for one in self._store.versions(self._connection)]
             same = same and self._books.versions == len(known)
         except CheckpointDamaged:
@@ -113,13 +125,19 @@ class Writer:
         return [] if same else ["what its rows add up to, or the marks of its grids, was changed"]
 
     def rebuild(self, heads: Mapping[str, Head | None], outcome: str) -> None:
-        """Add all rows up anew, once they are seen to be whole; marks that an older gridveil left in rows go beside them."""
+        """Add all rows up anew, once they are seen to be whole; marks that an older gridveil left
+        in rows go beside them.
+        """
         rows = self._store.rows(self._connection)
         for problem in problems(self._secret, rows, heads) or ([] if rows else ["it has no rows"]):
             raise self.changed(problem, outcome)
         expected = self._sealed_versions()
         self._books = Checkpoint(self._store, self._connection, self._secret)
-        self._books.count, self._books.mac, self._books.nonces = rows[-1].number, rows[-1].mac, _nonces(rows)
+        self._books.count, self._books.mac, self._books.nonces = (
+            rows[-1].number,
+            rows[-1].mac,
+            _nonces(rows),
+        )
         for account in replay(rows).values():
             self._books.put(account)
         for body in [_body(row) for row in rows if row.kind == "version"]:
@@ -128,7 +146,8 @@ class Writer:
         with self.sealed(outcome, read=False):
             known = self.versions()
             self._books.versions = sum(known.values())
-        # Rows do not tell how many there were, but each charge was of one; those of schema 1 have no scale, and were of none.
+        # Rows do not tell how many there were, but each charge was of one; those of schema 1 have
+        # no scale, and were of none.
         charged = {body["lineage"] for body in map(_body, rows) if body.get("scale")}
         if expected not in (None, self._books.versions) or charged - known.keys():
             raise self.changed("marks of its grids are missing", outcome)
@@ -173,15 +192,23 @@ class Writer:
     def admit(self, lineage: str, version: Version | None) -> None:
         """Register a lineage and note a version of it, unless the grid belongs to another one.
 
-        Versions stay out of the chain: even that a lineage has a new one tells something of its network.
+        Versions stay out of the chain: even that a lineage has a new one tells something of its
+        network.
         """
-        found = self._store.versions(self._connection, name=self._name(version.marks)) if version else []
+        found = (
+            self._store.versions(self._connection, name=self._name(version.marks))
+            if version
+            else []
+        )
         known = self._checked(found[0]) if found else None
-        if known is None or known.lineage != lineage:  # else it was compared with all others when it was admitted
+        if (
+            known is None or known.lineage != lineage
+        ):  # else it was compared with all others when it was admitted
             other = self.kin(version, besides=lineage) if version else None
             if other is not None:
                 raise LedgerError(
-                    f"This grid, or a part of it, has the lines of lineage {other!r}: it is a version of that one.",
+                    f"This grid, or a part of it, has the lines of lineage {other!r}: it is a "
+                    "version of that one.",
                     outcome=NOTHING_SPENT,
                     remedy=f"Release it with --lineage {other}, from the same budget.",
                 )
@@ -197,7 +224,9 @@ class Writer:
         assert account is not None, "admitted"
         if account.adjacency is not None:
             check_same(account, Adjacency(charge.rule, charge.alpha))
-        account.check_covers(charge.epsilon, {name: Fraction(spent) for name, spent in charge.spent.items()})
+        account.check_covers(
+            charge.epsilon, {name: Fraction(spent) for name, spent in charge.spent.items()}
+        )
         return self.append(
             "reserved",
             {
@@ -234,26 +263,41 @@ class Writer:
             check_same(account, adjacency)
             if epsilon < account.epsilon:
                 raise LedgerError(
-                    f"The budget of {lineage!r} is ε = {account.epsilon}; it cannot shrink to {epsilon}.",
+                    f"The budget of {lineage!r} is ε = {account.epsilon}; it cannot shrink to "
+                    f"{epsilon}.",
                     outcome="Nothing was changed.",
                 )
         alpha = {name: str(value) for name, value in adjacency.alpha.items()}
-        self.append("budget", {"lineage": lineage, "adjacency": adjacency.rule, "alpha": alpha, "epsilon": str(epsilon)})
+        self.append(
+            "budget",
+            {
+                "lineage": lineage,
+                "adjacency": adjacency.rule,
+                "alpha": alpha,
+                "epsilon": str(epsilon),
+            },
+        )
 
     def charged(self, number: int, outcome: str) -> Mapping[str, Any]:
         """The body of a charge; refuse a row that is none, or was changed."""
         before, row = (self._store.row(self._connection, one) for one in (number - 1, number))
         if row is None or row.kind != "reserved":
-            raise LedgerError(f"Row {number} of the ledger {self._store.location} is no charge.", outcome=outcome)
+            raise LedgerError(
+                f"Row {number} of the ledger {self._store.location} is no charge.", outcome=outcome
+            )
         for problem in problems(self._secret, [row], {}, before):
             raise self.changed(problem, outcome)
         return _body(row)
 
     def import_first_version(self) -> None:
-        """Carry the rows of a schema-1 ledger over: each grid becomes a lineage whose budget is what it had spent."""
+        """Carry the rows of a schema-1 ledger over: each grid becomes a lineage whose budget is
+        what it had spent.
+        """
         rows = [
             (state, grid, rule, epsilon, json.loads(alpha), json.loads(spent))
-            for state, grid, rule, epsilon, alpha, spent in self._store.first_version(self._connection)
+            for state, grid, rule, epsilon, alpha, spent in self._store.first_version(
+                self._connection
+            )
         ]
         for grid in dict.fromkeys(row[1] for row in rows):
             mine = [row for row in rows if row[1] == grid]
@@ -262,11 +306,27 @@ class Writer:
             losses = dict.fromkeys(ASSETS, Fraction(0))
             for _, _, _, _, alpha, spent in mine:
                 for name in losses:
-                    losses[name] += Fraction(spent[name]) * adjacency.alpha[name] / Fraction(alpha[name])
+                    losses[name] += (
+                        Fraction(spent[name]) * adjacency.alpha[name] / Fraction(alpha[name])
+                    )
             total = adjacency.loss(losses, ASSETS)
-            self.append("budget", {"lineage": grid, "adjacency": mine[0][2], "alpha": mine[0][4], "epsilon": str(total)})
+            self.append(
+                "budget",
+                {
+                    "lineage": grid,
+                    "adjacency": mine[0][2],
+                    "alpha": mine[0][4],
+                    "epsilon": str(total),
+                },
+            )
             for state, _, rule, epsilon, alpha, spent in mine:
-                body = {"lineage": grid, "adjacency": rule, "epsilon": epsilon, "alpha": alpha, "spent": spent}
+                body = {
+                    "lineage": grid,
+                    "adjacency": rule,
+                    "epsilon": epsilon,
+                    "alpha": alpha,
+                    "spent": spent,
+                }
                 number = self.append("reserved", {**body, "scale": {}})
                 if state == "drawn":
                     self.append("drawn", {"of": number})
@@ -287,16 +347,20 @@ class Writer:
 
     def _unanchored(self, names: Sequence[str], outcome: str) -> LedgerError:
         return LedgerError(
-            f"The ledger {self._store.location} has {self.count} rows, and no {' and no '.join(names)} that knows them.",
+            f"The ledger {self._store.location} has {self.count} rows, and no "
+            f"{' and no '.join(names)} that knows them.",
             outcome=outcome,
-            remedy="Bring it back, or name the right --witness. If it is lost for good, check the ledger against the latest "
-            "certificate and go on: gridveil ledger adopt --head certificate.json (docs/ledger.md).",
+            remedy="Bring it back, or name the right --witness. If it is lost for good, check the "
+            "ledger against the latest certificate and go on: gridveil ledger adopt --head "
+            "certificate.json (docs/ledger.md).",
         )
 
     def changed(self, problem: str, outcome: str) -> LedgerError:
         """Say that the ledger is not as it was written."""
         return LedgerError(
-            f"The ledger {self._store.location} is not as it was written: {problem}.", outcome=outcome, remedy=LOST
+            f"The ledger {self._store.location} is not as it was written: {problem}.",
+            outcome=outcome,
+            remedy=LOST,
         )
 
 

@@ -1,4 +1,7 @@
-"""Writers, one file a format: a release for the tools that engineers use. None of these tools is imported here."""
+"""Writers, one file a format: a release for the tools that engineers use.
+
+None of these tools is imported here.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,28 @@ from gridveil.publication.export.common import NOT_WRITTEN, Format
 from gridveil.publication.release import Release, reference_event
 
 FORMATS: dict[str, Format] = {
-    one.name: one for one in (andes.FORMAT, psse.FORMAT, matpower.FORMAT, matlab.FORMAT, tables.FORMAT, statespace.FORMAT)
+    one.name: one
+    for one in (
+        andes.FORMAT,
+        psse.FORMAT,
+        matpower.FORMAT,
+        matlab.FORMAT,
+        tables.FORMAT,
+        statespace.FORMAT,
+    )
 }
 
-# What every tool takes as a name, and none as anything else; a forged bundle may call its buses what it likes.
+# What every tool takes as a name, and none as anything else; a forged bundle may call its buses
+# what it likes.
 PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,11}")
 
 
 def export(release: Release, to: str, event: Event | str | None = None) -> dict[str, bytes]:
-    """Write a release in another tool's format: contents by file name, a function of the arguments alone.
+    """Write a release in another tool's format: contents by file name, a function of the arguments
+    alone.
 
-    to : one of `FORMATS`; event : written along where the format carries one, by default the bundle's reference event.
+    to : one of `FORMATS`.
+    event : written along where the format carries one, by default the bundle's reference event.
     """
     chosen = format_named(to)
     chosen.check_size(len(release.model.m))
@@ -35,12 +49,15 @@ def export(release: Release, to: str, event: Event | str | None = None) -> dict[
     if event is not None and not chosen.carries_event:
         carrying = ", ".join(name for name, one in FORMATS.items() if one.carries_event)
         raise OptionError(
-            f"The format {to} carries no event: it has the model, and the shares by which loads fall on machines.",
+            f"The format {to} carries no event: it has the model, and the shares by which loads "
+            "fall on machines.",
             outcome=NOT_WRITTEN,
             remedy=f"Leave the event out, or use {carrying}.",
         )
     if chosen.carries_event and not isinstance(event, Event):
-        event = Event.parse(event or reference_event(release.model), base_mva=release.model.base_mva)
+        event = Event.parse(
+            event or reference_event(release.model), base_mva=release.model.base_mva
+        )
     return dict(chosen.write(release, event if isinstance(event, Event) else None))
 
 
@@ -48,7 +65,9 @@ def format_named(name: str) -> Format:
     """Look a format up."""
     if name not in FORMATS:
         raise OptionError(
-            f"The format {name!r} is unknown.", outcome=NOT_WRITTEN, remedy=f"Choose one of {', '.join(FORMATS)}."
+            f"The format {name!r} is unknown.",
+            outcome=NOT_WRITTEN,
+            remedy=f"Choose one of {', '.join(FORMATS)}.",
         )
     return FORMATS[name]
 

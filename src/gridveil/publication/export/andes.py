@@ -1,4 +1,7 @@
-"""ANDES: its JSON case file, which carries settings and event along. ANDES itself is never imported: its licence is another."""
+"""ANDES: its JSON case file, which carries settings and event along.
+
+ANDES itself is never imported: its licence is another.
+"""
 
 from __future__ import annotations
 
@@ -32,30 +35,49 @@ XD1_SHARE = 1e-4
 EARLIEST_S = 1e-6
 # Governor limits that never act, and a lead-lag that does nothing.
 TGOV1 = {"VMAX": 99.0, "VMIN": -99.0, "T2": 1.0, "T3": 1.0, "Dt": 0.0}
-# A step of the trapezoidal rule turns the fastest swing by at most this angle [rad], and takes at most 10 ms.
+# A step of the trapezoidal rule turns the fastest swing by at most this angle [rad], and takes at
+# most 10 ms.
 SWING_PER_STEP, LONGEST_STEP_S = 0.1, 0.01
 
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
-    """Write buses, lines, classical machines, governors, loads of 0 and the event that alters them."""
+    """Write buses, lines, classical machines, governors, loads of 0 and the event that alters
+    them.
+    """
     assert event is not None
     model, base = release.model, release.model.base_mva
     names, reference = model.machines, reference_machines(model)
     numbers = range(1, len(names) + 1)
     stubs = _stubs(model)
-    buses = (*enumerate(names, start=1), *((one.end, f"{names[one.start - 1]}_end") for one in stubs))
+    buses = (
+        *enumerate(names, start=1),
+        *((one.end, f"{names[one.start - 1]}_end") for one in stubs),
+    )
     xd1 = source_reactance(model, XD1_SHARE)
     rated = {"Sn": base, "Vn": BASE_KV}
     still = {"v0": 1.0, "p0": 0.0, "q0": 0.0, "pmax": 999.0, "pmin": -999.0, "ra": 0.0, "xs": xd1}
     case: dict[str, list[dict[str, Any]]] = {
         "_config": [{"section": s, "key": k, "value": v} for s, k, v in _settings(model, event)],
-        "Summary": [{"field": f"note {n}", "comment": text} for n, text in enumerate(about(release), start=1)],
+        "Summary": [
+            {"field": f"note {n}", "comment": text}
+            for n, text in enumerate(about(release), start=1)
+        ],
         "Bus": [{"idx": n, "name": name, "Vn": BASE_KV, "v0": 1.0, "a0": 0.0} for n, name in buses],
         "PQ": [
-            {"idx": f"load_{n}", "name": f"load {names[n - 1]}", "bus": n, "Vn": BASE_KV, "p0": 0.0, "q0": 0.0, "vmin": 0.5}
+            {
+                "idx": f"load_{n}",
+                "name": f"load {names[n - 1]}",
+                "bus": n,
+                "Vn": BASE_KV,
+                "p0": 0.0,
+                "q0": 0.0,
+                "vmin": 0.5,
+            }
             for n in numbers
         ],
-        "Slack": [{"idx": n, "bus": n, **rated, **still, "a0": 0.0} for n in numbers if n in reference],
+        "Slack": [
+            {"idx": n, "bus": n, **rated, **still, "a0": 0.0} for n in numbers if n in reference
+        ],
         "PV": [{"idx": n, "bus": n, **rated, **still} for n in numbers if n not in reference],
         "Line": [
             {
@@ -113,20 +135,28 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
             if load
         ],
     }
-    rows = {name: ",\n".join(f"  {json.dumps(row)}" for row in found) for name, found in case.items() if found}
+    rows = {
+        name: ",\n".join(f"  {json.dumps(row)}" for row in found)
+        for name, found in case.items()
+        if found
+    }
     text = ",\n".join(f'"{name}": [\n{found}\n]' for name, found in rows.items())
     return {FILE: f"{{\n{text}\n}}\n".encode("ascii")}
 
 
 def _stubs(model: ReducedModel) -> list[Line]:
-    """Hang an empty bus on every machine that stands alone: ANDES switches off a bus without a line. No power flows there."""
+    """Hang an empty bus on every machine that stands alone: ANDES switches off a bus without a
+    line. No power flows there.
+    """
     joined = {end for one in lines(model) for end in (one.start, one.end)}
     alone = [n for n in range(1, len(model.m) + 1) if n not in joined]
     return [Line(n, len(model.m) + number, 1.0) for number, n in enumerate(alone, start=1)]
 
 
 def _settings(model: ReducedModel, event: Event) -> list[tuple[str, str, float]]:
-    """Settings that the model needs: loads of constant power (ANDES makes them impedances otherwise), step and end."""
+    """Settings that the model needs: loads of constant power (ANDES makes them impedances
+    otherwise), step and end.
+    """
     shares = {"p2p": 1.0, "p2i": 0.0, "p2z": 0.0, "q2q": 1.0, "q2i": 0.0, "q2z": 0.0}
     return [
         ("System", "mva", model.base_mva),
@@ -142,10 +172,17 @@ def _settings(model: ReducedModel, event: Event) -> list[tuple[str, str, float]]
 
 
 def time_step(model: ReducedModel) -> float:
-    """Choose a step of 1, 2 or 5 times a power of ten [s] for swings of at most sqrt(2 omega_b L_ii / m_i) rad/s."""
+    """Choose a step of 1, 2 or 5 times a power of ten [s] for swings of at most sqrt(2 omega_b L_ii
+    / m_i) rad/s.
+    """
     fastest = sqrt(model.omega_b * float(np.max(2 * total_weights(model) / model.m)))
     wanted = min(LONGEST_STEP_S, SWING_PER_STEP / fastest) if fastest > 0 else LONGEST_STEP_S
-    return next(step for power in range(2, 300) for step in (float(f"{n}e-{power}") for n in (5, 2, 1)) if step <= wanted)
+    return next(
+        step
+        for power in range(2, 300)
+        for step in (float(f"{n}e-{power}") for n in (5, 2, 1))
+        if step <= wanted
+    )
 
 
 FORMAT = Format(

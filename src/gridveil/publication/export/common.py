@@ -1,4 +1,6 @@
-"""What the writers share: a format's facts, the words in front of a file, a release's network and events as numbers."""
+"""What the writers share: a format's facts, the words in front of a file, a release's network and
+events as numbers.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,12 @@ NO_LINE = 1e-12
 class Format:
     """A format that a release is written in.
 
-    version : of the bytes; it rises whenever the same release would give others, so that `verify` knows what to recompute.
+    version : of the bytes; it rises whenever the same release would give others, so that `verify`
+    knows what to recompute.
     write : makes the files of a release, by name; event is None where the format carries none.
     runs : the line that runs the files, in the folder that holds them.
-    largest : most machines that it takes, None for any number; because : what grows too large beyond it.
+    largest : most machines that it takes, None for any number.
+    because : what grows too large beyond it.
     """
 
     name: str
@@ -44,8 +48,8 @@ class Format:
         """Refuse a model that is too large for the format; a release asks this before it draws."""
         if self.largest is not None and machines > self.largest:
             raise GridveilError(
-                f"{machines} machines are too many for the format {self.name}: {self.because}, and it is written for up to "
-                f"{self.largest} machines.",
+                f"{machines} machines are too many for the format {self.name}: {self.because}, and "
+                f"it is written for up to {self.largest} machines.",
                 outcome=NOT_WRITTEN,
                 remedy="Use the format mat, which takes any number.",
             )
@@ -53,7 +57,10 @@ class Format:
 
 @dataclass(frozen=True)
 class Line:
-    """A line between two machines, numbered from 1. x : reactance 1/k_r [p.u.] at voltages of 1 p.u."""
+    """A line between two machines, numbered from 1.
+
+    x : reactance 1/k_r [p.u.] at voltages of 1 p.u.
+    """
 
     start: int
     end: int
@@ -61,14 +68,18 @@ class Line:
 
 
 def about(release: Release) -> tuple[str, ...]:
-    """Say what a file is, in ASCII, since many tools read nothing else; the demo's mark comes first."""
+    """Say what a file is, in ASCII, since many tools read nothing else; the demo's mark comes
+    first.
+    """
     model, guarantee = release.model, release.guarantee
     return (
         *((DEMO_MARK,) if release.demo else ()),
         "gridveil release: Kron-reduced, synthetic frequency dynamics. Buses have neutral names.",
         f"epsilon = {guarantee.epsilon}, adjacency {guarantee.rule}.",
-        f"omega_b = {model.omega_b!r} rad/s; nominal frequency {model.frequency_hz!r} Hz; p.u. of {model.base_mva!r} MVA.",
-        "All variables are deviations from the operating point that k_r holds: loads, generation and angles start at 0.",
+        f"omega_b = {model.omega_b!r} rad/s; nominal frequency {model.frequency_hz!r} Hz; p.u. of "
+        f"{model.base_mva!r} MVA.",
+        "All variables are deviations from the operating point that k_r holds: loads, generation "
+        "and angles start at 0.",
         f"Valid for: {VALID_FOR}.",
         f"Not valid for: {NOT_VALID_FOR}.",
     )
@@ -101,12 +112,20 @@ def governed(model: ReducedModel) -> tuple[int, ...]:
 
 
 def rated_hz(model: ReducedModel) -> float:
-    """omega_b / 2 pi [Hz]: the frequency by which a tool turns p.u. speed into rad/s. Of physical models, the nominal one."""
-    return model.frequency_hz if model.omega_b == 2 * pi * model.frequency_hz else model.omega_b / (2 * pi)
+    """omega_b / 2 pi [Hz]: the frequency by which a tool turns p.u. speed into rad/s.
+
+    Of physical models, the nominal one.
+    """
+    return (
+        model.frequency_hz
+        if model.omega_b == 2 * pi * model.frequency_hz
+        else model.omega_b / (2 * pi)
+    )
 
 
 def machine_steps(model: ReducedModel, event: Event) -> tuple[tuple[float, tuple[float, ...]], ...]:
-    """Share an event over the machines: times [s] with the load u = l + K_ac l added at each machine [p.u. power].
+    """Share an event over the machines: times [s] with the load u = l + K_ac l added at each
+    machine [p.u. power].
 
     Sums are rounded once (fsum), so that every platform writes the same digits.
     """
@@ -115,7 +134,12 @@ def machine_steps(model: ReducedModel, event: Event) -> tuple[tuple[float, tuple
         added, shares = step.loads(model).tolist(), model.port_map.tolist()
         if not np.isfinite(added).all():
             raise EventError("an event's load is not finite", outcome=NOT_WRITTEN)
-        steps.append((step.at_s, tuple(fsum(s * load for s, load in zip(row, added, strict=True)) for row in shares)))
+        steps.append(
+            (
+                step.at_s,
+                tuple(fsum(s * load for s, load in zip(row, added, strict=True)) for row in shares),
+            )
+        )
     return tuple(steps)
 
 
@@ -129,9 +153,11 @@ def total_weights(model: ReducedModel) -> Array:
 
 
 def source_reactance(model: ReducedModel, share: float) -> float:
-    """Choose the reactance behind which a classical machine stands [p.u.], a small share of what the network shows it.
+    """Choose the reactance behind which a classical machine stands [p.u.], a small share of what
+    the network shows it.
 
-    The released model has none: where the sum of weights is L_ii, a reactance of share / L_ii costs about that share.
+    The released model has none: where the sum of weights is L_ii, a reactance of share / L_ii costs
+    about that share.
     """
     largest = float(np.max(total_weights(model)))
     return share / largest if largest > 0 else share

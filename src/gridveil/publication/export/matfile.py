@@ -1,4 +1,6 @@
-"""MAT-files of level 5 with texts beside the matrices, whose bytes depend on nothing but their content."""
+"""MAT-files of level 5 with texts beside the matrices, whose bytes depend on nothing but their
+content.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def mat_file(content: Mapping[str, Any]) -> bytes:
     for name, values in content.items():
         if isinstance(values, np.ndarray) and values.nbytes > LARGEST:
             raise GridveilError(
-                f"The matrix {name} takes {values.nbytes / 2**30:.1f} GiB, and a MAT-file of level 5 holds 2 GiB at most.",
+                f"The matrix {name} takes {values.nbytes / 2**30:.1f} GiB, and a MAT-file of level "
+                "5 holds 2 GiB at most.",
                 outcome=NOT_WRITTEN,
                 remedy="Use the bundle from Python: gridveil.load gives the arrays as they are.",
             )

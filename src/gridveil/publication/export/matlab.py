@@ -17,18 +17,23 @@ ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
 
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
-    """Write the arrays of `model.mat` with names, units, equations and the numbers that go with them."""
+    """Write the arrays of `model.mat` with names, units, equations and the numbers that go with
+    them.
+    """
     del event
     model = release.model
     arrays = {name: getattr(model, name) for name in ARRAYS}
-    numbers = {name: float(getattr(model, name)) for name in ("omega_b", "frequency_hz", "base_mva")}
+    numbers = {
+        name: float(getattr(model, name)) for name in ("omega_b", "frequency_hz", "base_mva")
+    }
     texts = {
         "machines": cells(model.machines),
         "loaded_buses": cells(model.ports[len(model.machines) :]),
         "equations": cells(EQUATIONS),
         "about": cells(about(release)),
         "sign_convention": SIGN_CONVENTION,
-        "k_r_order": "pairs of machines 12, 13, ..., 1g, 23, ..., as in edges where that is written",
+        "k_r_order": "pairs of machines 12, 13, ..., 1g, 23, ..., as in edges where "
+        "that is written",
     }
     content = arrays | numbers | texts | {"units": dict(MODEL_UNITS), "demo": release.demo}
     if len(model.m) <= EDGES_UP_TO:  # as doubles, with which MATLAB indexes
@@ -36,4 +41,9 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
     return {FILE: mat_file(content)}
 
 
-FORMAT = Format("mat", 1, write, runs=f"octave-cli --eval \"r = load('{FILE}'); disp(r.units); disp([r.m r.d])\"")
+FORMAT = Format(
+    "mat",
+    1,
+    write,
+    runs=f"octave-cli --eval \"r = load('{FILE}'); disp(r.units); disp([r.m r.d])\"",
+)

@@ -1,4 +1,6 @@
-"""MATPOWER: a case file with the dynamics in fields of its own, and the TOML from which gridveil reads them."""
+"""MATPOWER: a case file with the dynamics in fields of its own, and the TOML from which gridveil
+reads them.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,30 @@ from collections.abc import Iterable
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
 from gridveil.publication.document import EQUATIONS, MODEL_UNITS
-from gridveil.publication.export.common import BASE_KV, Format, about, governed, lines, reference_machines
+from gridveil.publication.export.common import (
+    BASE_KV,
+    Format,
+    about,
+    governed,
+    lines,
+    reference_machines,
+)
 from gridveil.publication.release import Release
 
 NAME = "gridveil_case"
 CASE, DYNAMICS = f"{NAME}.m", f"{NAME}.toml"
 BUS = "bus_i type Pd Qd Gs Bs area Vm Va baseKV zone Vmax Vmin"
-GEN = "bus Pg Qg Qmax Qmin Vg mBase status Pmax Pmin Pc1 Pc2 Qc1min Qc1max Qc2min Qc2max ramp_agc ramp_10 ramp_30 ramp_q apf"
+GEN = (
+    "bus Pg Qg Qmax Qmin Vg mBase status Pmax Pmin Pc1 Pc2 Qc1min Qc1max Qc2min Qc2max ramp_agc "
+    "ramp_10 ramp_30 ramp_q apf"
+)
 BRANCH = "fbus tbus r x b rateA rateB rateC ratio angle status angmin angmax"
 
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
-    """Write the network at rest (loads and generation 0, voltages 1 p.u.), r = 0 and x = 1/k_r; dynamics beside it."""
+    """Write the network at rest (loads and generation 0, voltages 1 p.u.), r = 0 and x = 1/k_r;
+    dynamics beside it.
+    """
     del event
     return {CASE: _case(release).encode("ascii"), DYNAMICS: _dynamics(release).encode("ascii")}
 
@@ -27,19 +41,42 @@ def _case(release: Release) -> str:
     model, base = release.model, release.model.base_mva
     reference = reference_machines(model)
     numbers = range(1, len(model.m) + 1)
-    unit = [f"{name} [{MODEL_UNITS[name]}]" for name in ("m", "d", "governor_rate", "droop_gain", "loads", "K_ac")]
-    columns = zip(model.m.tolist(), model.d.tolist(), model.governor_rate.tolist(), model.droop_gain.tolist(), strict=True)
+    unit = [
+        f"{name} [{MODEL_UNITS[name]}]"
+        for name in ("m", "d", "governor_rate", "droop_gain", "loads", "K_ac")
+    ]
+    columns = zip(
+        model.m.tolist(),
+        model.d.tolist(),
+        model.governor_rate.tolist(),
+        model.droop_gain.tolist(),
+        strict=True,
+    )
     parts = [
         f"function mpc = {NAME}",
         *(f"% {line}" for line in (*about(release), *EQUATIONS)),
         "mpc.version = '2';",
         f"mpc.baseMVA = {base!r};",
         f"% {BUS} [MW, Mvar, p.u., deg, kV]",
-        *_matrix("bus", ((n, 3 if n in reference else 2, 0, 0, 0, 0, 1, 1, 0, BASE_KV, 1, 1.1, 0.9) for n in numbers)),
+        *_matrix(
+            "bus",
+            (
+                (n, 3 if n in reference else 2, 0, 0, 0, 0, 1, 1, 0, BASE_KV, 1, 1.1, 0.9)
+                for n in numbers
+            ),
+        ),
         f"% {GEN} [MW, Mvar, p.u., MVA]",
-        *_matrix("gen", ((n, 0, 0, 9999, -9999, 1, base, 1, 9999, -9999, *([0] * 11)) for n in numbers)),
+        *_matrix(
+            "gen", ((n, 0, 0, 9999, -9999, 1, base, 1, 9999, -9999, *([0] * 11)) for n in numbers)
+        ),
         f"% {BRANCH} [p.u., MVA, deg]",
-        *_matrix("branch", ((one.start, one.end, 0, one.x, 0, 0, 0, 0, 0, 0, 1, -360, 360) for one in lines(model))),
+        *_matrix(
+            "branch",
+            (
+                (one.start, one.end, 0, one.x, 0, 0, 0, 0, 0, 0, 1, -360, 360)
+                for one in lines(model)
+            ),
+        ),
         f"% {'; '.join(unit[:4])}",
         *_matrix("gridveil_machines", columns),
         "% the machines, then the loaded buses, which are no nodes of this network",
@@ -79,11 +116,18 @@ def _machine(model: ReducedModel, n: int) -> Iterable[str]:
         "governor_rate": ("governor_rate", model.governor_rate[n - 1] if acts else 1.0),
         "droop_gain": ("droop_gain", model.droop_gain[n - 1] if acts else 0.0),
     }
-    return (f"{key} = {float(value)!r}  # [{MODEL_UNITS[name]}]" for key, (name, value) in values.items())
+    return (
+        f"{key} = {float(value)!r}  # [{MODEL_UNITS[name]}]"
+        for key, (name, value) in values.items()
+    )
 
 
 def _matrix(name: str, rows: Iterable[Iterable[float]]) -> list[str]:
-    return [f"mpc.{name} = [", *("  " + " ".join(_number(value) for value in row) + ";" for row in rows), "];"]
+    return [
+        f"mpc.{name} = [",
+        *("  " + " ".join(_number(value) for value in row) + ";" for row in rows),
+        "];",
+    ]
 
 
 def _names(name: str, texts: Iterable[str]) -> list[str]:

@@ -20,20 +20,43 @@ from gridveil.publication.export.tables import PORTS, ports_table
 from gridveil.publication.release import Release
 
 RAW, DYR = "psse.raw", "psse.dyr"
-# Of the network's own reactance, in ZSORCE: less would use up the single precision of some programs.
+# Of the network's own reactance, in ZSORCE: less would use up the single precision of some
+# programs.
 ZSORCE_SHARE = 1e-3
 SECTIONS = (
-    "BUS", "LOAD", "FIXED SHUNT", "GENERATOR", "BRANCH", "TRANSFORMER", "AREA", "TWO-TERMINAL DC", "VOLTAGE SOURCE CONVERTER",
-    "IMPEDANCE CORRECTION", "MULTI-TERMINAL DC", "MULTI-SECTION LINE", "ZONE", "INTER-AREA TRANSFER", "OWNER", "FACTS DEVICE",
-    "SWITCHED SHUNT", "GNE DEVICE", "INDUCTION MACHINE",
-)  # fmt: skip
+    "BUS",
+    "LOAD",
+    "FIXED SHUNT",
+    "GENERATOR",
+    "BRANCH",
+    "TRANSFORMER",
+    "AREA",
+    "TWO-TERMINAL DC",
+    "VOLTAGE SOURCE CONVERTER",
+    "IMPEDANCE CORRECTION",
+    "MULTI-TERMINAL DC",
+    "MULTI-SECTION LINE",
+    "ZONE",
+    "INTER-AREA TRANSFER",
+    "OWNER",
+    "FACTS DEVICE",
+    "SWITCHED SHUNT",
+    "GNE DEVICE",
+    "INDUCTION MACHINE",
+)
 OWNERS = (1, 1.0, 0, 1.0, 0, 1.0, 0, 1.0)
 
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
-    """Write the network, the machines' dynamics, and the shares by which a loaded bus's load falls on the machines."""
+    """Write the network, the machines' dynamics, and the shares by which a loaded bus's load falls
+    on the machines.
+    """
     del event
-    return {RAW: _raw(release).encode("ascii"), DYR: _dyr(release).encode("ascii"), PORTS: ports_table(release)}
+    return {
+        RAW: _raw(release).encode("ascii"),
+        DYR: _dyr(release).encode("ascii"),
+        PORTS: ports_table(release),
+    }
 
 
 def _raw(release: Release) -> str:
@@ -43,30 +66,66 @@ def _raw(release: Release) -> str:
     records: dict[str, Iterable[str]] = {
         # I, NAME, BASKV, IDE, AREA, ZONE, OWNER, VM, VA, NVHI, NVLO, EVHI, EVLO
         "BUS": (
-            _record(n, _quoted(model.machines[n - 1], 12), BASE_KV, 3 if n in reference else 2, 1, 1, 1, 1.0, 0.0)
+            _record(
+                n,
+                _quoted(model.machines[n - 1], 12),
+                BASE_KV,
+                3 if n in reference else 2,
+                1,
+                1,
+                1,
+                1.0,
+                0.0,
+            )
             + ", 1.1, 0.9, 1.1, 0.9"
             for n in numbers
         ),
         # I, ID, STATUS, AREA, ZONE, PL, QL, IP, IQ, YP, YQ, OWNER, SCALE, INTRPT
         "LOAD": (_record(n, "'1 '", 1, 1, 1, *([0.0] * 6), 1, 1, 0) for n in numbers),
-        # I, ID, PG, QG, QT, QB, VS, IREG, MBASE, ZR, ZX, RT, XT, GTAP, STAT, RMPCT, PT, PB, O1, F1, ..., WMOD, WPF
+        # I, ID, PG, QG, QT, QB, VS, IREG, MBASE, ZR, ZX, RT, XT, GTAP, STAT, RMPCT, PT, PB, O1, F1,
+        # ..., WMOD, WPF
         "GENERATOR": (
-            _record(n, "'1 '", 0.0, 0.0, 9999.0, -9999.0, 1.0, 0, base, 0.0, zsorce, 0.0, 0.0, 1.0, 1, 100.0)
+            _record(
+                n,
+                "'1 '",
+                0.0,
+                0.0,
+                9999.0,
+                -9999.0,
+                1.0,
+                0,
+                base,
+                0.0,
+                zsorce,
+                0.0,
+                0.0,
+                1.0,
+                1,
+                100.0,
+            )
             + f", {_record(9999.0, -9999.0, *OWNERS, 0, 1.0)}"
             for n in numbers
         ),
         # I, J, CKT, R, X, B, RATEA, RATEB, RATEC, GI, BI, GJ, BJ, ST, MET, LEN, O1, F1, ...
-        "BRANCH": (_record(one.start, one.end, "'1 '", 0.0, one.x, *([0.0] * 8), 1, 1, 0.0, *OWNERS) for one in lines(model)),
+        "BRANCH": (
+            _record(one.start, one.end, "'1 '", 0.0, one.x, *([0.0] * 8), 1, 1, 0.0, *OWNERS)
+            for one in lines(model)
+        ),
         "AREA": ("1, 0, 0.0, 10.0, 'RELEASE     '",),
         "ZONE": ("1, 'RELEASE     '",),
         "OWNER": ("1, 'RELEASE     '",),
     }
     # IC, SBASE, REV, XFRRAT, NXFRAT, BASFRQ, and two lines of at most 60 characters
-    text = [f"0, {base!r}, 33, 0, 0, {rated_hz(model)!r} / SBASE [MVA] and BASFRQ = omega_b over 2 pi [Hz]"]
+    text = [
+        f"0, {base!r}, 33, 0, 0, {rated_hz(model)!r} / SBASE [MVA] and BASFRQ = omega_b over 2 pi "
+        "[Hz]"
+    ]
     text += [_title(release), f"omega_b = {model.omega_b!r} rad/s; p.u. of {base!r} MVA"]
     for section, following in zip(SECTIONS, (*SECTIONS[1:], ""), strict=True):
         text += records.get(section, ())
-        text.append(f"0 / END OF {section} DATA" + (f", BEGIN {following} DATA" if following else ""))
+        text.append(
+            f"0 / END OF {section} DATA" + (f", BEGIN {following} DATA" if following else "")
+        )
     return "\n".join([*text, "Q", ""])
 
 

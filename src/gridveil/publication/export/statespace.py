@@ -1,4 +1,6 @@
-"""State space: x' = A x + B u, y = C x + D u, for python-control, MATLAB's ss and any other tool that takes matrices."""
+"""State space: x' = A x + B u, y = C x + D u, for python-control, MATLAB's ss and any other tool
+that takes matrices.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ UNITS = {
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
     """Write A, B, C, D from the load at every port to the frequency at every port.
 
-    Only differences of angles act, so that delta counts from the last machine's and 3g - 1 states remain.
+    Only differences of angles act, so that delta counts from the last machine's and 3g - 1 states
+    remain.
     """
     del event
     model = release.model

@@ -22,15 +22,25 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
     weights = zip(model.edges.tolist(), model.k_r.tolist(), strict=True)
     return {
         MACHINES: _table(release, ("machine", *(_head(name) for name in columns)), machines),
-        WEIGHTS: _table(release, ("from", "to", _head("k_r")), ((names[i], names[j], k) for (i, j), k in weights)),
+        WEIGHTS: _table(
+            release,
+            ("from", "to", _head("k_r")),
+            ((names[i], names[j], k) for (i, j), k in weights),
+        ),
         PORTS: ports_table(release),
     }
 
 
 def ports_table(release: Release) -> bytes:
-    """Write the nominal load of every port (nan if withheld) and [I, K_ac]: the share of its load on each machine."""
+    """Write the nominal load of every port (nan if withheld) and [I, K_ac]: the share of its load
+    on each machine.
+    """
     model = release.model
-    heads = ("port", _head("loads"), *(f"share on {name} [{MODEL_UNITS['K_ac']}]" for name in model.machines))
+    heads = (
+        "port",
+        _head("loads"),
+        *(f"share on {name} [{MODEL_UNITS['K_ac']}]" for name in model.machines),
+    )
     rows = zip(model.ports, model.loads.tolist(), model.port_map.T.tolist(), strict=True)
     return _table(release, heads, ((port, load, *shares) for port, load, shares in rows))
 

@@ -1,4 +1,6 @@
-"""Ed25519 keys and signatures: an owner makes, rotates and revokes keys; a recipient checks who signed."""
+"""Ed25519 keys and signatures: an owner makes, rotates and revokes keys; a recipient checks who
+signed.
+"""
 
 from gridveil.publication.signing.folder import (
     is_encrypted,

@@ -1,7 +1,8 @@
-"""The owner's key folder: `signing-<id>.pem` (private, 0600), `public.pem` (for openssl), `keyring.json` (to be published).
+"""The owner's key folder: `signing-<id>.pem` (private, 0600), `public.pem` (for openssl),
+`keyring.json` (to be published).
 
-A change is one rename, that of `keyring.json`: before it the old key signs, after it the new one does. Whatever a crash left
-half done around it is finished or undone by the next call.
+A change is one rename, that of `keyring.json`: before it the old key signs, after it the new one
+does. Whatever a crash left half done around it is finished or undone by the next call.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from gridveil.foundation.home import gridveil_home
 from gridveil.foundation.limits import KEY_BYTES
 from gridveil.foundation.reading import read_regular
 from gridveil.publication.signing.private import Signer, from_pem, needs_passphrase, to_pem
-from gridveil.publication.signing.public import KEYRING, PUBLIC, KeyInfo, SigningError, active_key, keyring_of, parse_keyring
+from gridveil.publication.signing.public import (
+    KEYRING,
+    PUBLIC,
+    KeyInfo,
+    SigningError,
+    active_key,
+    keyring_of,
+    parse_keyring,
+)
 
 UNCHANGED, NOT_SIGNED = "No key was made or changed.", "Nothing was signed."
 MAX_PASSPHRASE = 1023  # bytes; OpenSSL takes no more
@@ -44,26 +53,35 @@ def new_key(folder: Path, passphrase: str | None = None) -> KeyInfo:
             raise SigningError(
                 f"{folder} has a key already, {active.id}.",
                 outcome=UNCHANGED,
-                remedy="Replace it with gridveil keys rotate, or name another folder with GRIDVEIL_HOME.",
+                remedy="Replace it with gridveil keys rotate, or name another folder with "
+                "GRIDVEIL_HOME.",
             )
         return _activate(folder, keys, passphrase)
 
 
 def rotate(folder: Path, passphrase: str | None = None) -> KeyInfo:
-    """Replace the active key: the old one is retired (what it signed still verifies) and its private half is destroyed."""
+    """Replace the active key: the old one is retired (what it signed still verifies) and its
+    private half is destroyed.
+    """
     with _locked(folder):
         keys = _own_keys(folder)
         if not active_key(keys):
             raise _no_key(folder)
-        retired = tuple(replace(key, status="retired") if key.status == "active" else key for key in keys)
+        retired = tuple(
+            replace(key, status="retired") if key.status == "active" else key for key in keys
+        )
         return _activate(folder, retired, passphrase)
 
 
 def revoke(folder: Path, key_id: str | None = None) -> KeyInfo:
-    """Revoke a key, the active one unless another is named: whatever it signed is refused, for good."""
+    """Revoke a key, the active one unless another is named: whatever it signed is refused, for
+    good.
+    """
     with _locked(folder):
         keys = _own_keys(folder)
-        found = next((key for key in keys if key.id == key_id), None) if key_id else active_key(keys)
+        found = (
+            next((key for key in keys if key.id == key_id), None) if key_id else active_key(keys)
+        )
         if found is None and not key_id:
             raise _no_key(folder)
         if found is None or found.status == "revoked":
@@ -111,7 +129,8 @@ def load_signer(folder: Path, passphrase: str | None = None) -> Signer | None:
             if sealed and signer is None
             else f"{place} does not hold the key {active.id}.",
             outcome=NOT_SIGNED,
-            remedy="Try again, or restore the file from a backup; a key that is lost is replaced by gridveil keys rotate.",
+            remedy="Try again, or restore the file from a backup; a key that is lost is replaced "
+            "by gridveil keys rotate.",
         )
     return signer
 
@@ -119,9 +138,14 @@ def load_signer(folder: Path, passphrase: str | None = None) -> Signer | None:
 def _activate(folder: Path, others: tuple[KeyInfo, ...], passphrase: str | None) -> KeyInfo:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    if passphrase is not None and not 0 < len(passphrase.encode("utf-8", "surrogateescape")) <= MAX_PASSPHRASE:
+    if (
+        passphrase is not None
+        and not 0 < len(passphrase.encode("utf-8", "surrogateescape")) <= MAX_PASSPHRASE
+    ):
         raise SigningError(
-            "The passphrase is empty or too long.", outcome=UNCHANGED, remedy=f"Take one of 1 to {MAX_PASSPHRASE} bytes."
+            "The passphrase is empty or too long.",
+            outcome=UNCHANGED,
+            remedy=f"Take one of 1 to {MAX_PASSPHRASE} bytes.",
         )
     private = Ed25519PrivateKey.generate()
     key = KeyInfo(private.public_key().public_bytes_raw(), "active")
@@ -137,7 +161,9 @@ def _commit(folder: Path, keys: tuple[KeyInfo, ...]) -> None:
 
 
 def _settle(folder: Path, keys: tuple[KeyInfo, ...]) -> None:
-    """Make the other files agree with the keyring; destroys no private key but those that it gave up or never took."""
+    """Make the other files agree with the keyring; destroys no private key but those that it gave
+    up or never took.
+    """
     active = active_key(keys)
     sweep(folder)
     for path in folder.glob(".signing-*.pem"):
@@ -164,7 +190,8 @@ def _own_keys(folder: Path) -> tuple[KeyInfo, ...]:
         raise SigningError(
             f"{folder} holds {lost[0].name} but no {KEYRING}.",
             outcome=UNCHANGED,
-            remedy=f"Restore {KEYRING} from a backup or from where you published it, or move the private key away.",
+            remedy=f"Restore {KEYRING} from a backup or from where you published it, or move the "
+            "private key away.",
         )
     _settle(folder, keys)
     return keys
@@ -179,7 +206,8 @@ def _read_private(folder: Path, key: KeyInfo) -> bytes:
         raise SigningError(
             f"{path}, the active private key, cannot be read ({error.strerror}).",
             outcome=NOT_SIGNED,
-            remedy="Restore it from a backup. If it is lost, gridveil keys rotate; if it was stolen, gridveil keys revoke.",
+            remedy="Restore it from a backup. If it is lost, gridveil keys rotate; if it was "
+            "stolen, gridveil keys revoke.",
         ) from None
 
 
@@ -188,7 +216,8 @@ def _check_mode(path: Path, mode: int, wanted: str) -> None:
         raise SigningError(
             f"{path} is open to other users (mode {stat.S_IMODE(mode):o}).",
             outcome="No key was read, made or changed.",
-            remedy=f"Close it: chmod {wanted} {path}. If others may have read a private key, gridveil keys revoke.",
+            remedy=f"Close it: chmod {wanted} {path}. If others may have read a private key, "
+            "gridveil keys revoke.",
         )
 
 
@@ -219,9 +248,14 @@ def _locked(folder: Path, *, create: bool = False) -> Iterator[None]:
         raise SigningError(
             f"The key folder {folder} cannot be used ({error.strerror}).",
             outcome=f"The keys are as its {KEYRING} says.",
-            remedy="Make room, or make it yours to write; gridveil keys show tells where you stand.",
+            remedy="Make room, or make it yours to write; gridveil keys show tells "
+            "where you stand.",
         ) from None
 
 
 def _no_key(folder: Path) -> SigningError:
-    return SigningError(f"There is no active key in {folder}.", outcome=UNCHANGED, remedy="Make one: gridveil keys new.")
+    return SigningError(
+        f"There is no active key in {folder}.",
+        outcome=UNCHANGED,
+        remedy="Make one: gridveil keys new.",
+    )

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 SCRYPT_N, SCRYPT_R, SCRYPT_P = 2**14, 8, 5
 # Object identifiers as DER: PBES2, scrypt, AES-256-CBC.
 PBES2, SCRYPT, AES_256_CBC = (
-    bytes.fromhex(oid) for oid in ("06092a864886f70d01050d", "06092b06010401da47040b", "060960864801650304012a")
+    bytes.fromhex(oid)
+    for oid in ("06092a864886f70d01050d", "06092b06010401da47040b", "060960864801650304012a")
 )
 SEQUENCE, OCTETS, INTEGER = 0x30, 0x04, 0x02
 
 
 class Signer:
-    """A private key that signs, and does nothing else: its repr is its id, and it is neither copied nor pickled."""
+    """A private key that signs, and does nothing else: its repr is its id, and it is neither copied
+    nor pickled.
+    """
 
     __slots__ = ("__info", "__private")
 
@@ -58,7 +61,9 @@ def to_pem(private: Ed25519PrivateKey, passphrase: str | None) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     der = private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
-    kind, der = ("ENCRYPTED PRIVATE KEY", _sealed(der, passphrase)) if passphrase else ("PRIVATE KEY", der)
+    kind, der = (
+        ("ENCRYPTED PRIVATE KEY", _sealed(der, passphrase)) if passphrase else ("PRIVATE KEY", der)
+    )
     text = base64.b64encode(der).decode()
     lines = [text[i : i + 64] for i in range(0, len(text), 64)]
     return "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""]).encode()
@@ -70,13 +75,18 @@ def needs_passphrase(pem: bytes) -> bool:
 
 
 def from_pem(pem: bytes, passphrase: str | None) -> Signer | None:
-    """Open a private key; None if the passphrase is wrong or the file damaged. One that is not needed is ignored."""
+    """Open a private key; None if the passphrase is wrong or the file damaged.
+
+    One that is not needed is ignored.
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
-        private = load_pem_private_key(pem, _bytes(passphrase or "") if needs_passphrase(pem) else None)
+        private = load_pem_private_key(
+            pem, _bytes(passphrase or "") if needs_passphrase(pem) else None
+        )
     except (TypeError, ValueError, UnsupportedAlgorithm):
         return None
     return Signer(private) if isinstance(private, Ed25519PrivateKey) else None
@@ -85,7 +95,8 @@ def from_pem(pem: bytes, passphrase: str | None) -> Signer | None:
 def _sealed(der: bytes, passphrase: str) -> bytes:
     """Encrypt a PKCS 8 key with scrypt and AES-256-CBC (PBES2, RFC 8018).
 
-    `cryptography` reads this but writes only PBKDF2 with 2048 rounds, some 300 times cheaper to guess.
+    `cryptography` reads this but writes only PBKDF2 with 2048 rounds, some 300 times cheaper to
+    guess.
     """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
@@ -95,10 +106,17 @@ def _sealed(der: bytes, passphrase: str) -> bytes:
     aes = Cipher(algorithms.AES(key), modes.CBC(iv)).encryptor()
     padding = 16 - len(der) % 16
     sealed = aes.update(der + bytes([padding]) * padding) + aes.finalize()
-    cost = (_der(INTEGER, n.to_bytes(n.bit_length() // 8 + 1, "big")) for n in (SCRYPT_N, SCRYPT_R, SCRYPT_P))
+    cost = (
+        _der(INTEGER, n.to_bytes(n.bit_length() // 8 + 1, "big"))
+        for n in (SCRYPT_N, SCRYPT_R, SCRYPT_P)
+    )
     derivation = _der(SEQUENCE, SCRYPT, _der(SEQUENCE, _der(OCTETS, salt), *cost))
     encryption = _der(SEQUENCE, AES_256_CBC, _der(OCTETS, iv))
-    return _der(SEQUENCE, _der(SEQUENCE, PBES2, _der(SEQUENCE, derivation, encryption)), _der(OCTETS, sealed))
+    return _der(
+        SEQUENCE,
+        _der(SEQUENCE, PBES2, _der(SEQUENCE, derivation, encryption)),
+        _der(OCTETS, sealed),
+    )
 
 
 def _der(tag: int, *parts: bytes) -> bytes:

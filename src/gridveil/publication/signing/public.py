@@ -1,4 +1,6 @@
-"""What the world may know of keys: public keys, the keyring that an owner publishes, and the check of a signature."""
+"""What the world may know of keys: public keys, the keyring that an owner publishes, and the check
+of a signature.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,16 @@ Status = Literal["active", "retired", "revoked"]
 KEYRING, PUBLIC = "keyring.json", "public.pem"
 KEYRING_VERSION = 1
 NOT_TRUSTED = "Nothing was verified."
-# SubjectPublicKeyInfo of Ed25519 (RFC 8410) is this prefix and the key: 12 bytes, so that base64 needs no padding between.
+# SubjectPublicKeyInfo of Ed25519 (RFC 8410) is this prefix and the key: 12 bytes, so that base64
+# needs no padding between.
 SPKI = "MCowBQYDK2VwAyEA"
-PUBLIC_PEM = re.compile(rb"-----BEGIN PUBLIC KEY-----\s+" + SPKI.encode() + rb"(\S{44})\s+-----END PUBLIC KEY-----\s*")
+PUBLIC_PEM = re.compile(
+    rb"-----BEGIN PUBLIC KEY-----\s+" + SPKI.encode() + rb"(\S{44})\s+-----END PUBLIC KEY-----\s*"
+)
 
 PRIME = 2**255 - 19
-# y of the eight points whose order divides 8. Under such a "public key" anybody can sign, and OpenSSL takes it.
+# y of the eight points whose order divides 8. Under such a "public key" anybody can sign, and
+# OpenSSL takes it.
 SMALL_ORDER_Y = {0, 1, PRIME - 1} | {
     int.from_bytes(bytes.fromhex(y), "little")
     for y in (
@@ -34,7 +40,10 @@ SMALL_ORDER_Y = {0, 1, PRIME - 1} | {
 
 
 class SigningError(GridveilError):
-    """A key, or a file that holds one, that cannot be used. Nothing was signed with it or trusted because of it."""
+    """A key, or a file that holds one, that cannot be used.
+
+    Nothing was signed with it or trusted because of it.
+    """
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,10 @@ class KeyInfo:
 
     @property
     def id(self) -> str:
-        """Name the key: 16 hex digits of the SHA-256 of its public half. A label; trust compares whole keys."""
+        """Name the key: 16 hex digits of the SHA-256 of its public half.
+
+        A label; trust compares whole keys.
+        """
         return hashlib.sha256(self.public_key).hexdigest()[:16]
 
     @property
@@ -67,12 +79,16 @@ class TrustedKeys:
 
     @classmethod
     def read(cls, path: str | Path) -> TrustedKeys:
-        """Read a keyring or a PEM public key, strictly: a keyring with any other byte in it is an error."""
+        """Read a keyring or a PEM public key, strictly: a keyring with any other byte in it is an
+        error.
+        """
         try:
             data = read_regular(Path(path), most=KEY_BYTES)
         except OSError as error:
             raise SigningError(
-                f"{path} cannot be read ({error.strerror}).", outcome=NOT_TRUSTED, remedy="Check the path."
+                f"{path} cannot be read ({error.strerror}).",
+                outcome=NOT_TRUSTED,
+                remedy="Check the path.",
             ) from None
         if not data.lstrip().startswith(b"-----BEGIN"):
             return cls(parse_keyring(data, str(path)))
@@ -82,7 +98,8 @@ class TrustedKeys:
             raise SigningError(
                 f"{path} is not one Ed25519 public key.",
                 outcome=NOT_TRUSTED,
-                remedy=f"Give the owner's {PUBLIC} or {KEYRING}" + (", never a private key." if b"PRIVATE" in data else "."),
+                remedy=f"Give the owner's {PUBLIC} or {KEYRING}"
+                + (", never a private key." if b"PRIVATE" in data else "."),
             )
         return cls((KeyInfo(key, "active"),))
 
@@ -95,10 +112,11 @@ class TrustedKeys:
 
 
 def check_signature(public_key: bytes, signature: bytes, data: bytes) -> bool:
-    """Check an Ed25519 signature (RFC 8032) strictly: one key and one message have one signature that passes.
+    """Check an Ed25519 signature (RFC 8032) strictly: one key and one message have one signature
+    that passes.
 
-    OpenSSL refuses S ≥ L and every R but the canonical one; public keys that are not canonical, or of small order, it
-    takes, and they are refused here.
+    OpenSSL refuses S ≥ L and every R but the canonical one; public keys that are not canonical, or
+    of small order, it takes, and they are refused here.
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -115,19 +133,27 @@ def check_signature(public_key: bytes, signature: bytes, data: bytes) -> bool:
 def keyring_of(keys: tuple[KeyInfo, ...]) -> bytes:
     """Write a keyring, oldest key first."""
     entries = [{"id": key.id, "public_key": key.text, "status": key.status} for key in keys]
-    return (json.dumps({"schema_version": KEYRING_VERSION, "keys": entries}, indent=2) + "\n").encode()
+    return (
+        json.dumps({"schema_version": KEYRING_VERSION, "keys": entries}, indent=2) + "\n"
+    ).encode()
 
 
 def parse_keyring(data: bytes, name: str) -> tuple[KeyInfo, ...]:
     """Read a keyring that is, byte for byte, what `keyring_of` writes for its keys."""
-    problem, remedy = "was changed, or is no keyring", "Get it again from its owner; an owner restores it from a backup."
+    problem, remedy = (
+        "was changed, or is no keyring",
+        "Get it again from its owner; an owner restores it from a backup.",
+    )
     try:
         document = json.loads(data)
         version = document["schema_version"]
         if isinstance(version, int) and version > KEYRING_VERSION:
             problem = f"is of version {version}, and this gridveil knows up to {KEYRING_VERSION}"
             remedy = "Upgrade gridveil: pip install --upgrade gridveil."
-        keys = tuple(KeyInfo(_decode(entry["public_key"]) or b"", entry["status"]) for entry in document["keys"])
+        keys = tuple(
+            KeyInfo(_decode(entry["public_key"]) or b"", entry["status"])
+            for entry in document["keys"]
+        )
         strict = (
             all(key.public_key and key.status in get_args(Status) for key in keys)
             and len({key.id for key in keys}) == len(keys)

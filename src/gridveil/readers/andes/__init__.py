@@ -30,7 +30,19 @@ from gridveil.readers.network import (
 
 EXPECTED = "an ANDES case: tables Bus, Line, PV, Slack, …"
 VOLTAGE_KV = 110.0  # ANDES's own, where a file says nothing
-READ = {"Bus", "PQ", "PV", "Slack", "Shunt", "ShuntSw", "ShuntTD", "Line", "Jumper", *GENERATORS, *GOVERNORS}
+READ = {
+    "Bus",
+    "PQ",
+    "PV",
+    "Slack",
+    "Shunt",
+    "ShuntSw",
+    "ShuntTD",
+    "Line",
+    "Jumper",
+    *GENERATORS,
+    *GOVERNORS,
+}
 Tables = Mapping[str, Table]
 
 
@@ -41,7 +53,11 @@ def read_andes_xlsx(path: Path) -> FileGrid:
     sheets = read_workbook(path, expected=EXPECTED)
     return _grid(
         path.name,
-        {name: table_of_sheet(path.name, name, sheet) for name, sheet in sheets.items() if _wanted(name)},
+        {
+            name: table_of_sheet(path.name, name, sheet)
+            for name, sheet in sheets.items()
+            if _wanted(name)
+        },
         {name: len(sheet.rows) for name, sheet in sheets.items()},
     )
 
@@ -52,7 +68,11 @@ def read_andes_json(path: Path, document: Any) -> FileGrid:
         raise InputError("this is no ANDES case", file=path.name, expected=EXPECTED)
     return _grid(
         path.name,
-        {name: table_of_records(path.name, name, records) for name, records in document.items() if _wanted(name)},
+        {
+            name: table_of_records(path.name, name, records)
+            for name, records in document.items()
+            if _wanted(name)
+        },
         {name: len(records) for name, records in document.items() if isinstance(records, list)},
     )
 
@@ -65,7 +85,9 @@ def _grid(file: str, tables: Tables, sizes: Mapping[str, int]) -> FileGrid:
     """Turn tables into a grid in p.u. of the system base."""
     for needed in ("Bus", "Line"):
         if not len(tables.get(needed, ())):
-            raise InputError(f"table {needed} is missing or empty", file=file, table=needed, expected=EXPECTED)
+            raise InputError(
+                f"table {needed} is missing or empty", file=file, table=needed, expected=EXPECTED
+            )
     base_mva, frequency_hz = _config(tables)
     bus = tables["Bus"]
     labels = bus.labels("idx")
@@ -87,7 +109,9 @@ def _grid(file: str, tables: Tables, sizes: Mapping[str, int]) -> FileGrid:
     units, machines_hz = machines(file, tables, known, base_mva, notes)
     branches, at_ends = _branches(tables, known, nominal_kv, base_mva)
     shunt = at_ends + sum(
-        _shunt(tables[name], known, nominal_kv, base_mva) for name in ("Shunt", "ShuntSw", "ShuntTD") if name in tables
+        _shunt(tables[name], known, nominal_kv, base_mva)
+        for name in ("Shunt", "ShuntSw", "ShuntTD")
+        if name in tables
     )
     return FileGrid(
         file=file,
@@ -136,36 +160,58 @@ def _shunt(table: Table, known: Mapping[str, int], nominal_kv: Array, base_mva: 
     shunt = np.zeros(len(known), dtype=complex)
     at, on = table.buses("bus", known), table.flags()
     own_kv = table.numbers("Vn", VOLTAGE_KV, sign="positive")
-    scale = (nominal_kv[at] / own_kv) ** 2 * table.numbers("Sn", BASE_MVA, sign="positive") / base_mva
+    scale = (
+        (nominal_kv[at] / own_kv) ** 2 * table.numbers("Sn", BASE_MVA, sign="positive") / base_mva
+    )
     np.add.at(shunt, at[on], (scale * (table.numbers("g", 0.0) + 1j * table.numbers("b")))[on])
     return shunt
 
 
-def _branches(tables: Tables, known: Mapping[str, int], nominal_kv: Array, base_mva: float) -> tuple[Branches, Complex]:
-    """Lines, transformers and closed jumpers; and the admittance at every bus of what a line has at its ends beside b.
+def _branches(
+    tables: Tables, known: Mapping[str, int], nominal_kv: Array, base_mva: float
+) -> tuple[Branches, Complex]:
+    """Lines, transformers and closed jumpers; and the admittance at every bus of what a line has at
+    its ends beside b.
 
-    Impedances are p.u. of Sn and Vn1: times Zn/Zb, as ANDES has it, with Zn = Vn1²/Sn and Zb = Vn²/base of the first bus.
+    Impedances are p.u. of Sn and Vn1: times Zn/Zb, as ANDES has it, with Zn = Vn1²/Sn and Zb =
+    Vn²/base of the first bus.
     """
     line = tables["Line"]
     ends, on = _ends(line, known), line.flags()
     own_kv = line.numbers("Vn1", VOLTAGE_KV, sign="positive")
-    scale = (own_kv / nominal_kv[ends[:, 0]]) ** 2 * base_mva / line.numbers("Sn", BASE_MVA, sign="positive")
+    scale = (
+        (own_kv / nominal_kv[ends[:, 0]]) ** 2
+        * base_mva
+        / line.numbers("Sn", BASE_MVA, sign="positive")
+    )
     series: Complex = scale * (line.numbers("r", 1e-8) + 1j * line.numbers("x"))
     charging = line.numbers("b", 0.0) / scale
     tap = line.numbers("tap", 1.0, sign="positive")
     ratio = np.asarray(tap * np.exp(1j * line.numbers("phi", 0.0)), dtype=complex)
     at_ends = np.zeros(len(known), dtype=complex)
     for end, t in ((0, tap), (1, np.ones(len(line)))):
-        own = line.numbers(f"g{end + 1}", 0.0) + line.numbers("g", 0.0) / 2 + 1j * line.numbers(f"b{end + 1}", 0.0)
+        own = (
+            line.numbers(f"g{end + 1}", 0.0)
+            + line.numbers("g", 0.0) / 2
+            + 1j * line.numbers(f"b{end + 1}", 0.0)
+        )
         np.add.at(at_ends, ends[on, end], (own / scale / t**2)[on])
     places: list[tuple[Table, int]] = [(line, row) for row in range(len(line))]
     if jumper := tables.get("Jumper"):
         count = len(jumper)
-        ends, on = np.concatenate([ends, _ends(jumper, known)]), np.concatenate([on, jumper.flags()])
-        series, charging = np.append(series, np.zeros(count, dtype=complex)), np.append(charging, np.zeros(count))
+        ends, on = (
+            np.concatenate([ends, _ends(jumper, known)]),
+            np.concatenate([on, jumper.flags()]),
+        )
+        series, charging = (
+            np.append(series, np.zeros(count, dtype=complex)),
+            np.append(charging, np.zeros(count)),
+        )
         ratio = np.append(ratio, np.ones(count, dtype=complex))
         places += [(jumper, row) for row in range(count)]
-    where = JoinedRows(line.where.file, "Line", None, [(table.where.table, row) for table, row in places])
+    where = JoinedRows(
+        line.where.file, "Line", None, [(table.where.table, row) for table, row in places]
+    )
     branches = Branches(
         where,
         np.arange(len(ends)),
@@ -185,7 +231,8 @@ def _ends(table: Table, known: Mapping[str, int]) -> IntArray:
 def _defaulted(tables: Tables) -> list[str]:
     """Name the empty cells that took ANDES's default, and columns that no model of ANDES has."""
     notes = [
-        f"{sum(table.defaulted.values())} empty cells of table {name} took ANDES's default ({', '.join(table.defaulted)})"
+        f"{sum(table.defaulted.values())} empty cells of table {name} took ANDES's default "
+        f"({', '.join(table.defaulted)})"
         for name, table in tables.items()
         if table.defaulted
     ]
@@ -193,7 +240,9 @@ def _defaulted(tables: Tables) -> list[str]:
         if table := tables.get(name):
             strange = [column for column in table.columns if column and column not in known]
             if strange:
-                notes.append(f"{len(strange)} columns of table {name} that ANDES does not have left out")
+                notes.append(
+                    f"{len(strange)} columns of table {name} that ANDES does not have left out"
+                )
     return notes
 
 
@@ -209,5 +258,8 @@ def _left_out(sizes: Mapping[str, int]) -> list[str]:
     strange = {name: size for name, size in sizes.items() if name not in known and size}
     if strange:
         shown = ", ".join(f"{size} {quoted(name[:20])}" for name, size in list(strange.items())[:8])
-        notes.append(f"{sum(strange.values())} devices of unknown models left out ({shown}{', …' if len(strange) > 8 else ''})")
+        notes.append(
+            f"{sum(strange.values())} devices of unknown models left out "
+            f"({shown}{', …' if len(strange) > 8 else ''})"
+        )
     return notes

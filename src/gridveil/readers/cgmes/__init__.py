@@ -19,7 +19,14 @@ from gridveil.readers.network import FileGrid
 TIMEOUT_S, TIMEOUT_S_PER_MB = 60.0, 3.0
 COUNTED = {  # the classes of CGMES from which pypowsybl makes each of its tables
     "transformers": ("PowerTransformer",),
-    "loads": ("EnergyConsumer", "ConformLoad", "NonConformLoad", "EnergySource", "StationSupply", "AsynchronousMachine"),
+    "loads": (
+        "EnergyConsumer",
+        "ConformLoad",
+        "NonConformLoad",
+        "EnergySource",
+        "StationSupply",
+        "AsynchronousMachine",
+    ),
     "shunts": ("LinearShuntCompensator", "NonlinearShuntCompensator", "EquivalentShunt"),
     "machines": MACHINES,
     "lines": ("ACLineSegment", "SeriesCompensator", "EquivalentBranch"),
@@ -27,7 +34,9 @@ COUNTED = {  # the classes of CGMES from which pypowsybl makes each of its table
 
 
 def read_cgmes(path: Path) -> FileGrid:
-    """Read a CGMES model from a folder, a zip or a file; node-breaker models by the buses that their switches make."""
+    """Read a CGMES model from a folder, a zip or a file; node-breaker models by the buses that
+    their switches make.
+    """
     files = collect(path)
     model = check(path, files)
     if find_spec("pypowsybl") is None:
@@ -47,9 +56,13 @@ def _check_counts(file: str, model: Model, tables: Mapping[str, Table]) -> None:
     count = {name: len(table) for name, table in tables.items()}
     read = {
         "transformers": count["2_windings_transformers"] + count["3_windings_transformers"],
-        "loads": sum(kind in COUNTED["loads"] for kind in tables["loads"].texts("CGMES.originalClass")),
+        "loads": sum(
+            kind in COUNTED["loads"] for kind in tables["loads"].texts("CGMES.originalClass")
+        ),
         "shunts": count["shunt_compensators"],
-        "machines": sum(kind in MACHINES for kind in tables["generators"].texts("CGMES.originalClass")),
+        "machines": sum(
+            kind in MACHINES for kind in tables["generators"].texts("CGMES.originalClass")
+        ),
         "lines": count["lines"] + count["boundary_lines"],
     }
     for what, classes in COUNTED.items():
@@ -72,12 +85,18 @@ def _tables(file: str, files: Mapping[str, bytes]) -> dict[str, Table]:
         for name, data in files.items():
             archive.writestr(name, data)
     limit = TIMEOUT_S + TIMEOUT_S_PER_MB * len(packed.getvalue()) / 2**20
-    # -P: a json.py or pypowsybl.py in the working folder, which may be a stranger's, must not run with the grid in its hands.
+    # -P: a json.py or pypowsybl.py in the working folder, which may be a stranger's, must not run
+    # with the grid in its hands.
     command = [sys.executable, "-P", "-m", "gridveil.readers.cgmes.child"]
     problem, answer = "pypowsybl cannot read the model", {}
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter, and no argument from outside
-            command, input=packed.getvalue(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=limit, check=False
+            command,
+            input=packed.getvalue(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=limit,
+            check=False,
         )
         answer = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
@@ -90,6 +109,8 @@ def _tables(file: str, files: Mapping[str, bytes]) -> dict[str, Table]:
             "pypowsybl cannot be loaded" if missing else problem,
             file=file,
             expected="a whole model: EQ, SSH, and TP or the nodes of EQ",
-            remedy="pip install 'gridveil[cgmes]'" if missing else "Check that all its profiles are there, or export it again.",
+            remedy="pip install 'gridveil[cgmes]'"
+            if missing
+            else "Check that all its profiles are there, or export it again.",
         )
     return as_tables(file, answer["tables"])

@@ -1,6 +1,8 @@
-"""What pypowsybl makes of a CGMES model, in a process of its own: native code that a damaged file may hang or kill.
+"""What pypowsybl makes of a CGMES model, in a process of its own: native code that a damaged file
+may hang or kill.
 
-The zip comes in through stdin and the tables leave through stdout: private values never touch a disk.
+The zip comes in through stdin and the tables leave through stdout: private values never touch a
+disk.
 """
 
 from __future__ import annotations
@@ -11,11 +13,24 @@ import sys
 from io import BytesIO
 from typing import Any
 
-MEMORY = 2 * 2**30  # bytes; what pypowsybl reserves at its start (2 GB, of which it uses 0.3) comes on top
+MEMORY = (
+    2 * 2**30
+)  # bytes; what pypowsybl reserves at its start (2 GB, of which it uses 0.3) comes on top
 TABLES = {
     "buses": ("v_mag", "v_angle", "voltage_level_id", "fictitious_p0", "fictitious_q0"),
     "voltage_levels": ("nominal_v",),
-    "lines": ("r", "x", "g1", "b1", "g2", "b2", "bus1_id", "bus2_id", "voltage_level1_id", "voltage_level2_id"),
+    "lines": (
+        "r",
+        "x",
+        "g1",
+        "b1",
+        "g2",
+        "b2",
+        "bus1_id",
+        "bus2_id",
+        "voltage_level1_id",
+        "voltage_level2_id",
+    ),
     "2_windings_transformers": (
         *("bus1_id", "bus2_id", "voltage_level1_id", "voltage_level2_id", "rho", "alpha"),
         *("r_at_current_tap", "x_at_current_tap", "g_at_current_tap", "b_at_current_tap"),
@@ -27,8 +42,21 @@ TABLES = {
         *(f"{what}{leg}_id" for leg in "123" for what in ("bus", "voltage_level")),
     ),
     "generators": (
-        *("energy_source", "target_p", "target_q", "target_v", "voltage_regulator_on", "rated_s", "bus_id"),
-        *("bus_breaker_bus_id", "regulated_bus_id", "equivalent_local_target_v", "CGMES.originalClass"),
+        *(
+            "energy_source",
+            "target_p",
+            "target_q",
+            "target_v",
+            "voltage_regulator_on",
+            "rated_s",
+            "bus_id",
+        ),
+        *(
+            "bus_breaker_bus_id",
+            "regulated_bus_id",
+            "equivalent_local_target_v",
+            "CGMES.originalClass",
+        ),
     ),
     "loads": ("p0", "q0", "bus_id", "CGMES.originalClass"),
     "batteries": ("target_p", "target_q", "bus_id"),
@@ -58,7 +86,9 @@ def tables_of(network: Any) -> dict[str, dict[str, list[Any]]]:
 
 
 def _leave_no_core() -> None:
-    """Native code that a damaged file kills must not leave the grid behind in a core file; only where the system can."""
+    """Native code that a damaged file kills must not leave the grid behind in a core file; only
+    where the system can.
+    """
     try:
         import resource
 
@@ -73,7 +103,11 @@ def _limit_memory() -> None:
         import resource
         from pathlib import Path
 
-        reserved = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
+        reserved = next(
+            line
+            for line in Path("/proc/self/status").read_text().splitlines()
+            if line.startswith("VmData")
+        )
         limit = int(reserved.split()[1]) * 1024 + MEMORY
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     except (ImportError, OSError, StopIteration, ValueError):
@@ -81,14 +115,17 @@ def _limit_memory() -> None:
 
 
 def main() -> None:
-    """Answer in JSON: {"tables": …} or {"error": the kind of exception}, never a message, which may hold private values."""
+    """Answer in JSON: {"tables": …} or {"error": the kind of exception}, never a message, which may
+    hold private values.
+    """
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     quiet = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # what Java prints must not mix with the answer
         os.dup2(quiet, stream)
     _leave_no_core()
     data = sys.stdin.buffer.read()
-    # Where pandapower is installed pypowsybl loads it too, for a converter: seven seconds for nothing.
+    # Where pandapower is installed pypowsybl loads it too, for a converter: seven seconds for
+    # nothing.
     sys.modules.setdefault("pandapower", None)  # pyright: ignore[reportArgumentType]
     try:
         from pypowsybl.network import load_from_binary_buffer  # pyright: ignore[reportPrivateImportUsage]

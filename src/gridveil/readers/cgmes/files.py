@@ -1,4 +1,6 @@
-"""The XML files of a CGMES model, collected and checked before pypowsybl sees them: it reads much that is wrong in silence."""
+"""The XML files of a CGMES model, collected and checked before pypowsybl sees them: it reads much
+that is wrong in silence.
+"""
 
 from __future__ import annotations
 
@@ -25,36 +27,100 @@ CIM = re.compile(r"http://iec\.ch/TC57/(2013/CIM-schema-cim16|2009/CIM-schema-ci
 RESOURCE = re.compile(r"#.+|urn:uuid:.+|http://[\w./-]+#\w+\.\w+")
 NUMBERS = frozenset(
     (
-        *("r", "x", "bch", "gch", "b", "g", "p", "q", "ratedU", "ratedS", "nominalVoltage", "bPerSection", "gPerSection"),
-        *("sections", "normalSections", "pfixed", "qfixed", "step", "normalStep", "lowStep", "highStep", "neutralStep"),
-        *("neutralU", "stepVoltageIncrement", "stepPhaseShiftIncrement", "v", "angle", "targetValue", "sequenceNumber"),
-        *("endNumber", "ratio", "position", "nomU", "frequency", "referencePriority", "activePower", "reactivePower"),
+        *(
+            "r",
+            "x",
+            "bch",
+            "gch",
+            "b",
+            "g",
+            "p",
+            "q",
+            "ratedU",
+            "ratedS",
+            "nominalVoltage",
+            "bPerSection",
+            "gPerSection",
+        ),
+        *(
+            "sections",
+            "normalSections",
+            "pfixed",
+            "qfixed",
+            "step",
+            "normalStep",
+            "lowStep",
+            "highStep",
+            "neutralStep",
+        ),
+        *(
+            "neutralU",
+            "stepVoltageIncrement",
+            "stepPhaseShiftIncrement",
+            "v",
+            "angle",
+            "targetValue",
+            "sequenceNumber",
+        ),
+        *(
+            "endNumber",
+            "ratio",
+            "position",
+            "nomU",
+            "frequency",
+            "referencePriority",
+            "activePower",
+            "reactivePower",
+        ),
     )
 )
-# References that need not lead anywhere: into regions of the boundary set, and of results to what they are results of.
+# References that need not lead anywhere: into regions of the boundary set, and of results to what
+# they are results of.
 LOOSE = re.compile(
     r"(Sv|TopologicalIsland|Model|OperationalLimit|DiagramObject)\w*\..*|\w+\.Region|\w+\.LoadGroup|\w+\.LoadArea"
 )
-TRUTHS = frozenset(("connected", "open", "controlEnabled", "enabled", "regulationStatus", "inService", "ltcFlag"))
+TRUTHS = frozenset(
+    ("connected", "open", "controlEnabled", "enabled", "regulationStatus", "inService", "ltcFlag")
+)
 MODES = frozenset(
     f"RegulatingControlModeKind.{mode}"
     for mode in (
-        *("voltage", "activePower", "reactivePower", "currentFlow", "admittance", "timeScheduled", "temperature"),
+        *(
+            "voltage",
+            "activePower",
+            "reactivePower",
+            "currentFlow",
+            "admittance",
+            "timeScheduled",
+            "temperature",
+        ),
         "powerFactor",
     )
 )
-# What an object must have, in whichever profile: where it lacks something, pypowsybl takes a value of its own.
-_LOAD, _MACHINE = ("EnergyConsumer.p", "EnergyConsumer.q"), ("RotatingMachine.p", "RotatingMachine.q")
+# What an object must have, in whichever profile: where it lacks something, pypowsybl takes a value
+# of its own.
+_LOAD, _MACHINE = (
+    ("EnergyConsumer.p", "EnergyConsumer.q"),
+    ("RotatingMachine.p", "RotatingMachine.q"),
+)
 REQUIRED = {
     "ACLineSegment": ("ACLineSegment.r", "ACLineSegment.x"),
     "SeriesCompensator": ("SeriesCompensator.r", "SeriesCompensator.x"),
-    "PowerTransformerEnd": ("PowerTransformerEnd.r", "PowerTransformerEnd.x", "PowerTransformerEnd.ratedU"),
+    "PowerTransformerEnd": (
+        "PowerTransformerEnd.r",
+        "PowerTransformerEnd.x",
+        "PowerTransformerEnd.ratedU",
+    ),
     "BaseVoltage": ("BaseVoltage.nominalVoltage",),
     "EnergyConsumer": _LOAD,
     "ConformLoad": _LOAD,
     "NonConformLoad": _LOAD,
     "StationSupply": _LOAD,
-    "SynchronousMachine": (*_MACHINE, "SynchronousMachine.operatingMode", "SynchronousMachine.referencePriority"),
+    "SynchronousMachine": (
+        *_MACHINE,
+        "SynchronousMachine.operatingMode",
+        "SynchronousMachine.referencePriority",
+    ),
     "AsynchronousMachine": _MACHINE,
     "ExternalNetworkInjection": ("ExternalNetworkInjection.p", "ExternalNetworkInjection.q"),
     "EquivalentInjection": ("EquivalentInjection.p", "EquivalentInjection.q"),
@@ -62,7 +128,14 @@ REQUIRED = {
     "Terminal": ("Terminal.ConductingEquipment", "ACDCTerminal.connected"),
     "RegulatingControl": tuple(
         f"RegulatingControl.{what}"
-        for what in ("mode", "Terminal", "enabled", "discrete", "targetValue", "targetValueUnitMultiplier")
+        for what in (
+            "mode",
+            "Terminal",
+            "enabled",
+            "discrete",
+            "targetValue",
+            "targetValueUnitMultiplier",
+        )
     ),
     "RatioTapChangerTablePoint": ("TapChangerTablePoint.step", "TapChangerTablePoint.ratio"),
     "PhaseTapChangerTablePoint": ("TapChangerTablePoint.step", "PhaseTapChangerTablePoint.angle"),
@@ -81,9 +154,12 @@ REQUIRED = {
 
 @dataclass(eq=False)
 class Model:
-    """What the files say of themselves. classes : how many objects of each; priorities, reference_nodes : of the angle.
+    """What the files say of themselves. classes : how many objects of each; priorities,
+    reference_nodes : of the angle.
 
-    defined : file and class of each object; named : where one is referred to; said : the properties that each has.
+    defined : file and class of each object.
+    named : where one is referred to.
+    said : the properties that each has.
     """
 
     classes: Counter[str] = field(default_factory=Counter)
@@ -98,7 +174,9 @@ class Model:
 
 
 def collect(path: Path) -> dict[str, bytes]:
-    """Read the XML files of a folder, a zip (which may hold zips) or a single file, by their names."""
+    """Read the XML files of a folder, a zip (which may hold zips) or a single file, by their
+    names.
+    """
     if path.is_dir():
         found = (file for file in path.iterdir() if file.suffix.lower() in (".xml", ".zip"))
         names = sorted(islice(found, MOST_FILES + 1))
@@ -115,20 +193,33 @@ def collect(path: Path) -> dict[str, bytes]:
     left = UNPACKED_BYTES
     for place in names:
         name, data = place.name, read_bytes(place, EXPECTED, UNPACKED_BYTES)
-        for inner, text in _unzipped(name, data, left) if name.lower().endswith(".zip") else ((name, data),):
+        for inner, text in (
+            _unzipped(name, data, left) if name.lower().endswith(".zip") else ((name, data),)
+        ):
             left -= len(text)
             if left < 0:
                 raise _too_large(path.name)
             if inner in files:
-                raise InputError(f"there are two files {inner}", file=path.name, expected="each profile once")
+                raise InputError(
+                    f"there are two files {inner}", file=path.name, expected="each profile once"
+                )
             files[inner] = text
     if not files:
-        raise InputError("there is no XML file in it", file=path.name, expected=EXPECTED, remedy="Check the path.")
+        raise InputError(
+            "there is no XML file in it",
+            file=path.name,
+            expected=EXPECTED,
+            remedy="Check the path.",
+        )
     return files
 
 
 def _too_large(file: str) -> InputError:
-    return InputError(f"the files are larger than {UNPACKED_BYTES // 2**20} MB unpacked", file=file, expected=EXPECTED)
+    return InputError(
+        f"the files are larger than {UNPACKED_BYTES // 2**20} MB unpacked",
+        file=file,
+        expected=EXPECTED,
+    )
 
 
 def _unzipped(name: str, data: bytes, left: int, depth: int = 0) -> Iterator[tuple[str, bytes]]:
@@ -140,7 +231,12 @@ def _unzipped(name: str, data: bytes, left: int, depth: int = 0) -> Iterator[tup
         members = unzipped(data, most=left, wanted=lambda inner: inner.lower().endswith(ends))
     except BadZip as error:
         remedy = "Copy the whole file again, or pack it anew."
-        refusal = InputError(f"the zip is {error}", file=name, expected=f"a zip of up to {left // 2**20} MB", remedy=remedy)
+        refusal = InputError(
+            f"the zip is {error}",
+            file=name,
+            expected=f"a zip of up to {left // 2**20} MB",
+            remedy=remedy,
+        )
     if refusal is not None:
         raise refusal
     for place, content in members:
@@ -155,7 +251,9 @@ def _unzipped(name: str, data: bytes, left: int, depth: int = 0) -> Iterator[tup
 
 
 def check(path: Path, files: Mapping[str, bytes]) -> Model:
-    """Refuse files that are no RDF, numbers that are none, objects that occur twice and references to nowhere."""
+    """Refuse files that are no RDF, numbers that are none, objects that occur twice and references
+    to nowhere.
+    """
     model = Model()
     for name, data in files.items():
         _Reader(name, model).read(data)
@@ -176,26 +274,33 @@ def check(path: Path, files: Mapping[str, bytes]) -> Model:
                     f"{kind} {shown} has no {what}",
                     file=file,
                     expected="it in one of the files (EQ or SSH)",
-                    remedy="Check whether a profile is missing or cut short, or export the model again.",
+                    remedy="Check whether a profile is missing or cut short, or export the model "
+                    "again.",
                 )
     terminals = [name for name, (_, kind) in model.defined.items() if kind == "Terminal"]
     for node in ("Terminal.ConnectivityNode", "Terminal.TopologicalNode"):
         without = [name for name in terminals if node not in model.said.get(name, ())]
         if 0 < len(without) < len(terminals):
             raise InputError(
-                f"{len(without)} terminals have no {node.partition('.')[2]}, and {len(terminals) - len(without)} have one",
+                f"{len(without)} terminals have no {node.partition('.')[2]}, and "
+                f"{len(terminals) - len(without)} have one",
                 file=path.name,
                 expected="one for each terminal, or none for any",
                 remedy="Check whether a file is cut short, or export the model again.",
             )
     if len(model.spaces) > 1:
-        raise InputError("the files are of several versions of CGMES", file=path.name, expected="one version")
-    if not model.classes["Terminal"] or not (model.classes["ACLineSegment"] + model.classes["PowerTransformer"]):
+        raise InputError(
+            "the files are of several versions of CGMES", file=path.name, expected="one version"
+        )
+    if not model.classes["Terminal"] or not (
+        model.classes["ACLineSegment"] + model.classes["PowerTransformer"]
+    ):
         raise InputError(
             "there is no equipment in it",
             file=path.name,
             expected=EXPECTED,
-            remedy="Give the folder or the zip with all the profiles, the equipment (EQ) among them.",
+            remedy="Give the folder or the zip with all the profiles, the equipment (EQ) among "
+            "them.",
         )
     return model
 
@@ -216,9 +321,13 @@ class _Reader:
         self.parser.CharacterDataHandler = self.characters
         self.parser.StartDoctypeDeclHandler = self.doctype
 
-    def error(self, problem: str, expected: str, remedy: str = "Mend the file, or export it again.") -> InputError:
+    def error(
+        self, problem: str, expected: str, remedy: str = "Mend the file, or export it again."
+    ) -> InputError:
         line = self.parser.CurrentLineNumber
-        return InputError(problem, file=self.file, table=self.kind, line=line, expected=expected, remedy=remedy)
+        return InputError(
+            problem, file=self.file, table=self.kind, line=line, expected=expected, remedy=remedy
+        )
 
     def read(self, data: bytes) -> None:
         line = None
@@ -238,7 +347,11 @@ class _Reader:
             )
         spaces = {space for space in self.spaces if CIM.fullmatch(space)}
         if not spaces and self.spaces:
-            raise InputError("none of its objects is of CIM 14, 16 or 100", file=self.file, expected="a profile of CGMES")
+            raise InputError(
+                "none of its objects is of CIM 14, 16 or 100",
+                file=self.file,
+                expected="a profile of CGMES",
+            )
         self.model.spaces |= spaces
 
     def doctype(self, *_: object) -> None:
@@ -262,16 +375,25 @@ class _Reader:
             if resource is not None and self.kind != "FullModel":
                 self._said(local)
                 if not RESOURCE.fullmatch(resource):
-                    raise self.error(f"{local} names nothing that there could be", "an object or a value of CIM")
+                    raise self.error(
+                        f"{local} names nothing that there could be", "an object or a value of CIM"
+                    )
                 if local == "RegulatingControl.mode" and resource.rpartition("#")[2] not in MODES:
-                    raise self.error(f"{local} is unknown", "a mode of CIM, such as RegulatingControlModeKind.voltage")
+                    raise self.error(
+                        f"{local} is unknown",
+                        "a mode of CIM, such as RegulatingControlModeKind.voltage",
+                    )
             if resource is not None and resource.startswith("#") and not LOOSE.fullmatch(local):
-                self.model.named.setdefault(_id(resource), (self.file, self.parser.CurrentLineNumber, local))
+                self.model.named.setdefault(
+                    _id(resource), (self.file, self.parser.CurrentLineNumber, local)
+                )
             if resource is not None and local == "TopologicalIsland.AngleRefTopologicalNode":
                 self.model.reference_nodes.add(_id(resource))
             self.text = ""
         elif self.depth > 2 and self.kind != "FullModel":
-            raise self.error("objects are nested deeper than in CGMES", "objects with plain properties")
+            raise self.error(
+                "objects are nested deeper than in CGMES", "objects with plain properties"
+            )
         self.depth += 1
 
     def _object(self, own: str | None, about: str | None) -> None:
@@ -280,16 +402,21 @@ class _Reader:
         self.id = _id(own or about or "")
         if own is not None or not (about or "").startswith("#"):
             if self.id in self.model.defined and self.model.defined[self.id][0] != self.file:
-                own = None  # CGMES 3 describes an object in several files, each with rdf:about="urn:uuid:…"
+                # CGMES 3 describes an object in several files, each with rdf:about="urn:uuid:…"
+                own = None
             elif self.id in self.model.defined:
                 raise self.error("an object occurs twice", "each object once")
             else:
                 self.model.classes[self.kind] += 1
                 self.model.defined[self.id] = (self.file, self.kind)
                 if len(self.model.defined) > MOST_OBJECTS:
-                    raise self.error(f"there are more than {MOST_OBJECTS} objects", "a model of a power grid")
+                    raise self.error(
+                        f"there are more than {MOST_OBJECTS} objects", "a model of a power grid"
+                    )
         else:
-            self.model.named.setdefault(self.id, (self.file, self.parser.CurrentLineNumber, "rdf:about"))
+            self.model.named.setdefault(
+                self.id, (self.file, self.parser.CurrentLineNumber, "rdf:about")
+            )
 
     def _said(self, local: str) -> None:
         if self.kind not in REQUIRED or local.startswith("IdentifiedObject."):

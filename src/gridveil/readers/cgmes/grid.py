@@ -1,4 +1,6 @@
-"""What pypowsybl reads of a CGMES model (V, Ω, S, MW, degrees), turned into p.u. of 100 MVA and nominal voltages."""
+"""What pypowsybl reads of a CGMES model (V, Ω, S, MW, degrees), turned into p.u. of 100 MVA and
+nominal voltages.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ class Table:
         values = np.array(self.columns.get(name, [np.nan] * len(self)), dtype=float)
         bad = np.flatnonzero(np.isinf(values) if optional else ~np.isfinite(values))
         if len(bad):
-            raise self.where.error(int(bad[0]), f"{name} is missing or not finite", expected="a finite number")
+            raise self.where.error(
+                int(bad[0]), f"{name} is missing or not finite", expected="a finite number"
+            )
         return values
 
     def powers(self, active: str, reactive: str) -> Complex:
@@ -90,14 +94,21 @@ class Table:
 def as_tables(file: str, columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> dict[str, Table]:
     """Give tables, column by column, the places to be named by in errors."""
     return {
-        name: Table(Elements(file, name, ids=tuple(table["id"]), kinds=(name,) * len(table["id"])), table)
+        name: Table(
+            Elements(file, name, ids=tuple(table["id"]), kinds=(name,) * len(table["id"])), table
+        )
         for name, table in columns.items()
     }
 
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where buses are. known : positions; nominal : kV of each voltage level; boundary : (h,) nodes of boundary lines."""
+    """Where buses are.
+
+    known : positions.
+    nominal : kV of each voltage level.
+    boundary : (h,) nodes of boundary lines.
+    """
 
     known: dict[str, int]
     nominal: dict[str, float]
@@ -105,20 +116,28 @@ class _Places:
     boundary: IntArray
 
     def at(self, table: Table, column: str = "bus_id") -> tuple[IntArray, Flags]:
-        """Positions, and whether the end is connected at all; one that is not is given position 0."""
+        """Positions, and whether the end is connected at all; one that is not is given position
+        0.
+        """
         names = table.texts(column)
         for row, name in enumerate(names):
             if name and name not in self.known:
-                raise table.where.error(row, f"the bus in {column} is unknown", expected="a bus of the model")
+                raise table.where.error(
+                    row, f"the bus in {column} is unknown", expected="a bus of the model"
+                )
         return np.array([self.known.get(name, 0) for name in names], dtype=np.int64), np.array(
             [bool(name) for name in names], dtype=bool
         )
 
     def kv(self, table: Table, column: str = "voltage_level_id") -> Array:
         """Nominal voltages, which are the base."""
-        values = np.array([self.nominal.get(name, np.nan) for name in table.texts(column)], dtype=float)
+        values = np.array(
+            [self.nominal.get(name, np.nan) for name in table.texts(column)], dtype=float
+        )
         for row in np.flatnonzero(~(values > 0)):
-            raise table.where.error(int(row), "the nominal voltage is missing or not above 0", expected="kV above 0")
+            raise table.where.error(
+                int(row), "the nominal voltage is missing or not above 0", expected="kV above 0"
+            )
         return values
 
 
@@ -133,13 +152,23 @@ def grid_of(file: str, model: Model, tables: Mapping[str, Table]) -> FileGrid:
             expected="a topology (TP), or nodes and switches in EQ",
             remedy="Give the folder or the zip with all the profiles.",
         )
-    # The two halves of a tie line meet in one node; those of other lines to the boundary have one each.
-    nodes = [f"boundary of {tie or own}" for tie, own in zip(half.texts("tie_line_id"), half.where.ids, strict=True)]
-    labels = (*bus.where.ids, *(f"star of {name}" for name in star.where.ids), *dict.fromkeys(nodes))
+    # The two halves of a tie line meet in one node; those of other lines to the boundary have one
+    # each.
+    nodes = [
+        f"boundary of {tie or own}"
+        for tie, own in zip(half.texts("tie_line_id"), half.where.ids, strict=True)
+    ]
+    labels = (
+        *bus.where.ids,
+        *(f"star of {name}" for name in star.where.ids),
+        *dict.fromkeys(nodes),
+    )
     where = Elements(file, "buses", ids=labels, kinds=("buses",) * len(labels))
     for row, label in enumerate(labels):
         if not label or not label.isprintable() or len(label) > 200:
-            raise where.error(row, "the name of a bus is not usable", expected="up to 200 printable characters")
+            raise where.error(
+                row, "the name of a bus is not usable", expected="up to 200 printable characters"
+            )
     check_labels(where, labels)
     known = {label: position for position, label in enumerate(labels)}
     levels = tables["voltage_levels"]
@@ -161,7 +190,10 @@ def grid_of(file: str, model: Model, tables: Mapping[str, Table]) -> FileGrid:
         notes.append("the model names no frequency: 60 Hz unless frequency_hz says otherwise")
 
     voltage, angle = np.full(len(labels), np.nan), np.full(len(labels), np.nan)
-    voltage[: len(bus)], angle[: len(bus)] = bus.numbers("v_mag", optional=True) / kv, bus.numbers("v_angle", optional=True)
+    voltage[: len(bus)], angle[: len(bus)] = (
+        bus.numbers("v_mag", optional=True) / kv,
+        bus.numbers("v_angle", optional=True),
+    )
     told = voltage > 0
     silent = int((~told[: len(bus)]).sum())
     if silent:
@@ -170,7 +202,10 @@ def grid_of(file: str, model: Model, tables: Mapping[str, Table]) -> FileGrid:
     roots = np.flatnonzero(kind == REFERENCE)
     roots = roots if len(roots) else machines.bus[machines.in_service][:1]
     voltage, angle = first_guess(branches, roots, np.zeros(len(roots)), voltage, angle)
-    machines = replace(machines, set_point=np.where(np.isnan(machines.set_point), voltage[machines.bus], machines.set_point))
+    machines = replace(
+        machines,
+        set_point=np.where(np.isnan(machines.set_point), voltage[machines.bus], machines.set_point),
+    )
     return FileGrid(
         file=file,
         base_mva=BASE_MVA,
@@ -194,17 +229,28 @@ def grid_of(file: str, model: Model, tables: Mapping[str, Table]) -> FileGrid:
 def _branches(
     file: str, tables: Mapping[str, Table], places: _Places, count: int, notes: list[str]
 ) -> tuple[Branches, Complex]:
-    """Lines, transformers and lines to the boundary, and the admittance (n,) that they leave at buses."""
+    """Lines, transformers and lines to the boundary, and the admittance (n,) that they leave at
+    buses.
+    """
     parts = [tables[name] for name in BRANCHES]
-    made = [_lines(parts[0], places), _transformers(parts[1], places), _stars(parts[2], places), _halves(parts[3], places)]
+    made = [
+        _lines(parts[0], places),
+        _transformers(parts[1], places),
+        _stars(parts[2], places),
+        _halves(parts[3], places),
+    ]
     models = joined(made, np.cumsum([0, *(len(part) for part in parts[:-1])]).tolist())
-    loops = models.in_service & ~models.opened.any(axis=1) & (models.ends[:, 0] == models.ends[:, 1])
+    loops = (
+        models.in_service & ~models.opened.any(axis=1) & (models.ends[:, 0] == models.ends[:, 1])
+    )
     if loops.any():
         notes.append(f"{int(loops.sum())} branches with both ends on one bus left out")
         models = replace(models, in_service=models.in_service & ~loops)
     ids = tuple(name for part in parts for name in part.where.ids)
     kinds = tuple(kind for part in parts for kind in part.where.kinds)
-    return as_branches(Elements(file, "branches", ids=ids, kinds=kinds), models, np.ones(count, dtype=bool))
+    return as_branches(
+        Elements(file, "branches", ids=ids, kinds=kinds), models, np.ones(count, dtype=bool)
+    )
 
 
 def _between(
@@ -221,24 +267,38 @@ def _between(
 
 
 def _lines(table: Table, places: _Places) -> PiModels:
-    """Turn z into z S / U₂² and y into y U² / S; between unlike nominal voltages a line is a transformer of ratio U₂ / U₁."""
+    """Turn z into z S / U₂² and y into y U² / S; between unlike nominal voltages a line is a
+    transformer of ratio U₂ / U₁.
+    """
     u1, u2 = places.kv(table, "voltage_level1_id"), places.kv(table, "voltage_level2_id")
     series = (table.numbers("r") + 1j * table.numbers("x")) * BASE_MVA / u2**2
     # Behind the ratio the first shunt, too, is seen at the second voltage.
-    shunts = [(table.numbers(f"g{end}") + 1j * table.numbers(f"b{end}")) * u2**2 / BASE_MVA for end in "12"]
+    shunts = [
+        (table.numbers(f"g{end}") + 1j * table.numbers(f"b{end}")) * u2**2 / BASE_MVA
+        for end in "12"
+    ]
     ratio = (u2 / u1).astype(complex)
-    return _between(places.at(table, "bus1_id"), places.at(table, "bus2_id"), series, (shunts[0], shunts[1]), ratio)
+    return _between(
+        places.at(table, "bus1_id"),
+        places.at(table, "bus2_id"),
+        series,
+        (shunts[0], shunts[1]),
+        ratio,
+    )
 
 
 def _tapped(table: Table, leg: str, u1: Array, u2: Array) -> tuple[Complex, Complex, Complex]:
-    """Series impedance, admittance behind the tap and ratio of a winding; the tap multiplies V₁ by ρ e^{jα}.
+    """Series impedance, admittance behind the tap and ratio of a winding; the tap multiplies V₁ by
+    ρ e^{jα}.
 
     t = U₂ / (U₁ ρ) e^{−jα}, for a ratio here divides.
     """
     r, x, g, b = (table.numbers(f"{what}{leg}_at_current_tap") for what in "rxgb")
     rho, alpha = table.numbers(f"rho{leg}"), np.deg2rad(table.numbers(f"alpha{leg}"))
     for row in np.flatnonzero(~(rho > 0)):
-        raise table.where.error(int(row), "the tap ratio is not above 0", expected="a ratio above 0")
+        raise table.where.error(
+            int(row), "the tap ratio is not above 0", expected="a ratio above 0"
+        )
     size = u2 / (u1 * rho)
     return (
         (r + 1j * x) * BASE_MVA / u2**2,
@@ -251,7 +311,13 @@ def _transformers(table: Table, places: _Places) -> PiModels:
     """Impedance and admittance of a transformer with two windings are seen from its second."""
     u1, u2 = places.kv(table, "voltage_level1_id"), places.kv(table, "voltage_level2_id")
     series, shunt, ratio = _tapped(table, "", u1, u2)
-    return _between(places.at(table, "bus1_id"), places.at(table, "bus2_id"), series, (shunt, np.zeros_like(shunt)), ratio)
+    return _between(
+        places.at(table, "bus1_id"),
+        places.at(table, "bus2_id"),
+        series,
+        (shunt, np.zeros_like(shunt)),
+        ratio,
+    )
 
 
 def _stars(table: Table, places: _Places) -> PiModels:
@@ -261,7 +327,15 @@ def _stars(table: Table, places: _Places) -> PiModels:
     u0 = table.numbers("rated_u0")
     for leg in "123":
         series, shunt, ratio = _tapped(table, leg, places.kv(table, f"voltage_level{leg}_id"), u0)
-        legs.append(_between(places.at(table, f"bus{leg}_id"), centre, series, (shunt, np.zeros_like(shunt)), ratio))
+        legs.append(
+            _between(
+                places.at(table, f"bus{leg}_id"),
+                centre,
+                series,
+                (shunt, np.zeros_like(shunt)),
+                ratio,
+            )
+        )
     return joined(legs, (0, 0, 0))
 
 
@@ -271,15 +345,26 @@ def _halves(table: Table, places: _Places) -> PiModels:
     series = (table.numbers("r") + 1j * table.numbers("x")) * BASE_MVA / u**2
     shunt = (table.numbers("g") + 1j * table.numbers("b")) * u**2 / BASE_MVA
     node = places.boundary, np.ones(len(table), dtype=bool)
-    return _between(places.at(table), node, series, (shunt, np.zeros_like(shunt)), np.ones(len(table), dtype=complex))
+    return _between(
+        places.at(table),
+        node,
+        series,
+        (shunt, np.zeros_like(shunt)),
+        np.ones(len(table), dtype=complex),
+    )
 
 
-def _loads(tables: Mapping[str, Table], places: _Places, shunt: Complex, notes: list[str]) -> Complex:
+def _loads(
+    tables: Mapping[str, Table], places: _Places, shunt: Complex, notes: list[str]
+) -> Complex:
     """P + jQ consumed at each bus (n,) [MVA]; shunt compensators are added to shunt [p.u.]."""
     load = np.zeros(len(shunt), dtype=complex)
     bus, half = tables["buses"], tables["boundary_lines"]
     load[: len(bus)] = bus.powers("fictitious_p0", "fictitious_q0")
-    for name, sign, columns in (("loads", 1, ("p0", "q0")), ("batteries", -1, ("target_p", "target_q"))):
+    for name, sign, columns in (
+        ("loads", 1, ("p0", "q0")),
+        ("batteries", -1, ("target_p", "target_q")),
+    ):
         at, on = places.at(tables[name])
         np.add.at(load, at, np.where(on, sign * tables[name].powers(*columns), 0))
     if len(tables["batteries"]):
@@ -287,7 +372,10 @@ def _loads(tables: Mapping[str, Table], places: _Places, shunt: Complex, notes: 
     beyond = np.array([not tie for tie in half.texts("tie_line_id")], dtype=bool)
     np.add.at(load, places.boundary, np.where(beyond, half.powers("p0", "q0"), 0))
     if beyond.any():
-        notes.append(f"{int(beyond.sum())} lines to the boundary end in a bus with the power that flows over it")
+        notes.append(
+            f"{int(beyond.sum())} lines to the boundary end in a bus with the power that flows "
+            "over it"
+        )
     table = tables["shunt_compensators"]
     at, on = places.at(table)
     admittance = (table.numbers("g") + 1j * table.numbers("b")) * places.kv(table) ** 2 / BASE_MVA
@@ -298,7 +386,9 @@ def _loads(tables: Mapping[str, Table], places: _Places, shunt: Complex, notes: 
 def _machines(
     table: Table, model: Model, places: _Places, kv: Array, load: Complex, notes: list[str]
 ) -> tuple[Machines, IntArray]:
-    """Generators, and the kinds (n,) of buses; equivalent injections do not swing and are added to load [MVA] instead."""
+    """Generators, and the kinds (n,) of buses; equivalent injections do not swing and are added to
+    load [MVA] instead.
+    """
     power = table.powers("target_p", "target_q")
     at, on = places.at(table)
     swinging = np.array(table.texts("CGMES.originalClass")) != "EquivalentInjection"
@@ -310,18 +400,27 @@ def _machines(
     regulating = regulating & swinging & on
     local = np.array([one == other for one, other in zip(regulated, own, strict=True)], dtype=bool)
     if elsewhere := int((regulating & ~local).sum()):
-        notes.append(f"{elsewhere} machines regulate a bus elsewhere: they hold their own at the file's voltage")
+        notes.append(
+            f"{elsewhere} machines regulate a bus elsewhere: they hold their own at the file's "
+            "voltage"
+        )
     target = np.where(
-        local, table.numbers("target_v", optional=True), table.numbers("equivalent_local_target_v", optional=True)
+        local,
+        table.numbers("target_v", optional=True),
+        table.numbers("equivalent_local_target_v", optional=True),
     )
     target = np.where(regulating & (target > 0), target / kv[at] if len(kv) else target, np.nan)
     kind = np.full(len(load), LOAD)
     kind[at[regulating]] = CONTROLLED
-    best = min((model.priorities[name] for name in table.where.ids if model.priorities.get(name, 0) > 0), default=0.0)
+    best = min(
+        (model.priorities[name] for name in table.where.ids if model.priorities.get(name, 0) > 0),
+        default=0.0,
+    )
     nodes = table.texts("bus_breaker_bus_id")
     first = np.array(
         [
-            (best > 0 and model.priorities.get(name) == best) or (best == 0 and node in model.reference_nodes)
+            (best > 0 and model.priorities.get(name) == best)
+            or (best == 0 and node in model.reference_nodes)
             for name, node in zip(table.where.ids, nodes, strict=True)
         ],
         dtype=bool,
@@ -337,7 +436,12 @@ def _machines(
         set_point=target,
         in_service=on,
         rated_mva=np.where((rated > 0) & (rated < LARGEST_MVA), rated, np.nan),
-        fuel=tuple(source.lower() if source in FUELS else "" for source in table.texts("energy_source")),
-        **{what: unknown(len(table)) for what in ("inertia", "damping", "governor_rate", "droop_gain")},
+        fuel=tuple(
+            source.lower() if source in FUELS else "" for source in table.texts("energy_source")
+        ),
+        **{
+            what: unknown(len(table))
+            for what in ("inertia", "damping", "governor_rate", "droop_gain")
+        },
     )
     return machines.keep(kept), kind

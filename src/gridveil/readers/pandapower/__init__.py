@@ -42,7 +42,21 @@ LEFT_OUT = {
     "b2b_vsc": "back-to-back converters",
 }
 TABLES = (
-    *("bus", "line", "trafo", "trafo3w", "impedance", "switch", "shunt", "ward", "xward", "motor", "gen", "ext_grid", "tcsc"),
+    *(
+        "bus",
+        "line",
+        "trafo",
+        "trafo3w",
+        "impedance",
+        "switch",
+        "shunt",
+        "ward",
+        "xward",
+        "motor",
+        "gen",
+        "ext_grid",
+        "tcsc",
+    ),
     *("res_bus", "res_trafo3w"),
     *POWERS,
     *LEFT_OUT,
@@ -57,13 +71,24 @@ def read_pandapower_json(path: Path, document: Any) -> FileGrid:
 def from_pandapower(net: Any, name: str = "") -> FileGrid:
     """Take the grid out of a net object. name : for errors and facts, else the net's own."""
     if not isinstance(net, Mapping) or not hasattr(net.get("bus"), "columns"):
-        raise InputError("this is no pandapower net", expected="a net of pandapower 2 or later, with a table bus")
+        raise InputError(
+            "this is no pandapower net", expected="a net of pandapower 2 or later, with a table bus"
+        )
     own = net.get("name")
-    return _grid(net_from_object(name or (own if isinstance(own, str) else "") or "pandapower net", net, TABLES))
+    return _grid(
+        net_from_object(
+            name or (own if isinstance(own, str) else "") or "pandapower net", net, TABLES
+        )
+    )
 
 
-def source_from_net(net: Any, *, name: str = "", options: Mapping[str, Any] | None = None) -> SourceGrid:
-    """Lock a net object's private values away. options : fields of `Dynamics` and `Policy`, as for `open_grid`."""
+def source_from_net(
+    net: Any, *, name: str = "", options: Mapping[str, Any] | None = None
+) -> SourceGrid:
+    """Lock a net object's private values away.
+
+    options : fields of `Dynamics` and `Policy`, as for `open_grid`.
+    """
     from gridveil.readers.assemble import assemble
     from gridveil.readers.dynamics import Dynamics
 
@@ -77,18 +102,30 @@ def _grid(net: Net) -> FileGrid:
     notes: list[str] = []
     bus, star = net.frame("bus"), net.frame("trafo3w")
     if not len(bus):
-        raise InputError("the table bus is missing or empty", file=net.file, table="bus", expected="a row for each bus")
+        raise InputError(
+            "the table bus is missing or empty",
+            file=net.file,
+            table="bus",
+            expected="a row for each bus",
+        )
     numbers = bus.numbering()
-    labels = (*(str(number) for number in numbers), *(f"star of trafo3w {number}" for number in star.numbering()))
+    labels = (
+        *(str(number) for number in numbers),
+        *(f"star of trafo3w {number}" for number in star.numbering()),
+    )
     where = JoinedRows.of(net.file, "bus", {"bus": len(bus), "trafo3w": len(star)})
     check_labels(where, labels)
     known = {number: position for position, number in enumerate(numbers)}
     kv = bus.numbers("vn_kv", above=0)
-    places = Places(known, np.concatenate([kv, kv[star.at("hv_bus", known)]]), np.arange(len(bus), len(labels)))
+    places = Places(
+        known, np.concatenate([kv, kv[star.at("hv_bus", known)]]), np.arange(len(bus), len(labels))
+    )
     connected = np.concatenate([bus.flags("in_service", True), star.flags("in_service", True)])
     branches, shunt = branches_of(net, places, connected, _model(net), notes)
     joined = np.isin(places.star, branches.ends[branches.in_service])
-    connected[places.star[~joined]] = False  # a star point none of whose legs is closed is no island
+    connected[places.star[~joined]] = (
+        False  # a star point none of whose legs is closed is no island
+    )
     load = _loads(net, known, len(labels), shunt, notes)
     machines, references = _machines(net, known, notes)
     _count_left_out(net, notes)
@@ -98,7 +135,12 @@ def _grid(net: Net) -> FileGrid:
     held = machines.in_service & references & connected[machines.bus]
     kind[machines.bus[held]] = REFERENCE
     voltage, angle = _voltages(net, known, len(labels))
-    given = np.concatenate([np.zeros(len(net.frame("gen"))), np.deg2rad(net.frame("ext_grid").numbers("va_degree", 0.0))])
+    given = np.concatenate(
+        [
+            np.zeros(len(net.frame("gen"))),
+            np.deg2rad(net.frame("ext_grid").numbers("va_degree", 0.0)),
+        ]
+    )
     voltage, angle = first_guess(branches, machines.bus[held], given[held], voltage, angle)
     angle[machines.bus[held]] = given[held]
     return FileGrid(
@@ -137,29 +179,44 @@ def _check_format(net: Net) -> None:
 def _model(net: Net) -> Model:
     model = net.values.get("trafo_model") or "t"
     if model not in ("t", "pi"):
-        raise InputError("user_pf_options has an unknown trafo_model", file=net.file, expected="t or pi")
+        raise InputError(
+            "user_pf_options has an unknown trafo_model", file=net.file, expected="t or pi"
+        )
     return model
 
 
-def _loads(net: Net, known: Mapping[int, int], count: int, shunt: Complex, notes: list[str]) -> Complex:
-    """P + jQ consumed at each bus [MVA]; what depends on the voltage's square is added to shunt [p.u.]."""
+def _loads(
+    net: Net, known: Mapping[int, int], count: int, shunt: Complex, notes: list[str]
+) -> Complex:
+    """P + jQ consumed at each bus [MVA]; what depends on the voltage's square is added to shunt
+    [p.u.].
+    """
     base = net.number("sn_mva")
     load = np.zeros(count, dtype=complex)
 
     def ground(frame: Frame, power: Complex) -> None:
         """Consumption at 1 p.u. of voltage, P + jQ [MVA], is an admittance P − jQ."""
-        np.add.at(shunt, frame.at("bus", known), np.where(frame.flags("in_service"), power.conj() / base, 0))
+        np.add.at(
+            shunt,
+            frame.at("bus", known),
+            np.where(frame.flags("in_service"), power.conj() / base, 0),
+        )
 
     for name, sign in POWERS.items():
         frame = net.frame(name)
         phases = ("_a", "_b", "_c") if name.startswith("asymmetric") else ("",)
-        power = sum((_power(frame, f"p{phase}_mw", f"q{phase}_mvar") for phase in phases), np.zeros(len(frame), dtype=complex))
+        power = sum(
+            (_power(frame, f"p{phase}_mw", f"q{phase}_mvar") for phase in phases),
+            np.zeros(len(frame), dtype=complex),
+        )
         power = power * sign * frame.numbers("scaling", 1.0)
         if name == "load":
             squared, linear = _voltage_dependent(frame, "z"), _voltage_dependent(frame, "i")
             some = int((frame.flags("in_service") & (linear != 0)).sum())
             if some:
-                notes.append(f"{some} loads with parts of constant current: these taken as constant power")
+                notes.append(
+                    f"{some} loads with parts of constant current: these taken as constant power"
+                )
             part = squared.real * power.real + 1j * squared.imag * power.imag
             ground(frame, part)
             power = power - part
@@ -167,14 +224,27 @@ def _loads(net: Net, known: Mapping[int, int], count: int, shunt: Complex, notes
     for name in ("ward", "xward"):
         frame = net.frame(name)
         ground(frame, _power(frame, "pz_mw", "qz_mvar"))
-        np.add.at(load, frame.at("bus", known), np.where(frame.flags("in_service"), _power(frame, "ps_mw", "qs_mvar"), 0))
+        np.add.at(
+            load,
+            frame.at("bus", known),
+            np.where(frame.flags("in_service"), _power(frame, "ps_mw", "qs_mvar"), 0),
+        )
     frame = net.frame("shunt")
     rated = frame.numbers("vn_kv", float("nan"), above=0)
     own = net.frame("bus").numbers("vn_kv", above=0)[frame.at("bus", known)]
-    ground(frame, _power(frame, "p_mw", "q_mvar") * frame.numbers("step", 1.0) * np.where(np.isnan(rated), 1, own / rated) ** 2)
-    for row in np.flatnonzero(frame.flags("in_service") & frame.flags("step_dependency_table", False)):
+    ground(
+        frame,
+        _power(frame, "p_mw", "q_mvar")
+        * frame.numbers("step", 1.0)
+        * np.where(np.isnan(rated), 1, own / rated) ** 2,
+    )
+    for row in np.flatnonzero(
+        frame.flags("in_service") & frame.flags("step_dependency_table", False)
+    ):
         raise frame.where.error(
-            int(row), "the shunt depends on a table of steps, which is not read", expected="p_mw and q_mvar"
+            int(row),
+            "the shunt depends on a table of steps, which is not read",
+            expected="p_mw and q_mvar",
         )
     frame = net.frame("motor")
     np.add.at(load, frame.at("bus", known), np.where(frame.flags("in_service"), _motors(frame), 0))
@@ -186,11 +256,16 @@ def _power(frame: Frame, active: str, reactive: str) -> Complex:
 
 
 def _voltage_dependent(frame: Frame, what: str) -> Complex:
-    """Shares of P (real) and Q (imaginary) that go with the voltage's square (z) or the voltage (i)."""
+    """Shares of P (real) and Q (imaginary) that go with the voltage's square (z) or the voltage
+    (i).
+    """
     if f"const_{what}_percent" in frame.columns:  # before pandapower 3.0, one for both
         share = frame.numbers(f"const_{what}_percent", 0.0) / 100
         return share + 1j * share
-    return (frame.numbers(f"const_{what}_p_percent", 0.0) + 1j * frame.numbers(f"const_{what}_q_percent", 0.0)) / 100
+    return (
+        frame.numbers(f"const_{what}_p_percent", 0.0)
+        + 1j * frame.numbers(f"const_{what}_q_percent", 0.0)
+    ) / 100
 
 
 def _motors(frame: Frame) -> Complex:
@@ -199,7 +274,9 @@ def _motors(frame: Frame) -> Complex:
     active = frame.numbers("pn_mech_mw") / frame.numbers("efficiency_percent", above=0) * 100 * use
     cosine = frame.numbers("cos_phi", above=0)
     for row in np.flatnonzero(cosine > 1):
-        raise frame.where.error(int(row), "column cos_phi is out of its range", expected="a number above 0, up to 1")
+        raise frame.where.error(
+            int(row), "column cos_phi is out of its range", expected="a number above 0, up to 1"
+        )
     return active + 1j * np.abs(active) * np.sqrt(1 / cosine**2 - 1)
 
 
@@ -215,10 +292,16 @@ def _machines(net: Net, known: Mapping[int, int], notes: list[str]) -> tuple[Mac
         JoinedRows.of(net.file, "gen", {"gen": len(gen), "ext_grid": len(external)}),
         np.arange(count),
         bus=np.concatenate([gen.at("bus", known), external.at("bus", known)]),
-        power=(np.concatenate([scheduled, np.zeros(len(external))]) / net.number("sn_mva")).astype(complex),
-        set_point=np.concatenate([gen.numbers("vm_pu", above=0), external.numbers("vm_pu", above=0)]),
+        power=(np.concatenate([scheduled, np.zeros(len(external))]) / net.number("sn_mva")).astype(
+            complex
+        ),
+        set_point=np.concatenate(
+            [gen.numbers("vm_pu", above=0), external.numbers("vm_pu", above=0)]
+        ),
         in_service=np.concatenate([gen.flags("in_service"), external.flags("in_service")]),
-        rated_mva=np.concatenate([gen.numbers("sn_mva", float("nan"), above=0), unknown(len(external))]),
+        rated_mva=np.concatenate(
+            [gen.numbers("sn_mva", float("nan"), above=0), unknown(len(external))]
+        ),
         fuel=(*gen.texts("type"), *("" for _ in range(len(external)))),
         **{what: unknown(count) for what in ("inertia", "damping", "governor_rate", "droop_gain")},
     )
@@ -232,7 +315,12 @@ def _voltages(net: Net, known: Mapping[int, int], count: int) -> tuple[Array, Ar
     stars = {number: len(known) + row for row, number in enumerate(net.frame("trafo3w").index)}
     for name, prefix, places in (("res_bus", "", known), ("res_trafo3w", "internal_", stars)):
         frame = net.frame(name)
-        results = zip(frame.index, frame.numbers(f"vm_{prefix}pu", nan), frame.numbers(f"va_{prefix}degree", nan), strict=True)
+        results = zip(
+            frame.index,
+            frame.numbers(f"vm_{prefix}pu", nan),
+            frame.numbers(f"va_{prefix}degree", nan),
+            strict=True,
+        )
         for number, magnitude, degrees in results:
             position = places.get(number) if isinstance(number, int) else None
             if position is not None and magnitude > 0 and np.isfinite(degrees):

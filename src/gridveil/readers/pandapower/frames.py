@@ -1,4 +1,6 @@
-"""The tables of a pandapower net, checked: from its JSON by an allow-list, or from the data frames of a net object."""
+"""The tables of a pandapower net, checked: from its JSON by an allow-list, or from the data frames
+of a net object.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ MOST_CELLS = 10**7  # a table; 82 000 buses with all their columns are two milli
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A table of a net. index : pandapower's own number of each row; columns : values as they are, None where there is none."""
+    """A table of a net.
+
+    index : pandapower's own number of each row.
+    columns : values as they are, None where there is none.
+    """
 
     where: Rows
     index: Sequence[Any]
@@ -28,20 +34,41 @@ class Frame:
     def __len__(self) -> int:
         return len(self.index)
 
-    def numbers(self, name: str, default: float | None = None, *, above: float = -np.inf, lowest: float = -np.inf) -> Array:
-        """Finite numbers, more than above and no less than lowest; default : where there is none, or no such column."""
+    def numbers(
+        self,
+        name: str,
+        default: float | None = None,
+        *,
+        above: float = -np.inf,
+        lowest: float = -np.inf,
+    ) -> Array:
+        """Finite numbers, more than above and no less than lowest; default : where there is none,
+        or no such column.
+        """
         values = np.full(len(self), np.nan if default is None else default)
-        limit = f" above {above:g}" if np.isfinite(above) else f" of {lowest:g} or more" if np.isfinite(lowest) else ""
+        limit = (
+            f" above {above:g}"
+            if np.isfinite(above)
+            else f" of {lowest:g} or more"
+            if np.isfinite(lowest)
+            else ""
+        )
         for row, value in enumerate(self._column(name, optional=default is not None)):
             if value is None or value != value:  # NaN, of whatever type
                 if default is None:
-                    raise self.where.error(row, f"column {name} is missing", expected=f"a finite number{limit}")
+                    raise self.where.error(
+                        row, f"column {name} is missing", expected=f"a finite number{limit}"
+                    )
                 continue
             values[row] = self._number(row, name, value)
             if not np.isfinite(values[row]):
-                raise self.where.error(row, f"column {name} is infinite", expected=f"a finite number{limit}")
+                raise self.where.error(
+                    row, f"column {name} is infinite", expected=f"a finite number{limit}"
+                )
             if not (values[row] > above and values[row] >= lowest):
-                raise self.where.error(row, f"column {name} is out of its range", expected=f"a number{limit}")
+                raise self.where.error(
+                    row, f"column {name} is out of its range", expected=f"a number{limit}"
+                )
         return values
 
     def flags(self, name: str, default: bool | None = None) -> Flags:
@@ -49,15 +76,22 @@ class Frame:
         found = []
         for row, value in enumerate(self._column(name, optional=default is not None, fill=default)):
             value = default if value is None or value != value else value
-            if not (isinstance(value, (bool, np.bool_)) or (isinstance(value, Real) and value in (0, 1))):
-                raise self.where.error(row, f"column {name} is neither true nor false", expected="true or false")
+            if not (
+                isinstance(value, (bool, np.bool_)) or (isinstance(value, Real) and value in (0, 1))
+            ):
+                raise self.where.error(
+                    row, f"column {name} is neither true nor false", expected="true or false"
+                )
             found.append(bool(value))
         return np.array(found, dtype=bool)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Short texts; "" where there is none."""
         column = self._column(name, optional=True)
-        return tuple(text if isinstance(text, str) and len(text) <= 100 and text.isprintable() else "" for text in column)
+        return tuple(
+            text if isinstance(text, str) and len(text) <= 100 and text.isprintable() else ""
+            for text in column
+        )
 
     def whole(self, name: str) -> list[int]:
         """Whole numbers, such as those of buses."""
@@ -65,7 +99,11 @@ class Frame:
         for row, value in enumerate(self._column(name)):
             number = np.nan if value is None else self._number(row, name, value)
             if not (abs(number) < 2**53 and number == int(number)):
-                raise self.where.error(row, f"column {name} is no whole number", expected="the number of a row of its table")
+                raise self.where.error(
+                    row,
+                    f"column {name} is no whole number",
+                    expected="the number of a row of its table",
+                )
             found.append(int(number))
         return found
 
@@ -73,7 +111,9 @@ class Frame:
         """The rows' own numbers, which other tables name."""
         for row, number in enumerate(self.index):
             if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**53:
-                raise self.where.error(row, "the row's number is no whole number", expected="a number of 0 or more")
+                raise self.where.error(
+                    row, "the row's number is no whole number", expected="a number of 0 or more"
+                )
         return list(self.index)
 
     def at(self, name: str, known: Mapping[int, int]) -> IntArray:
@@ -118,14 +158,29 @@ class Net:
     def number(self, name: str) -> float:
         """A positive number of the net itself."""
         value = self.values.get(name)
-        if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and 0 < value < 1e15:
+        if (
+            isinstance(value, (int, float, np.number))
+            and not isinstance(value, bool)
+            and 0 < value < 1e15
+        ):
             return float(value)
-        raise InputError(f"{name} of the net is missing or unusable", file=self.file, expected="a finite number above 0")
+        raise InputError(
+            f"{name} of the net is missing or unusable",
+            file=self.file,
+            expected="a finite number above 0",
+        )
 
 
 def net_from_json(file: str, document: Any, wanted: Sequence[str]) -> Net:
-    """Take the wanted tables out of a net's JSON. Nothing is imported or called by a name in the file."""
-    content = document.get("_object") if isinstance(document, dict) and document.get("_class") == "pandapowerNet" else None
+    """Take the wanted tables out of a net's JSON.
+
+    Nothing is imported or called by a name in the file.
+    """
+    content = (
+        document.get("_object")
+        if isinstance(document, dict) and document.get("_class") == "pandapowerNet"
+        else None
+    )
     if not isinstance(content, dict):
         raise InputError(
             "this is no pandapower net",
@@ -133,8 +188,15 @@ def net_from_json(file: str, document: Any, wanted: Sequence[str]) -> Net:
             expected="a file that pandapower.to_json wrote",
             remedy="Save the net again with pandapower.to_json(net, file).",
         )
-    tables = {name: _table(file, name, content[name]) for name in wanted if content.get(name) is not None}
-    return Net(file, tables, {key: value for key, value in content.items() if not isinstance(value, dict)} | _options(content))
+    tables = {
+        name: _table(file, name, content[name]) for name in wanted if content.get(name) is not None
+    }
+    return Net(
+        file,
+        tables,
+        {key: value for key, value in content.items() if not isinstance(value, dict)}
+        | _options(content),
+    )
 
 
 def net_from_object(file: str, net: Any, wanted: Sequence[str]) -> Net:
@@ -143,21 +205,33 @@ def net_from_object(file: str, net: Any, wanted: Sequence[str]) -> Net:
     for name in wanted:
         table = net.get(name)
         if table is not None and hasattr(table, "columns"):
-            columns = {str(column): table[column].astype(object).tolist() for column in table.columns}
+            columns = {
+                str(column): table[column].astype(object).tolist() for column in table.columns
+            }
             present = {str(column): table[column].notna().tolist() for column in table.columns}
             tables[name] = Frame(
                 Rows(file, name),
                 table.index.tolist(),
                 {
-                    column: [value if there else None for value, there in zip(values, present[column], strict=True)]
+                    column: [
+                        value if there else None
+                        for value, there in zip(values, present[column], strict=True)
+                    ]
                     for column, values in columns.items()
                 },
             )
-    return Net(file, tables, {key: net[key] for key in ("sn_mva", "f_hz", "format_version") if key in net} | _options(net))
+    return Net(
+        file,
+        tables,
+        {key: net[key] for key in ("sn_mva", "f_hz", "format_version") if key in net}
+        | _options(net),
+    )
 
 
 def _options(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What a user set for pandapower's power flow, of which only the transformers' model matters here."""
+    """What a user set for pandapower's power flow, of which only the transformers' model matters
+    here.
+    """
     options = content.get("user_pf_options")
     return {"trafo_model": options.get("trafo_model") if isinstance(options, dict) else None}
 
@@ -170,13 +244,21 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _table(file: str, name: str, content: Any) -> Frame:
-    """Decode a data frame: {"_class": "DataFrame", "orient": "split", "_object": '{"columns", "index", "data"}'}."""
+    """Decode a data frame: {"_class": "DataFrame", "orient": "split", "_object": '{"columns",
+    "index", "data"}'}.
+    """
     where = Rows(file, name)
 
     def damaged(problem: str) -> InputError:
-        return InputError(problem, file=file, table=name, expected="a table as pandapower.to_json writes it")
+        return InputError(
+            problem, file=file, table=name, expected="a table as pandapower.to_json writes it"
+        )
 
-    if not isinstance(content, dict) or content.get("_class") != "DataFrame" or content.get("orient", "split") != "split":
+    if (
+        not isinstance(content, dict)
+        or content.get("_class") != "DataFrame"
+        or content.get("orient", "split") != "split"
+    ):
         raise damaged("this is no table of pandapower")
     body = content.get("_object")
     if isinstance(body, str):
@@ -184,7 +266,9 @@ def _table(file: str, name: str, content: Any) -> Frame:
             body = json.loads(body, object_pairs_hook=_once)
         except (ValueError, RecursionError):  # among them: the same key twice
             body = None
-    if not isinstance(body, dict) or not all(isinstance(body.get(part), list) for part in ("columns", "index", "data")):
+    if not isinstance(body, dict) or not all(
+        isinstance(body.get(part), list) for part in ("columns", "index", "data")
+    ):
         raise damaged("the table is damaged")
     header, index, rows = body["columns"], body["index"], body["data"]
     if content.get("is_multiindex") or content.get("is_multicolumn"):
@@ -197,5 +281,11 @@ def _table(file: str, name: str, content: Any) -> Frame:
         raise damaged(f"the table has more than {MOST_CELLS} cells")
     for row, cells in enumerate(rows):
         if not isinstance(cells, list) or len(cells) != len(header):
-            raise where.error(row, "the row has another number of columns than the table", expected=f"{len(header)} columns")
-    return Frame(where, index, {column: [cells[i] for cells in rows] for i, column in enumerate(header)})
+            raise where.error(
+                row,
+                "the row has another number of columns than the table",
+                expected=f"{len(header)} columns",
+            )
+    return Frame(
+        where, index, {column: [cells[i] for cells in rows] for i, column in enumerate(header)}
+    )

@@ -45,7 +45,9 @@ def read_psse(raw: Path, dyr: Path | None) -> FileGrid:
     """Read a RAW file, and the dynamics of its machines from a DYR file."""
     case = read_case(raw)
     notes = _left_out(case)
-    with np.errstate(all="ignore"):  # figures beyond all measure are refused when the grid is put together, by their row
+    with np.errstate(
+        all="ignore"
+    ):  # figures beyond all measure are refused when the grid is put together, by their row
         grid, ids = _grid(case, notes)
     if dyr is None:
         return grid
@@ -58,7 +60,9 @@ def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, list[tuple[int, str]]
     bus = read_table(case.file, "bus", case.sections["bus"], _bus_layout(case.revision))
     numbers, kind = bus.integers("I"), bus.integers("IDE")
     bus.refuse(numbers <= 0, "column 1 (I) is no bus number", expected="a whole number above 0")
-    bus.refuse(~np.isin(kind, (1, 2, 3, 4)), "column 4 (IDE) is no bus type", expected="1, 2, 3 or 4")
+    bus.refuse(
+        ~np.isin(kind, (1, 2, 3, 4)), "column 4 (IDE) is no bus type", expected="1, 2, 3 or 4"
+    )
     check_labels(bus.where, numbers.tolist())
     known = {number: position for position, number in enumerate(numbers.tolist())}
     voltage, kv = bus.floats("VM"), bus.floats("BASKV")
@@ -73,12 +77,16 @@ def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, list[tuple[int, str]]
     if corrected := sum(group.corrected for group in windings):
         notes.append(f"{corrected} transformer windings have their impedance corrected by a table")
     if len(stars.rows):
-        notes.append(f"{len(stars.rows)} three-winding transformers read as a star bus with three branches")
+        notes.append(
+            f"{len(stars.rows)} three-winding transformers read as a star bus with three branches"
+        )
 
     n, extra = len(numbers), len(stars.rows)
     none = np.zeros(extra, dtype=complex)
     places = [("bus", row) for row in range(n)] + [(TRANSFORMER, int(row)) for row in stars.rows]
-    where = JoinedRows(case.file, "bus", [*bus.lines, *(at_transformer[row] for row in stars.rows)], places)
+    where = JoinedRows(
+        case.file, "bus", [*bus.lines, *(at_transformer[row] for row in stars.rows)], places
+    )
     grid = FileGrid(
         file=case.file,
         base_mva=case.base_mva,
@@ -102,9 +110,15 @@ def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, list[tuple[int, str]]
 
 def _bus_layout(revision: int) -> Layout:
     if revision == 30:
-        return layout("I:i=! NAME:t BASKV:f IDE:i=1 GL:f BL:f AREA:i ZONE:i VM:f=1 VA:f OWNER:i", "VA", range(4, 5))
+        return layout(
+            "I:i=! NAME:t BASKV:f IDE:i=1 GL:f BL:f AREA:i ZONE:i VM:f=1 VA:f OWNER:i",
+            "VA",
+            range(4, 5),
+        )
     limits = "" if revision < 33 else " NVHI:f NVLO:f EVHI:f EVLO:f"
-    return layout(f"I:i=! NAME:t BASKV:f IDE:i=1 AREA:i ZONE:i OWNER:i VM:f=1 VA:f{limits}", "VA", range(4, 5))
+    return layout(
+        f"I:i=! NAME:t BASKV:f IDE:i=1 AREA:i ZONE:i OWNER:i VM:f=1 VA:f{limits}", "VA", range(4, 5)
+    )
 
 
 def _status(table: Table, name: str) -> Flags:
@@ -113,19 +127,30 @@ def _status(table: Table, name: str) -> Flags:
     return status == 1
 
 
-def _identified(table: Table, known: dict[int, int], what: str, name: str = "ID") -> tuple[IntArray, list[tuple[int, str]]]:
-    """Positions of the buses of a table, and the key (bus, identifier) of each row, which no other may have."""
+def _identified(
+    table: Table, known: dict[int, int], what: str, name: str = "ID"
+) -> tuple[IntArray, list[tuple[int, str]]]:
+    """Positions of the buses of a table, and the key (bus, identifier) of each row, which no other
+    may have.
+    """
     numbers, texts = table.columns["I"], table.columns[name]
     positions = bus_positions(table.where, "bus in column 1", numbers, known)
-    # PSS/E's identifiers have two characters at most: anything longer is a figure from a column that slipped.
-    table.refuse([not 1 <= len(text) <= 2 for text in texts], f"{name} is no identifier", expected="one or two characters")
+    # PSS/E's identifiers have two characters at most: anything longer is a figure from a column
+    # that slipped.
+    table.refuse(
+        [not 1 <= len(text) <= 2 for text in texts],
+        f"{name} is no identifier",
+        expected="one or two characters",
+    )
     keys = list(zip(numbers, texts, strict=True))
     table.refuse_twins(keys, f"{what} of a bus")
     return positions, keys
 
 
 def _loads(case: Case, known: dict[int, int], voltage: Array, notes: list[str]) -> Complex:
-    """Loads in service at their bus's own voltage v: P = PL + IP v + YP v², Q = QL + IQ v − YQ v², less what DGEN supplies."""
+    """Loads in service at their bus's own voltage v: P = PL + IP v + YP v², Q = QL + IQ v − YQ v²,
+    less what DGEN supplies.
+    """
     more = {30: "", 31: "", 32: " SCALE:i", 33: " SCALE:i INTRPT:i"}.get(case.revision)
     if more is None:
         more = " SCALE:i INTRPT:i DGENP:f DGENQ:f DGENM:i LOADTYPE:t"
@@ -140,11 +165,16 @@ def _loads(case: Case, known: dict[int, int], voltage: Array, notes: list[str]) 
     total = power + 1j * reactive
     dependent = on & np.any([value[name] != 0 for name in ("IP", "IQ", "YP", "YQ")], axis=0)
     if "DGENP" in table.columns:
-        total = total - (table.floats("DGENP") + 1j * table.floats("DGENQ")) * (table.integers("DGENM") == 1)
+        total = total - (table.floats("DGENP") + 1j * table.floats("DGENQ")) * (
+            table.integers("DGENM") == 1
+        )
     if not on.all():
         notes.append(f"{int((~on).sum())} loads out of service left out")
     if dependent.any():
-        notes.append(f"{int(dependent.sum())} loads that depend on voltage taken at the file's voltage of their bus")
+        notes.append(
+            f"{int(dependent.sum())} loads that depend on voltage taken at the file's voltage of "
+            "their bus"
+        )
     found = np.zeros(len(voltage), dtype=complex)
     np.add.at(found, at[on], total[on] / case.base_mva)
     return found
@@ -157,7 +187,10 @@ def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> 
         found += (bus.floats("GL") + 1j * bus.floats("BL")) / case.base_mva
     else:
         table = read_table(
-            case.file, "fixed shunt", case.sections["fixed shunt"], layout("I:i=! ID:t=1 STATUS:i=1 GL:f BL:f NAME:t", "BL")
+            case.file,
+            "fixed shunt",
+            case.sections["fixed shunt"],
+            layout("I:i=! ID:t=1 STATUS:i=1 GL:f BL:f NAME:t", "BL"),
         )
         on = _status(table, "STATUS")
         at, _ = _identified(table, known, "shunt")
@@ -165,13 +198,18 @@ def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> 
     if case.revision < 32:
         columns = f"I:i=! MODSW:i=1 VSWHI:f VSWLO:f SWREM:i RMPCT:f RMIDNT:t BINIT:f{_STEPS}"
     elif case.revision < 35:
-        columns = f"I:i=! MODSW:i=1 ADJM:i STAT:i=1 VSWHI:f VSWLO:f SWREM:i RMPCT:f RMIDNT:t BINIT:f{_STEPS}"
+        columns = (
+            "I:i=! MODSW:i=1 ADJM:i STAT:i=1 VSWHI:f VSWLO:f SWREM:i RMPCT:f RMIDNT:t "
+            f"BINIT:f{_STEPS}"
+        )
     else:
         columns = (
-            "I:i=! ID:t=1 MODSW:i=1 ADJM:i STAT:i=1 VSWHI:f VSWLO:f SWREG:i NREG:i RMPCT:f RMIDNT:t BINIT:f"
-            + _STEPS_WITH_STATUS
+            "I:i=! ID:t=1 MODSW:i=1 ADJM:i STAT:i=1 VSWHI:f VSWLO:f SWREG:i NREG:i RMPCT:f "
+            "RMIDNT:t BINIT:f" + _STEPS_WITH_STATUS
         )
-    table = read_table(case.file, "switched shunt", case.sections["switched shunt"], layout(columns, "BINIT"))
+    table = read_table(
+        case.file, "switched shunt", case.sections["switched shunt"], layout(columns, "BINIT")
+    )
     on = _status(table, "STAT") if "STAT" in table.columns else np.ones(len(table.rows), dtype=bool)
     if "ID" in table.columns:
         at, _ = _identified(table, known, "switched shunt")
@@ -184,13 +222,18 @@ def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> 
     return found
 
 
-def _machines(case: Case, known: dict[int, int], notes: list[str]) -> tuple[Machines, list[tuple[int, str]]]:
+def _machines(
+    case: Case, known: dict[int, int], notes: list[str]
+) -> tuple[Machines, list[tuple[int, str]]]:
     records = case.sections["generator"]
-    # Revision 34 writes NREG and BASLOD or not, depending on its minor release: told by the full width.
-    node = case.revision == 35 or (case.revision == 34 and any(len(record.fields) == 30 for record in records))
+    # Revision 34 writes NREG and BASLOD or not, depending on its minor release: told by the full
+    # width.
+    node = case.revision == 35 or (
+        case.revision == 34 and any(len(record.fields) == 30 for record in records)
+    )
     columns = (
-        f"I:i=! ID:t=1 PG:f QG:f QT:f QB:f VS:f=1 IREG:i{' NREG:i' * node} MBASE:f=nan ZR:f ZX:f RT:f XT:f GTAP:f STAT:i=1 "
-        f"RMPCT:f PT:f PB:f {'BASLOD:i ' * node}{_OWNERS} WMOD:i WPF:f"
+        f"I:i=! ID:t=1 PG:f QG:f QT:f QB:f VS:f=1 IREG:i{' NREG:i' * node} MBASE:f=nan ZR:f ZX:f "
+        f"RT:f XT:f GTAP:f STAT:i=1 RMPCT:f PT:f PB:f {'BASLOD:i ' * node}{_OWNERS} WMOD:i WPF:f"
     )
     table = read_table(case.file, "generator", records, layout(columns, "STAT", range(4, 5)))
     on = _status(table, "STAT")
@@ -198,7 +241,10 @@ def _machines(case: Case, known: dict[int, int], notes: list[str]) -> tuple[Mach
     regulated, own = np.abs(table.integers("IREG")), table.integers("I")
     remote = (regulated != 0) & (regulated != own)
     if (remote & on).any():
-        notes.append(f"{int((remote & on).sum())} machines hold the voltage of another bus: their own keeps the file's")
+        notes.append(
+            f"{int((remote & on).sum())} machines hold the voltage of another bus: their own keeps "
+            "the file's"
+        )
     rated = table.floats("MBASE")
     rated = np.where(np.isnan(rated), case.base_mva, rated)
     units = len(at)
@@ -234,13 +280,22 @@ def _branches(case: Case, known: dict[int, int], alive: Flags) -> tuple[_Lines, 
         columns = "I:i=! J:i=! CKT:t=1 R:f X:f=! B:f RATE*3:f GI:f BI:f GJ:f BJ:f ST:i=1 "
         columns += f"{'MET:i ' * (case.revision > 30)}LEN:f {_OWNERS}"
     else:
-        columns = f"I:i=! J:i=! CKT:t=1 R:f X:f=! B:f NAME:t RATE*12:f GI:f BI:f GJ:f BJ:f ST:i=1 MET:i LEN:f {_OWNERS}"
-    table = read_table(case.file, "branch", case.sections["branch"], layout(columns, "ST", range(5, 8)))
+        columns = (
+            "I:i=! J:i=! CKT:t=1 R:f X:f=! B:f NAME:t RATE*12:f GI:f BI:f GJ:f BJ:f ST:i=1 "
+            f"MET:i LEN:f {_OWNERS}"
+        )
+    table = read_table(
+        case.file, "branch", case.sections["branch"], layout(columns, "ST", range(5, 8))
+    )
     on, ends = _status(table, "ST"), _ends(case, table, known)
     shunt = np.zeros(len(alive), dtype=complex)
     lit = on & alive[ends].all(axis=1)
     for side, letter in enumerate("IJ"):
-        np.add.at(shunt, ends[lit, side], (table.floats(f"G{letter}") + 1j * table.floats(f"B{letter}"))[lit])
+        np.add.at(
+            shunt,
+            ends[lit, side],
+            (table.floats(f"G{letter}") + 1j * table.floats(f"B{letter}"))[lit],
+        )
     found = _Lines(
         [("branch", row) for row in table.rows],
         table.lines,
@@ -256,7 +311,11 @@ def _branches(case: Case, known: dict[int, int], alive: Flags) -> tuple[_Lines, 
         case.file,
         device,
         case.sections[device],
-        layout("I:i=! J:i=! CKT:t=1 X:f RATE*12:f STAT:i=1 NSTAT:i=1 MET:i STYPE:i NAME:t", "STAT", range(3, 5)),
+        layout(
+            "I:i=! J:i=! CKT:t=1 X:f RATE*12:f STAT:i=1 NSTAT:i=1 MET:i STYPE:i NAME:t",
+            "STAT",
+            range(3, 5),
+        ),
     )
     joined = _Lines(
         found.places + [(device, row) for row in table.rows],
@@ -274,25 +333,41 @@ def _ends(case: Case, table: Table, known: dict[int, int]) -> IntArray:
     far = table.integers("J")
     numbers = (table.columns["I"], (np.abs(far) if case.revision == 30 else far).tolist())
     ends = np.array(
-        [bus_positions(table.where, f"bus in column {n + 1}", ids, known) for n, ids in enumerate(numbers)], dtype=np.int64
+        [
+            bus_positions(table.where, f"bus in column {n + 1}", ids, known)
+            for n, ids in enumerate(numbers)
+        ],
+        dtype=np.int64,
     ).T.reshape(-1, 2)
     texts = table.columns["CKT"]
-    table.refuse([not 1 <= len(text) <= 2 for text in texts], "CKT is no identifier", expected="one or two characters")
-    table.refuse_twins([(*sorted(pair), text) for pair, text in zip(ends.tolist(), texts, strict=True)], "branch")
+    table.refuse(
+        [not 1 <= len(text) <= 2 for text in texts],
+        "CKT is no identifier",
+        expected="one or two characters",
+    )
+    table.refuse_twins(
+        [(*sorted(pair), text) for pair, text in zip(ends.tolist(), texts, strict=True)], "branch"
+    )
     return ends
 
 
-def _joined(case: Case, lines: _Lines, at_transformer: list[int], windings: Sequence[Any]) -> Branches:
+def _joined(
+    case: Case, lines: _Lines, at_transformer: list[int], windings: Sequence[Any]
+) -> Branches:
     rows = [int(row) for group in windings for row in group.rows]
     places = lines.places + [(TRANSFORMER, row) for row in rows]
-    where = JoinedRows(case.file, "branch", lines.lines + [at_transformer[row] for row in rows], places)
+    where = JoinedRows(
+        case.file, "branch", lines.lines + [at_transformer[row] for row in rows], places
+    )
     return Branches(
         where,
         np.arange(len(places)),
         ends=np.concatenate([lines.ends, *(group.ends for group in windings)]),
         series=np.concatenate([lines.series, *(group.series for group in windings)]),
         charging=np.concatenate([lines.charging, np.zeros(len(rows))]),
-        ratio=np.concatenate([np.ones(len(lines.lines), dtype=complex), *(group.ratio for group in windings)]),
+        ratio=np.concatenate(
+            [np.ones(len(lines.lines), dtype=complex), *(group.ratio for group in windings)]
+        ),
         in_service=np.concatenate([lines.closed, *(group.in_service for group in windings)]),
     )
 
@@ -313,7 +388,9 @@ def _left_out(case: Case) -> list[str]:
 
 
 def _multi_terminal(case: Case) -> int:
-    """Count multi-terminal DC lines: each has a line of its own, and one for every converter, DC bus and DC link."""
+    """Count multi-terminal DC lines: each has a line of its own, and one for every converter, DC
+    bus and DC link.
+    """
     count, following = 0, 0
     for record in case.sections["multi-terminal DC"]:
         if following:
@@ -321,7 +398,9 @@ def _multi_terminal(case: Case) -> int:
             continue
         count += 1
         sizes = [
-            text for text in record.fields[1:4] if text is not None and text.isascii() and text.isdigit() and len(text) < 6
+            text
+            for text in record.fields[1:4]
+            if text is not None and text.isascii() and text.isdigit() and len(text) < 6
         ]
         if len(sizes) < 3:
             raise InputError(

@@ -1,7 +1,8 @@
 """PSS/E dynamics (DYR): inertia and damping of machines, gain and rate of governors.
 
-A record is `BUS 'MODEL' ID constants /`, over as many lines as it likes. Per unit of the machine's own base MBASE they are
-scaled to the system's: M = 2 H MBASE/SBASE, D MBASE/SBASE, G = K MBASE/SBASE; GGOV1 has a base Trate of its own.
+A record is `BUS 'MODEL' ID constants /`, over as many lines as it likes. Per unit of the machine's
+own base MBASE they are scaled to the system's: M = 2 H MBASE/SBASE, D MBASE/SBASE, G = K
+MBASE/SBASE; GGOV1 has a base Trate of its own.
 
 How a governor becomes a gain and a rate is in `gridveil.readers.governors`.
 
@@ -38,7 +39,8 @@ from gridveil.readers.network import FileGrid
 from gridveil.readers.psse.records import INTEGER, fields_of
 
 Key = tuple[int, str]  # bus and identifier of a machine
-# Where H and D stand, and how many constants there are: PSS/E has written GENTPJ with one or two after the 15 of GENTPF.
+# Where H and D stand, and how many constants there are: PSS/E has written GENTPJ with one or two
+# after the 15 of GENTPF.
 MACHINES: Mapping[str, tuple[int, range]] = {
     "GENCLS": (0, range(2, 3)),
     "GENROU": (4, range(14, 15)),
@@ -61,7 +63,10 @@ GOVERNOR = re.compile(
 
 
 class Governor(NamedTuple):
-    """A governor. response : p.u. of base_mva, which is 0 for the machine's own, or for that of the machine `of`."""
+    """A governor.
+
+    response : p.u. of base_mva, which is 0 for the machine's own, or for that of the machine `of`.
+    """
 
     response: Response
     base_mva: float = 0.0
@@ -80,7 +85,9 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dynamics:
-    """What a DYR file says: H and D of machines, governors, which machines have one that is not read, what is left out."""
+    """What a DYR file says: H and D of machines, governors, which machines have one that is not
+    read, what is left out.
+    """
 
     file: str
     machines: Mapping[Key, tuple[float, float]]
@@ -135,7 +142,11 @@ def _ggov1(c: Sequence[float]) -> list[Governor]:
 
 
 class Model(NamedTuple):
-    """A governor model. counts : how many constants it may have, a second machine aside; droop : where R stands, if at all."""
+    """A governor model.
+
+    counts : how many constants it may have, a second machine aside.
+    droop : where R stands, if at all.
+    """
 
     read: Callable[[Sequence[float]], list[Governor]]
     counts: range
@@ -152,12 +163,16 @@ GOVERNORS: Mapping[str, Model] = {
     "TGOV1": Model(_tgov1, range(7, 8), 0, signed=_limits(2, 3)),
     "GAST": Model(_gast, range(9, 10), 0, signed=_limits(6, 7)),
     "IEEEG1": Model(_ieeeg1, range(20, 21), second=True, signed=_limits(4, 5, 6, 7)),
-    "WSIEG1": Model(_ieeeg1, range(20, 36), second=True, signed=_limits(4, 5, 6, 7, *range(20, 36))),
+    "WSIEG1": Model(
+        _ieeeg1, range(20, 36), second=True, signed=_limits(4, 5, 6, 7, *range(20, 36))
+    ),
     "IEEEG2": Model(_ieeeg2, range(7, 8), signed=_limits(4, 5)),
     "IEEEG3": Model(_ieeeg3, range(14, 15), 6, signed=_limits(2, 3, 4, 5)),
     "IEESGO": Model(_ieesgo, range(11, 12), signed=_limits(9, 10)),
     "HYGOV": Model(_hygov, range(12, 13), 0, signed=_limits(5, 6, 7, 11)),
-    "GGOV1": Model(_ggov1, range(35, 36), 2, signed=_limits(0, 1, 4, 5, 10, 11, 14, *range(18, 35))),
+    "GGOV1": Model(
+        _ggov1, range(35, 36), 2, signed=_limits(0, 1, 4, 5, 10, 11, 14, *range(18, 35))
+    ),
 }
 
 
@@ -172,7 +187,9 @@ def read_dyr(path: Path) -> Dynamics:
     for entry in _entries(path):
         if entry.model in MACHINES:
             key, (at, counts) = _key(file, entry, entry.fields), MACHINES[entry.model]
-            constants = _constants(file, entry, entry.fields[1:], counts, frozenset(range(counts.stop)) - {at, at + 1})
+            constants = _constants(
+                file, entry, entry.fields[1:], counts, frozenset(range(counts.stop)) - {at, at + 1}
+            )
             _once(file, entry, key in machines)
             machines[key] = (constants[at], constants[at + 1])
         elif entry.model in GOVERNORS:
@@ -193,12 +210,28 @@ def read_dyr(path: Path) -> Dynamics:
     return Dynamics(file, machines, found, frozenset(unread), tuple(notes))
 
 
-def _error(file: str, entry: Entry, problem: str, expected: str, remedy: str = "Mend that record and try again.") -> InputError:
-    return InputError(problem, file=file, table=entry.model, row=entry.row, line=entry.line, expected=expected, remedy=remedy)
+def _error(
+    file: str,
+    entry: Entry,
+    problem: str,
+    expected: str,
+    remedy: str = "Mend that record and try again.",
+) -> InputError:
+    return InputError(
+        problem,
+        file=file,
+        table=entry.model,
+        row=entry.row,
+        line=entry.line,
+        expected=expected,
+        remedy=remedy,
+    )
 
 
 def _entries(path: Path) -> list[Entry]:
-    """Split the file into records, each up to a slash; what follows the slash in its line is a comment."""
+    """Split the file into records, each up to a slash; what follows the slash in its line is a
+    comment.
+    """
     found: list[Entry] = []
     fields: list[str | None] = []
     start = count = 0
@@ -208,7 +241,12 @@ def _entries(path: Path) -> list[Entry]:
             continue
         parts = fields_of(text)
         if parts is None:
-            raise InputError("a quote is not closed", file=path.name, line=line, expected="texts in pairs of quotes")
+            raise InputError(
+                "a quote is not closed",
+                file=path.name,
+                line=line,
+                expected="texts in pairs of quotes",
+            )
         start = start if fields else line
         fields += parts
         count += len(parts)
@@ -246,9 +284,15 @@ def _entry(file: str, row: int, line: int, fields: list[str | None]) -> Entry:
     if model == "USRMDL" and own in MACHINES:  # ID 'MODEL' IC IT NI NC NS NV, then the constants
         return Entry(row, line, fields[0], own, [fields[2], *fields[10:]])
     entry = Entry(row, line, fields[0], model, fields[2:])
-    inside = {(text or "").removeprefix("'").strip().upper() for text in fields[3:] if (text or "").startswith("'")}
+    inside = {
+        (text or "").removeprefix("'").strip().upper()
+        for text in fields[3:]
+        if (text or "").startswith("'")
+    }
     if inside & (MACHINES.keys() | GOVERNORS.keys()):
-        raise _error(file, entry, "another record begins inside this one", "a slash after every record")
+        raise _error(
+            file, entry, "another record begins inside this one", "a slash after every record"
+        )
     return entry
 
 
@@ -262,18 +306,29 @@ def _loose_key(entry: Entry) -> Key | None:
 def _key(file: str, entry: Entry, fields: Sequence[str | None]) -> Key:
     name = (fields[0] or "").removeprefix("'").strip() if fields else ""
     if entry.bus is None or not INTEGER.fullmatch(entry.bus) or int(entry.bus) <= 0:
-        raise _error(file, entry, "the record does not begin with a bus number", "BUS 'MODEL' ID constants /")
+        raise _error(
+            file, entry, "the record does not begin with a bus number", "BUS 'MODEL' ID constants /"
+        )
     if not 1 <= len(name) <= 2:
-        raise _error(file, entry, "the third item is no identifier of a machine", "one or two characters")
+        raise _error(
+            file, entry, "the third item is no identifier of a machine", "one or two characters"
+        )
     return int(entry.bus), name
 
 
 def _once(file: str, entry: Entry, twin: bool) -> None:
     if twin:
-        raise _error(file, entry, "the machine has such a model already", "one machine model and one governor a machine")
+        raise _error(
+            file,
+            entry,
+            "the machine has such a model already",
+            "one machine model and one governor a machine",
+        )
 
 
-def _constants(file: str, entry: Entry, fields: Sequence[str | None], counts: range, signed: frozenset[int]) -> list[float]:
+def _constants(
+    file: str, entry: Entry, fields: Sequence[str | None], counts: range, signed: frozenset[int]
+) -> list[float]:
     if len(fields) not in counts:
         expected = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         remedy = "Check whether the record was cut off, or lacks its slash."
@@ -282,9 +337,13 @@ def _constants(file: str, entry: Entry, fields: Sequence[str | None], counts: ra
     for position, value in enumerate(values):
         # The text is not quoted: it may hold a private figure.
         if value is None or not isfinite(value):
-            raise _error(file, entry, f"constant {position + 1} is not a finite number", "plain numbers")
+            raise _error(
+                file, entry, f"constant {position + 1} is not a finite number", "plain numbers"
+            )
         if value < 0 and position not in signed:
-            raise _error(file, entry, f"constant {position + 1} is negative", "a number of 0 or more")
+            raise _error(
+                file, entry, f"constant {position + 1} is negative", "a number of 0 or more"
+            )
     return [value for value in values if value is not None]
 
 
@@ -299,7 +358,9 @@ def _governors(file: str, entry: Entry) -> list[tuple[Key, Governor]]:
     constants = _constants(file, entry, fields, model.counts, model.signed)
     isochronous = entry.model == "GGOV1" and constants[0] == 0
     if model.droop is not None and not constants[model.droop] > 0 and not isochronous:
-        raise _error(file, entry, f"constant {model.droop + 1}, the droop, is unusable", "a number above 0")
+        raise _error(
+            file, entry, f"constant {model.droop + 1}, the droop, is unusable", "a number above 0"
+        )
     found = model.read(constants)
     found[1:] = [governor._replace(of=keys[0]) for governor in found[1:]]
     return list(zip(keys, found, strict=False))
@@ -309,7 +370,9 @@ def _notes(others: Mapping[str, int]) -> list[str]:
     def listed(names: Sequence[str]) -> str:
         return ", ".join(f"{others[name]} {name}" for name in names)
 
-    voltage = [name for name in sorted(others) if NO_FREQUENCY.match(name) and not GOVERNOR.match(name)]
+    voltage = [
+        name for name in sorted(others) if NO_FREQUENCY.match(name) and not GOVERNOR.match(name)
+    ]
     governors = [name for name in sorted(others) if GOVERNOR.match(name)]
     rest = [name for name in sorted(others) if name not in voltage and name not in governors]
     reasons = (
@@ -323,7 +386,10 @@ def _notes(others: Mapping[str, int]) -> list[str]:
 def with_dynamics(grid: FileGrid, ids: Sequence[Key], dynamics: Dynamics) -> FileGrid:
     """Give the machines their dynamics, on the system base. ids : bus and identifier of each."""
     machines, notes = grid.machines, [*grid.notes, *dynamics.notes]
-    values: dict[str, Any] = {what: np.full(len(ids), nan) for what in ("inertia", "damping", "governor_rate", "droop_gain")}
+    values: dict[str, Any] = {
+        what: np.full(len(ids), nan)
+        for what in ("inertia", "damping", "governor_rate", "droop_gain")
+    }
     rated = dict(zip(ids, machines.rated_mva.tolist(), strict=True))
     still = 0
     for unit, key in enumerate(ids):
@@ -333,7 +399,10 @@ def with_dynamics(grid: FileGrid, ids: Sequence[Key], dynamics: Dynamics) -> Fil
             continue
         scale = rated[key] / grid.base_mva
         if not scale > 0:
-            problem = f"machine {key[1]} at bus {key[0]} has no MBASE, on which {dynamics.file} gives its dynamics"
+            problem = (
+                f"machine {key[1]} at bus {key[0]} has no MBASE, on which {dynamics.file} "
+                "gives its dynamics"
+            )
             raise machines.error(unit, problem, expected="MBASE above 0")
         turbine = 0.0
         if governor is not None:
@@ -342,7 +411,10 @@ def with_dynamics(grid: FileGrid, ids: Sequence[Key], dynamics: Dynamics) -> Fil
             values["droop_gain"][unit] = governor.response.gain * base / grid.base_mva
             if governor.response.gain > 0:
                 if not governor.response.rate > 0:
-                    problem = f"the governor of machine {key[1]} at bus {key[0]} in {dynamics.file} never acts"
+                    problem = (
+                        f"the governor of machine {key[1]} at bus {key[0]} in "
+                        f"{dynamics.file} never acts"
+                    )
                     raise machines.error(unit, problem, expected="time constants of seconds")
                 values["governor_rate"][unit] = governor.response.rate
         elif key not in dynamics.unread:
@@ -353,9 +425,14 @@ def with_dynamics(grid: FileGrid, ids: Sequence[Key], dynamics: Dynamics) -> Fil
             still += own[0] == 0
     missing = [key for key in {**dynamics.machines, **dynamics.governors} if key not in rated]
     if missing:
-        notes.append(f"{len(missing)} machines of {dynamics.file} left out: the case does not have them")
+        notes.append(
+            f"{len(missing)} machines of {dynamics.file} left out: the case does not have them"
+        )
     if still:
-        notes.append(f"{still} machines have H = 0 in {dynamics.file}, an infinite bus in PSS/E: give them an inertia")
+        notes.append(
+            f"{still} machines have H = 0 in {dynamics.file}, an infinite bus in PSS/E: give them "
+            "an inertia"
+        )
     without = sum(key not in dynamics.machines for key in ids)
     if without:
         notes.append(f"{without} machines of the case have no machine model in {dynamics.file}")

@@ -1,4 +1,6 @@
-"""The records of a PSS/E RAW file: its lines cut into fields, and into the sections of its revision."""
+"""The records of a PSS/E RAW file: its lines cut into fields, and into the sections of its
+revision.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,31 @@ CUT_OFF = "Copy the whole file again."
 
 _HEAD = ("bus", "load", "fixed shunt", "generator", "branch")
 _DC = ("area", "two-terminal DC", "VSC DC")
-_MIDDLE = ("impedance correction", "multi-terminal DC", "multi-section line", "zone", "inter-area transfer", "owner", "FACTS")
+_MIDDLE = (
+    "impedance correction",
+    "multi-terminal DC",
+    "multi-section line",
+    "zone",
+    "inter-area transfer",
+    "owner",
+    "FACTS",
+)
 _TAIL = ("switched shunt", "GNE", "induction machine")
 ORDER: Mapping[int, tuple[str, ...]] = {
     30: ("bus", "load", "generator", "branch", "transformer", *_DC, "switched shunt", *_MIDDLE),
     31: (*_HEAD, "transformer", *_DC, *_MIDDLE, *_TAIL[:1]),
     32: (*_HEAD, "transformer", *_DC, *_MIDDLE, *_TAIL[:2]),
     33: (*_HEAD, "transformer", *_DC, *_MIDDLE, *_TAIL),
-    34: ("system-wide", *_HEAD, "switching device", "transformer", *_DC, *_MIDDLE, *_TAIL, "substation"),
+    34: (
+        "system-wide",
+        *_HEAD,
+        "switching device",
+        "transformer",
+        *_DC,
+        *_MIDDLE,
+        *_TAIL,
+        "substation",
+    ),
 }
 # What a terminator's comment calls its section; the first that fits counts.
 TITLES = (
@@ -57,7 +76,12 @@ TITLES = (
 
 
 class Record(NamedTuple):
-    """A line of data. row : from 0, in its section; line : from 1, in the file; fields : None where left blank."""
+    """A line of data.
+
+    row : from 0, in its section.
+    line : from 1, in the file.
+    fields : None where left blank.
+    """
 
     row: int
     line: int
@@ -76,7 +100,8 @@ class Case:
 
 
 def fields_of(text: str) -> list[str | None] | None:
-    """Split a record at commas and blanks, up to a slash; texts keep an opening quote. None: a quote is not closed.
+    """Split a record at commas and blanks, up to a slash; texts keep an opening quote. None: a
+    quote is not closed.
 
     >>> fields_of("1, 'A, B ',, 2.5 7 / comment")
     ['1', "'A, B ", None, '2.5', '7']
@@ -101,7 +126,9 @@ def fields_of(text: str) -> list[str | None] | None:
 
 
 def _between_commas(text: str) -> list[str | None] | None:
-    """Split at commas alone, None where the record has more to it; most have not, and this is four times as quick."""
+    """Split at commas alone, None where the record has more to it; most have not, and this is four
+    times as quick.
+    """
     if "/" in text or '"' in text:
         return None
     found: list[str | None] = []
@@ -128,20 +155,34 @@ def read_case(path: Path) -> Case:
     base_mva, revision, frequency_hz = _header(file, first, header)
     for _ in range(2):
         next(numbered, None)  # two lines of title
-    return Case(file, revision, base_mva, frequency_hz, _sections(file, revision, len(lines), numbered))
+    return Case(
+        file, revision, base_mva, frequency_hz, _sections(file, revision, len(lines), numbered)
+    )
 
 
 def _header(file: str, line: int, text: str) -> tuple[float, int, float | None]:
-    def refuse(problem: str, expected: str, remedy: str = "Check that this is a PSS/E RAW file, copied whole.") -> NoReturn:
-        raise InputError(problem, file=file, table="header", line=line, expected=expected, remedy=remedy)
+    def refuse(
+        problem: str,
+        expected: str,
+        remedy: str = "Check that this is a PSS/E RAW file, copied whole.",
+    ) -> NoReturn:
+        raise InputError(
+            problem, file=file, table="header", line=line, expected=expected, remedy=remedy
+        )
 
     fields = fields_of(text) or []
     fields += [None] * (6 - len(fields))
     change, base, written, frequency = fields[0], fields[1], fields[2], fields[5]
     if change is None or not INTEGER.fullmatch(change):
-        refuse("the first line is no header of a RAW file", "IC, SBASE, REV, XFRRAT, NXFRAT, BASFRQ")
+        refuse(
+            "the first line is no header of a RAW file", "IC, SBASE, REV, XFRRAT, NXFRAT, BASFRQ"
+        )
     if int(change) != 0:
-        refuse("IC is not 0: the file holds changes to another case", "IC = 0, a whole case", "Save the case as a whole.")
+        refuse(
+            "IC is not 0: the file holds changes to another case",
+            "IC = 0, a whole case",
+            "Save the case as a whole.",
+        )
     base_mva = fortran_number(base)
     if base_mva is None or not (isfinite(base_mva) and base_mva > 0):
         refuse("SBASE is missing or unusable", "a finite number of MVA above 0")
@@ -160,10 +201,13 @@ def _header(file: str, line: int, text: str) -> tuple[float, int, float | None]:
     return base_mva, int(written), hertz
 
 
-def _sections(file: str, revision: int, last_line: int, lines: Iterator[tuple[int, str]]) -> dict[str, list[Record]]:
+def _sections(
+    file: str, revision: int, last_line: int, lines: Iterator[tuple[int, str]]
+) -> dict[str, list[Record]]:
     order = ORDER[min(revision, 34)]
     sections: dict[str, list[Record]] = {name: [] for name in order}
-    # What a truncated file must not lose; the very last section of a newer revision is missing from some writers' files.
+    # What a truncated file must not lose; the very last section of a newer revision is missing from
+    # some writers' files.
     needed, complete = order.index("transformer") + 1, len(order) - (revision > 31)
     ended, pending, count = 0, 0, 0
     for number_, text in lines:
@@ -171,7 +215,9 @@ def _sections(file: str, revision: int, last_line: int, lines: Iterator[tuple[in
             continue
         name = order[min(ended, len(order) - 1)]
         fields = fields_of("Q" if text.strip() == "q" else text)
-        if name == "substation":  # nodes and switches inside substations: lists within lists, none of which is read
+        if (
+            name == "substation"
+        ):  # nodes and switches inside substations: lists within lists, none of which is read
             if fields == ["Q"]:
                 return sections
             sections[name].append(Record(len(sections[name]), number_, []))
@@ -180,13 +226,32 @@ def _sections(file: str, revision: int, last_line: int, lines: Iterator[tuple[in
         place = {"file": file, "table": name, "line": number_}
         count += len(fields or ())
         if count > MOST_VALUES:
-            raise InputError(f"the file has more than {MOST_VALUES} fields", **place, expected="a case of a power grid")
+            raise InputError(
+                f"the file has more than {MOST_VALUES} fields",
+                **place,
+                expected="a case of a power grid",
+            )
         if fields is None:
-            raise InputError("a quote is not closed", row=len(records) + 1, **place, expected="texts in pairs of quotes")
+            raise InputError(
+                "a quote is not closed",
+                row=len(records) + 1,
+                **place,
+                expected="texts in pairs of quotes",
+            )
         if fields in (["0"], ["Q"]) and pending:
-            raise InputError("the record is not complete", **place, expected=f"{pending} more lines", remedy=CUT_OFF)
+            raise InputError(
+                "the record is not complete",
+                **place,
+                expected=f"{pending} more lines",
+                remedy=CUT_OFF,
+            )
         if fields == ["Q"] and ended < needed:
-            raise InputError(f"the file ends before its {name} data do", **place, expected="a record 0", remedy=CUT_OFF)
+            raise InputError(
+                f"the file ends before its {name} data do",
+                **place,
+                expected="a record 0",
+                remedy=CUT_OFF,
+            )
         if fields == ["Q"]:
             return sections
         if fields == ["0"]:
@@ -195,7 +260,10 @@ def _sections(file: str, revision: int, last_line: int, lines: Iterator[tuple[in
             continue
         if ended == len(order):
             raise InputError(
-                "data follow the last section", file=file, line=number_, expected=f"{name} data last, in revision {revision}"
+                "data follow the last section",
+                file=file,
+                line=number_,
+                expected=f"{name} data last, in revision {revision}",
             )
         if not fields:
             continue  # a comment
@@ -216,14 +284,21 @@ def _sections(file: str, revision: int, last_line: int, lines: Iterator[tuple[in
 
 
 def lines_after(head: Record) -> int:
-    """How many lines belong to a transformer after its first, whose third column is 0 where there are two windings."""
+    """How many lines belong to a transformer after its first, whose third column is 0 where there
+    are two windings.
+    """
     return 3 if len(head.fields) < 3 or fortran_number(head.fields[2]) in (None, 0) else 4
 
 
 def _check_title(text: str, name: str, known: bool, place: Mapping[str, Any]) -> None:
-    """Refuse a terminator that names another section: a record 0 is missing or one too many before it."""
+    """Refuse a terminator that names another section: a record 0 is missing or one too many before
+    it.
+    """
     found = re.search(r"END OF\s+(.*?)(?:,|\bDATA\b|\bBEGIN\b|$)", text, re.IGNORECASE)
-    titled = next((title for title, words in TITLES if found and re.search(words, found[1], re.IGNORECASE)), name)
+    titled = next(
+        (title for title, words in TITLES if found and re.search(words, found[1], re.IGNORECASE)),
+        name,
+    )
     if known and titled != name:
         raise InputError(
             f"the {titled} data end where the {name} data should",

@@ -1,4 +1,6 @@
-"""Tables of a PSS/E RAW file, read strictly: columns by name and kind, every defect by its row and line."""
+"""Tables of a PSS/E RAW file, read strictly: columns by name and kind, every defect by its row and
+line.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Table:
         """The places of the rows, for tables that hold all rows of their section."""
         return Rows(self.file, self.name, self.lines)
 
-    def refuse(self, bad: Any, problem: str, *, expected: str, remedy: str = "Mend that row and try again.") -> None:
+    def refuse(
+        self, bad: Any, problem: str, *, expected: str, remedy: str = "Mend that row and try again."
+    ) -> None:
         """Refuse the first row for which bad is true."""
         for position in np.flatnonzero(bad)[:1]:
             raise InputError(
@@ -61,12 +65,20 @@ class Table:
         seen: set[Any] = set()
         for position, key in enumerate(keys):
             if key in seen:
-                self.refuse(np.arange(len(keys)) == position, f"the same {what} occurs twice", expected="each once")
+                self.refuse(
+                    np.arange(len(keys)) == position,
+                    f"the same {what} occurs twice",
+                    expected="each once",
+                )
             seen.add(key)
 
 
 class Column(NamedTuple):
-    """A column. kind : i(nteger), f(loat) or t(ext); default : what a blank means, else 0; "!" if it must not be."""
+    """A column.
+
+    kind : i(nteger), f(loat) or t(ext).
+    default : what a blank means, else 0; "!" if it must not be.
+    """
 
     name: str
     kind: str
@@ -75,7 +87,11 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a section. needed : how many a row has at least; brief : how many a section of short rows may have."""
+    """The columns of a section.
+
+    needed : how many a row has at least.
+    brief : how many a section of short rows may have.
+    """
 
     columns: tuple[Column, ...]
     needed: int
@@ -94,17 +110,24 @@ def layout(columns: str, last_needed: str, brief: range = range(0)) -> Layout:
         name, _, rest = word.partition(":")
         kind, _, default = rest.partition("=")
         stem, _, times = name.partition("*")
-        found += [Column(f"{stem}{n + 1}" if times else stem, kind, default) for n in range(int(times or 1))]
+        found += [
+            Column(f"{stem}{n + 1}" if times else stem, kind, default)
+            for n in range(int(times or 1))
+        ]
     return Layout(tuple(found), [column.name for column in found].index(last_needed) + 1, brief)
 
 
 def read_table(file: str, name: str, records: Sequence[Record], shape: Layout) -> Table:
-    """Read records column by column; refuse a row that is too short or too long, or has the wrong kind of value."""
+    """Read records column by column; refuse a row that is too short or too long, or has the wrong
+    kind of value.
+    """
     columns, count = shape.columns, len(shape.columns)
     lengths = {len(record.fields) for record in records}
     least = shape.needed
     if len(lengths) == 1 and (length := next(iter(lengths))) in shape.brief:
-        least = length  # a file that leaves all these columns to PSS/E's defaults; one short row among long ones is cut off
+        # a file that leaves all these columns to PSS/E's defaults; one short row among long ones is
+        # cut off
+        least = length
     for record in records:
         if not least <= len(record.fields) <= count:
             raise InputError(
@@ -118,13 +141,21 @@ def read_table(file: str, name: str, records: Sequence[Record], shape: Layout) -
             )
     cells = zip_longest(*(record.fields for record in records), [None] * count)
     plain = [_plain(texts[:-1], column) for texts, column in zip(cells, columns, strict=True)]
-    values = {column.name: found for column, found in zip(columns, plain, strict=True) if found is not None}
+    values = {
+        column.name: found
+        for column, found in zip(columns, plain, strict=True)
+        if found is not None
+    }
     if len(values) < count:
         values = _cell_by_cell(file, name, records, columns)
-    return Table(file, name, [record.row for record in records], [record.line for record in records], values)
+    return Table(
+        file, name, [record.row for record in records], [record.line for record in records], values
+    )
 
 
-def _cell_by_cell(file: str, table: str, records: Sequence[Record], columns: Sequence[Column]) -> dict[str, list[Any]]:
+def _cell_by_cell(
+    file: str, table: str, records: Sequence[Record], columns: Sequence[Column]
+) -> dict[str, list[Any]]:
     """Convert values that are not all plain, and name the first that is bad."""
     values: dict[str, list[Any]] = {column.name: [] for column in columns}
     for record in records:
@@ -135,7 +166,9 @@ def _cell_by_cell(file: str, table: str, records: Sequence[Record], columns: Seq
 
 
 def _plain(texts: Sequence[str | None], column: Column) -> list[Any] | None:
-    """Convert a whole column at once where it holds nothing but plain values; this is what makes large files quick."""
+    """Convert a whole column at once where it holds nothing but plain values; this is what makes
+    large files quick.
+    """
     if None in texts and column.default in ("nan", "!"):
         return None
     default = column.default or ("" if column.kind == "t" else "0")
@@ -154,7 +187,9 @@ def _plain(texts: Sequence[str | None], column: Column) -> list[Any] | None:
     return values if all(map(isfinite, values)) else None
 
 
-def _value(text: str | None, column: Column, position: int, file: str, table: str, record: Record) -> Any:
+def _value(
+    text: str | None, column: Column, position: int, file: str, table: str, record: Record
+) -> Any:
     if text is None and column.default == "nan":
         return float("nan")
     if text is None:
@@ -172,7 +207,11 @@ def _value(text: str | None, column: Column, position: int, file: str, table: st
         if value is not None and isfinite(value):
             return value
         finite = value is None and text.strip("+-").lower() not in ("nan", "inf", "infinity")
-        problem, expected = ("is not a number", "a plain number") if finite else ("is NaN or infinite", "a finite number")
+        problem, expected = (
+            ("is not a number", "a plain number")
+            if finite
+            else ("is NaN or infinite", "a finite number")
+        )
     # The text is not quoted: it may hold a private figure.
     raise InputError(
         f"column {position + 1} ({column.name}) {problem}",

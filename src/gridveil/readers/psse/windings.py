@@ -1,4 +1,6 @@
-"""Transformers of a PSS/E RAW file: two windings become a branch, three a star bus with three branches."""
+"""Transformers of a PSS/E RAW file: two windings become a branch, three a star bus with three
+branches.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,16 @@ from gridveil.readers.psse.tables import Layout, Table, layout, read_table
 
 TABLE = "transformer"
 HEAD = (
-    "I:i=! J:i=! K:i CKT:t=1 CW:i=1 CZ:i=1 CM:i=1 MAG1:f MAG2:f NMETR:i=2 NAME:t STAT:i=1 O1:i F1:f O2:i F2:f O3:i F3:f "
-    "O4:i F4:f VECGRP:t ZCOD:i"
+    "I:i=! J:i=! K:i CKT:t=1 CW:i=1 CZ:i=1 CM:i=1 MAG1:f MAG2:f NMETR:i=2 NAME:t STAT:i=1 O1:i "
+    "F1:f O2:i F2:f O3:i F3:f O4:i F4:f VECGRP:t ZCOD:i"
 )
 PAIRS = ("12", "23", "31")
 IMPEDANCE = "R12:f X12:f=! S12:f=nan"  # the columns of a third winding may stand there, unused
 IMPEDANCES = IMPEDANCE + " R23:f X23:f=! S23:f=nan R31:f X31:f=! S31:f=nan VMSTAR:f=1 ANSTAR:f"
-WINDING = "WINDV:f=nan NOMV:f ANG:f RATE*{rates}:f COD:i CONT:i{node} RMA:f RMI:f VMA:f VMI:f NTP:i TAB:i CR:f CX:f CNXA:f"
+WINDING = (
+    "WINDV:f=nan NOMV:f ANG:f RATE*{rates}:f COD:i CONT:i{node} RMA:f RMI:f VMA:f VMI:f "
+    "NTP:i TAB:i CR:f CX:f CNXA:f"
+)
 # Which winding a three-winding transformer's STAT puts out of service.
 OUT = {0: (1, 2, 3), 1: (), 2: (2,), 3: (3,), 4: (1,)}
 
@@ -33,8 +38,10 @@ OUT = {0: (1, 2, 3), 1: (), 2: (2,), 3: (3,), 4: (1,)}
 class Windings:
     """What transformers add to the grid, a branch for each two windings or for each of three.
 
-    rows : (b,) row of the transformer table that a branch is from; ends : (b, 2) positions, of star buses after the file's;
-    at, shunt : buses with a magnetizing admittance, and that [p.u.]; corrected : how many have their impedance corrected.
+    rows : (b,) row of the transformer table that a branch is from.
+    ends : (b, 2) positions, of star buses after the file's;
+    at, shunt : buses with a magnetizing admittance, and that [p.u.].
+    corrected : how many have their impedance corrected.
     """
 
     rows: IntArray
@@ -49,7 +56,10 @@ class Windings:
 
 @dataclass(frozen=True, eq=False)
 class Stars:
-    """Star buses of transformers with three windings. voltage, angle : VMSTAR [p.u.] and ANSTAR [rad]."""
+    """Star buses of transformers with three windings.
+
+    voltage, angle : VMSTAR [p.u.] and ANSTAR [rad].
+    """
 
     rows: IntArray
     labels: tuple[str, ...]
@@ -71,12 +81,18 @@ class _Reading:
     buses: Mapping[str, IntArray]
 
 
-@np.errstate(all="ignore")  # figures beyond all measure are refused when the grid is put together, by their row
-def read_windings(case: Case, known: Mapping[int, int], kv: Array, kind: IntArray) -> tuple[list[int], list[Windings], Stars]:
-    """Read the transformers: the line of each, their branches and star buses. kv : base voltage of each bus.
+@np.errstate(
+    all="ignore"
+)  # figures beyond all measure are refused when the grid is put together, by their row
+def read_windings(
+    case: Case, known: Mapping[int, int], kv: Array, kind: IntArray
+) -> tuple[list[int], list[Windings], Stars]:
+    """Read the transformers: the line of each, their branches and star buses. kv : base voltage of
+    each bus.
 
-    Two windings: series (R + jX) F t2², ratio t1/t2 e^{jφ}. Three: to a star bus, series z_i F, ratio t_i e^{jφ_i}, with
-    z_1 = (z_12 + z_31 − z_23)/2 and so on. F : impedance correction at the present tap.
+    Two windings: series (R + jX) F t2², ratio t1/t2 e^{jφ}. Three: to a star bus, series z_i F,
+    ratio t_i e^{jφ_i}, with z_1 = (z_12 + z_31 − z_23)/2 and so on.
+    F : impedance correction at the present tap.
     """
     heads, parts = _records(case)
     head = read_table(case.file, TABLE, heads, layout(HEAD, "STAT"))
@@ -118,7 +134,9 @@ def _three_windings(reading: _Reading, rows: IntArray) -> tuple[Stars, list[Wind
     star = len(reading.kv) + np.arange(len(rows))
     found: list[Windings] = []
     live = np.zeros(len(rows), dtype=bool)
-    for w, (one, other, opposite) in enumerate((("12", "31", "23"), ("12", "23", "31"), ("31", "23", "12")), start=1):
+    for w, (one, other, opposite) in enumerate(
+        (("12", "31", "23"), ("12", "23", "31"), ("31", "23", "12")), start=1
+    ):
         winding = _winding(reading, rows, w)
         factor = winding.factor(reading.corrections)
         closed = np.array([w not in OUT[code] for code in status], dtype=bool)
@@ -133,13 +151,20 @@ def _three_windings(reading: _Reading, rows: IntArray) -> tuple[Stars, list[Wind
                 ratio=(winding.tap * np.exp(1j * winding.angle)).astype(np.complex128),
                 in_service=closed,
                 at=winding.bus[magnetized],
-                shunt=_magnetizing(reading, rows, rated, winding)[magnetized] if w == 1 else np.zeros(0, dtype=complex),
+                shunt=_magnetizing(reading, rows, rated, winding)[magnetized]
+                if w == 1
+                else np.zeros(0, dtype=complex),
                 corrected=int((factor != 1).sum()),
             )
         )
-    labels = tuple("star-" + "-".join(str(columns[name][row]) for name in ("I", "J", "K", "CKT")) for row in rows)
+    labels = tuple(
+        "star-" + "-".join(str(columns[name][row]) for name in ("I", "J", "K", "CKT"))
+        for row in rows
+    )
     kind = np.where(live, LOAD, ISOLATED)
-    return Stars(rows, labels, kind, table.floats("VMSTAR"), np.deg2rad(table.floats("ANSTAR"))), found
+    return Stars(
+        rows, labels, kind, table.floats("VMSTAR"), np.deg2rad(table.floats("ANSTAR"))
+    ), found
 
 
 def _records(case: Case) -> tuple[list[Record], list[list[Record]]]:
@@ -167,25 +192,42 @@ def _records(case: Case) -> tuple[list[Record], list[list[Record]]]:
 
 def _check_heads(head: Table, three: Flags) -> None:
     for name in ("CW", "CZ"):
-        head.refuse(~np.isin(head.integers(name), (1, 2, 3)), f"{name} is unknown", expected=f"{name} = 1, 2 or 3")
+        head.refuse(
+            ~np.isin(head.integers(name), (1, 2, 3)),
+            f"{name} is unknown",
+            expected=f"{name} = 1, 2 or 3",
+        )
     head.refuse(~np.isin(head.integers("CM"), (1, 2)), "CM is unknown", expected="CM = 1 or 2")
     status = head.integers("STAT")
     head.refuse(
-        (status < 0) | (status > np.where(three, 4, 1)), "STAT is unknown", expected="0 or 1; 0 to 4 with three windings"
+        (status < 0) | (status > np.where(three, 4, 1)),
+        "STAT is unknown",
+        expected="0 or 1; 0 to 4 with three windings",
     )
     head.refuse(
-        [len(text) > 2 or not text for text in head.columns["CKT"]], "CKT is no identifier", expected="one or two characters"
+        [len(text) > 2 or not text for text in head.columns["CKT"]],
+        "CKT is no identifier",
+        expected="one or two characters",
     )
     triples = (head.columns[name] for name in ("I", "J", "K", "CKT"))
-    head.refuse_twins([(*sorted(buses), ckt) for *buses, ckt in zip(*triples, strict=True)], "transformer")
+    head.refuse_twins(
+        [(*sorted(buses), ckt) for *buses, ckt in zip(*triples, strict=True)], "transformer"
+    )
 
 
-def _impedances(reading: _Reading, rows: IntArray, pairs: Sequence[str]) -> tuple[dict[str, Complex], Array, Table]:
+def _impedances(
+    reading: _Reading, rows: IntArray, pairs: Sequence[str]
+) -> tuple[dict[str, Complex], Array, Table]:
     """Impedance between pairs of windings [p.u. of the system base], and SBASE1-2 [MVA].
 
-    CZ = 1: p.u. of the system base; 2: p.u. of SBASE of the pair; 3: load loss [W] and |z| [p.u. of SBASE].
+    CZ = 1: p.u. of the system base; 2: p.u. of SBASE of the pair; 3: load loss [W] and |z| [p.u. of
+    SBASE].
     """
-    shape = layout(IMPEDANCE + " UNUSED*8:f", "S12", range(2, 3)) if len(pairs) == 1 else layout(IMPEDANCES, "S31")
+    shape = (
+        layout(IMPEDANCE + " UNUSED*8:f", "S12", range(2, 3))
+        if len(pairs) == 1
+        else layout(IMPEDANCES, "S31")
+    )
     table = read_table(reading.case.file, TABLE, [reading.parts[row][0] for row in rows], shape)
     code, base_mva = reading.head.integers("CZ")[rows], reading.case.base_mva
     between: dict[str, Complex] = {}
@@ -193,10 +235,18 @@ def _impedances(reading: _Reading, rows: IntArray, pairs: Sequence[str]) -> tupl
     for pair in pairs:
         r, x, base = (table.floats(f"{letter}{pair}") for letter in "RXS")
         base = np.where(np.isnan(base), base_mva, base)
-        table.refuse((code != 1) & ~(base > 0), f"SBASE{pair[0]}-{pair[1]} is unusable", expected="MVA above 0")
+        table.refuse(
+            (code != 1) & ~(base > 0),
+            f"SBASE{pair[0]}-{pair[1]} is unusable",
+            expected="MVA above 0",
+        )
         r = np.where(code == 3, r / 1e6 / base, r)
         square = x * x - r * r
-        table.refuse((code == 3) & ~(square >= 0), "the load loss is larger than |z| allows", expected="R of at most |z|")
+        table.refuse(
+            (code == 3) & ~(square >= 0),
+            "the load loss is larger than |z| allows",
+            expected="R of at most |z|",
+        )
         x = np.where(code == 3, np.sqrt(np.maximum(square, 0)), x)
         between[pair] = (r + 1j * x) * np.where(code == 1, 1.0, base_mva / base)
         bases.append(base)
@@ -205,7 +255,12 @@ def _impedances(reading: _Reading, rows: IntArray, pairs: Sequence[str]) -> tupl
 
 @dataclass(frozen=True, eq=False)
 class _Winding:
-    """A winding of each transformer. tap : t [p.u. of the bus's base]; angle : φ [rad]; nominal : NOMV over the bus's base."""
+    """A winding of each transformer.
+
+    tap : t [p.u. of the bus's base].
+    angle : φ [rad].
+    nominal : NOMV over the bus's base.
+    """
 
     table: Table
     bus: IntArray
@@ -226,34 +281,52 @@ class _Winding:
             steps, values = corrections[int(named[position])]
             by_tap = steps.min() >= 0.5 and steps.max() <= 1.5
             at = self.tap[position] if by_tap else np.rad2deg(self.angle[position])
-            found[position] = np.interp(at, steps, values.real) + 1j * np.interp(at, steps, values.imag)
+            found[position] = np.interp(at, steps, values.real) + 1j * np.interp(
+                at, steps, values.imag
+            )
         return found
 
 
 def _winding(reading: _Reading, rows: IntArray, w: int, last: str = "ANG") -> _Winding:
-    """Convert WINDV by CW: 1 p.u. of the bus's base, 2 kV, 3 p.u. of the winding's nominal voltage NOMV (0: the bus's).
+    """Convert WINDV by CW: 1 p.u. of the bus's base, 2 kV, 3 p.u. of the winding's nominal voltage
+    NOMV (0: the bus's).
 
     last : the last column that a line must have.
     """
     records = [reading.parts[row][w] for row in rows]
-    table = read_table(reading.case.file, TABLE, records, _winding_layout(reading.case.revision, records, last))
+    table = read_table(
+        reading.case.file, TABLE, records, _winding_layout(reading.case.revision, records, last)
+    )
     bus = reading.buses["IJK"[w - 1]][rows]
     code, base = reading.head.integers("CW")[rows], reading.kv[bus]
     given, wound = table.floats("NOMV"), table.floats("WINDV")
     nominal = np.where(given == 0, 1.0, given / base)
-    # Blank means nominal to PSS/E, and 0 to MATPOWER, which writes it for every transformer without a tap.
+    # Blank means nominal to PSS/E, and 0 to MATPOWER, which writes it for every transformer without
+    # a tap.
     wound = np.where(np.isnan(wound) | (wound == 0), np.where(code == 2, base, 1.0), wound)
     table.refuse((wound < 0), f"WINDV{w} is unusable", expected="a winding voltage above 0")
     by_base = (code == 2) | ((code == 3) & (given != 0))
-    table.refuse(by_base & ~(base > 0), f"CW needs the base voltage of the bus of winding {w}", expected="BASKV above 0")
-    table.refuse((code == 3) & ~(nominal > 0), f"NOMV{w} is unusable", expected="a voltage above 0, or 0 for the bus's")
+    table.refuse(
+        by_base & ~(base > 0),
+        f"CW needs the base voltage of the bus of winding {w}",
+        expected="BASKV above 0",
+    )
+    table.refuse(
+        (code == 3) & ~(nominal > 0),
+        f"NOMV{w} is unusable",
+        expected="a voltage above 0, or 0 for the bus's",
+    )
     tap = np.select([code == 2, code == 3], [wound / base, wound * nominal], wound)
     return _Winding(table, bus, tap, np.deg2rad(table.floats("ANG")), nominal)
 
 
 def _winding_layout(revision: int, records: Sequence[Record], last: str) -> Layout:
-    """The line of a winding; revision 34 writes NODE or not, depending on its minor release: told by the full width."""
-    node = revision == 35 or (revision == 34 and any(len(record.fields) == 27 for record in records))
+    """The line of a winding; revision 34 writes NODE or not, depending on its minor release: told
+    by the full width.
+    """
+    node = revision == 35 or (
+        revision == 34 and any(len(record.fields) == 27 for record in records)
+    )
     columns = WINDING.format(rates=3 if revision < 34 else 12, node=" NOD:i" if node else "")
     return layout(columns, last, range(1, 3))
 
@@ -261,7 +334,8 @@ def _winding_layout(revision: int, records: Sequence[Record], last: str) -> Layo
 def _magnetizing(reading: _Reading, rows: IntArray, rated: Array, first: _Winding) -> Complex:
     """Admittance g + jb at bus I [p.u. of the system base and the bus's base].
 
-    CM = 1: MAG1, MAG2 as they are; 2: no-load loss [W] and exciting current [p.u. of SBASE1-2 and NOMV1].
+    CM = 1: MAG1, MAG2 as they are; 2: no-load loss [W] and exciting current [p.u. of SBASE1-2 and
+    NOMV1].
     """
     mag1, mag2 = reading.head.floats("MAG1")[rows], reading.head.floats("MAG2")[rows]
     losses = reading.head.integers("CM")[rows] == 2
@@ -269,8 +343,16 @@ def _magnetizing(reading: _Reading, rows: IntArray, rated: Array, first: _Windin
     g, y = mag1 / 1e6 * scale, mag2 * rated * scale
     square = y * y - g * g
     for bad, problem, expected in (
-        (~(first.nominal > 0), "CM = 2 needs NOMV1 and the base voltage of its bus", "voltages above 0"),
-        (~(square >= 0), "the no-load loss MAG1 is larger than MAG2 allows", "a loss within the exciting current"),
+        (
+            ~(first.nominal > 0),
+            "CM = 2 needs NOMV1 and the base voltage of its bus",
+            "voltages above 0",
+        ),
+        (
+            ~(square >= 0),
+            "the no-load loss MAG1 is larger than MAG2 allows",
+            "a loss within the exciting current",
+        ),
     ):
         of_table = np.zeros(len(reading.head.rows), dtype=bool)
         of_table[rows[losses & bad]] = True
@@ -279,14 +361,21 @@ def _magnetizing(reading: _Reading, rows: IntArray, rated: Array, first: _Windin
 
 
 def _corrections(case: Case) -> dict[int, tuple[Array, Complex]]:
-    """Read the impedance correction tables: T (tap or degrees) and factor F, real up to revision 33, complex after."""
+    """Read the impedance correction tables: T (tap or degrees) and factor F, real up to revision
+    33, complex after.
+    """
     width = 2 if case.revision < 34 else 3
     tables: dict[int, tuple[Array, Complex]] = {}
     name, values = 0, list[float]()
     records = case.sections["impedance correction"]
     for record in records:
         numbers = [fortran_number(text) for text in record.fields]
-        place = {"file": case.file, "table": "impedance correction", "row": record.row + 1, "line": record.line}
+        place = {
+            "file": case.file,
+            "table": "impedance correction",
+            "row": record.row + 1,
+            "line": record.line,
+        }
         if any(value is None or not isfinite(value) for value in numbers):
             raise InputError("a column is no finite number", **place, expected="plain numbers")
         fresh = [value for value in numbers if value is not None]
@@ -294,7 +383,9 @@ def _corrections(case: Case) -> dict[int, tuple[Array, Complex]]:
             name, fresh = int(fresh[0]) if abs(fresh[0]) < 1e9 else 0, fresh[1:]
             if name <= 0 or name in tables:
                 raise InputError(
-                    "the table's number is unusable or occurs twice", **place, expected="a number above 0, each once"
+                    "the table's number is unusable or occurs twice",
+                    **place,
+                    expected="a number above 0, each once",
                 )
         values += fresh
         points = np.array(values[: len(values) // width * width], dtype=float).reshape(-1, width)
@@ -303,7 +394,11 @@ def _corrections(case: Case) -> dict[int, tuple[Array, Complex]]:
             continue  # it goes on in the next line, up to a point of zeros
         points = points[: end[0]] if len(end) else points
         if len(points) < 2 or (np.diff(points[:, 0]) <= 0).any():
-            raise InputError("the table is too short, or its T do not rise", **place, expected="at least two points, T rising")
+            raise InputError(
+                "the table is too short, or its T do not rise",
+                **place,
+                expected="at least two points, T rising",
+            )
         tables[name] = (points[:, 0], points[:, 1] + (1j * points[:, 2] if width == 3 else 0j))
         values = []
     return tables
