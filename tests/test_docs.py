@@ -138,7 +138,7 @@ def test_the_toml_of_the_pages_on_commands_and_grids_is_a_working_configuration(
     dynamics = blocks(ROOT / "docs" / "grids.md", "toml")[0]
     (workplace / "release.toml").write_text(config, encoding="utf-8")
     assert run("gridveil release --config release.toml").returncode == 0
-    case = (ROOT / "src/gridveil/cases/ieee30.m").read_text(encoding="utf-8")
+    case = (ROOT / "src/gridveil/readers/cases/ieee30.m").read_text(encoding="utf-8")
     (workplace / "case.m").write_text(case, encoding="utf-8")
     (workplace / "case.toml").write_text(dynamics, encoding="utf-8")
     assert run("gridveil inspect case.m").returncode == 0

@@ -290,8 +290,9 @@ def test_what_a_killed_release_left_is_swept_at_the_next_start(folder, step):
 
 
 def test_what_a_killed_replacement_left_is_swept_at_the_next_one(tmp_path):
-    text = "import os, sys; from pathlib import Path; from gridveil import durable\n"
-    text += "os.fsync = lambda _: os.kill(os.getpid(), 9)\ndurable.replace_whole(Path(sys.argv[1]), b'private')"
+    text = "import os, sys; from pathlib import Path; from gridveil.foundation import files\n"
+    text += "os.fsync = lambda _: os.kill(os.getpid(), 9)\n"
+    text += "files.replace_whole(Path(sys.argv[1]), b'private')"
     subprocess.run([sys.executable, "-c", text, tmp_path / "file"], check=False)
     assert len(hidden(tmp_path)) == 1
     replace_whole(tmp_path / "file", b"whole", 0o640)

@@ -199,7 +199,7 @@ def test_debug_lists_places_but_no_values(planted, spill, monkeypatch):
         "--debug", "release", planted.path, "--epsilon=1/2", "--out", planted.folder / "bundle"
     )
     assert done.code == 70
-    assert "algorithm.py:" in done.err
+    assert "publish.py:" in done.err
     assert leaks(planted, *done[1:]) == []
 
 

@@ -107,11 +107,8 @@ def own_streams() -> Iterator[Outlet]:
     out: Any = Outlet(sys.stdout)
     err: Any = Outlet(sys.stderr)
     note_outcome("")
-    sys.stdin, sys.stdout, sys.stderr = (
-        sys.stdin or Path(os.devnull).open(encoding="utf-8"),
-        out,
-        err,
-    )  # noqa: SIM115
+    sys.stdin = sys.stdin or Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
+    sys.stdout, sys.stderr = out, err
     try:
         yield out
     finally:
