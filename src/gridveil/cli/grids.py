@@ -48,9 +48,8 @@ def demo(
     options.profile_named(profile)
     check_free(out)
     with fit_progress(quiet=json) as progress:
-        result = run_demo(
-            grid, epsilon=exact_epsilon, profile=profile, seed=seed, progress=progress
-        )  # pyright: ignore[reportArgumentType]
+        settings: dict[str, Any] = {"profile": profile, "seed": seed}
+        result = run_demo(grid, epsilon=exact_epsilon, progress=progress, **settings)
     out.mkdir(parents=True)
     report = result.release.save(out / "bundle")
     figure = out / "frequency.png"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from gridveil.foundation.errors import OptionError
 
@@ -55,9 +56,8 @@ def joint_epsilon(mu: float, delta: float) -> float:
     if math.isinf(mu):
         return math.inf
     top = mu * (mu / 2 + 40)  # δ is far below rounding there
-    return float(
-        brentq(lambda epsilon: joint_delta(mu, epsilon) - delta, 0.0, top, xtol=1e-12, rtol=1e-12)
-    )  # pyright: ignore[reportArgumentType]
+    root: Any = brentq
+    return float(root(lambda eps: joint_delta(mu, eps) - delta, 0.0, top, xtol=1e-12, rtol=1e-12))
 
 
 def _check_mu(mu: float) -> None:
