@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -84,7 +84,7 @@ class Trials:
                 outcome="Nothing was drawn.",
                 remedy="Name a smaller public case, such as ieee30 or matpower:case118.",
             )
-        self.surrogate = replace(surrogate, facts=replace(surrogate.facts, loads_are_public=True))
+        self.surrogate = surrogate
         self.event, self.bounds, self.draws, self.lumped = event, bounds, draws, lumped
         self.clock = Clock(HORIZON_S, dt_s)
         facts, random = self.surrogate.facts, np.random.default_rng(seed)
