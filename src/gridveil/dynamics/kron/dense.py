@@ -48,8 +48,9 @@ def kron_reduce(L: Array, keep: IntArray) -> tuple[Array, Array]:
 def schur(L: Array, keep: IntArray) -> tuple[Array, Array]:
     """Reduce as `kron_reduce` does, with L_red symmetric to rounding only."""
     interior = np.setdiff1d(np.arange(L.shape[-1]), keep)
-    across, left = L[..., keep[:, None], interior].mT, L[..., interior[:, None], interior]
-    L_red, solved = _eliminated(L[..., keep[:, None], keep], across, left)
+    kept, left = np.take(L, keep, axis=-2), np.take(L, interior, axis=-2)
+    across = np.take(kept, interior, axis=-1).mT
+    L_red, solved = _eliminated(np.take(kept, keep, -1), across, np.take(left, interior, -1))
     return L_red, -solved.mT
 
 
