@@ -88,7 +88,10 @@ class Walk:
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         """Note a call; the profiler's hook."""
-        if event != "call" or (place := self._place(frame.f_code)) is None:
+        code = frame.f_code
+        if event != "call" or (place := self._place(code)) is None:
+            return
+        if code.co_code[frame.f_lasti + 1]:  # RESUME of a generator that goes on
             return
         above = frame.f_back
         while above is not None and not above.f_code.co_filename.startswith(SOURCE):
@@ -116,7 +119,7 @@ class Walk:
         checks = {
             f"{place.module}.{place.name}": calls
             for place, calls in self.calls.items()
-            if place.name.rpartition(".")[2].lstrip("_").startswith(("check", "verify"))
+            if place.name.rpartition(".")[2].lstrip("_").startswith(("check_", "checked", "verify"))
         }
         return {
             "modules": len({place.module for place in self.calls}),
