@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gridveil.dynamics.kron import complete_edges, edge_weights, kron_reduce, laplacian
+from gridveil.dynamics import kron
+from gridveil.dynamics.kron import edge_weights, kron_reduce, laplacian, reduce_each
+from gridveil.dynamics.models import GridPorts
+from gridveil.grid.facts import complete_edges
 from helpers import few_examples, grids, random_grid, star
 
 
@@ -100,6 +103,45 @@ def test_reduced_model_puts_machines_first_and_takes_their_facts_along(grid):
     np.testing.assert_allclose(model.K_ac, K_ac, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(model.m, grid.m)
     np.testing.assert_array_equal(model.d, grid.d)
+
+
+@few_examples
+@given(grids())
+def test_a_batch_of_laplacians_reduces_as_each_does_alone(grid):
+    edges, n, keep = grid.facts.edges, len(grid.facts.buses), grid.facts.machines
+    k = grid.k * np.random.default_rng(n).uniform(0.5, 2, (2, 3, len(grid.k)))
+    L = laplacian(edges, k, n)
+    L_red, K_ac = kron_reduce(L, keep)
+    for draw in np.ndindex(2, 3):
+        np.testing.assert_array_equal(L[draw], laplacian(edges, k[draw], n))
+        alone = kron_reduce(L[draw], keep)
+        np.testing.assert_allclose(L_red[draw], alone[0], rtol=0, atol=1e-13 * k.sum())
+        np.testing.assert_allclose(K_ac[draw], alone[1], rtol=1e-12, atol=1e-13)
+        np.testing.assert_array_equal(edge_weights(L_red)[draw], edge_weights(L_red[draw]))
+
+
+@pytest.mark.parametrize("dense_up_to", [300, 10])
+def test_many_networks_reduce_alike_whichever_way_their_size_chooses(monkeypatch, dense_up_to):
+    monkeypatch.setattr(kron, "DENSE_UP_TO", dense_up_to)
+    monkeypatch.setattr(kron.sparse, "DENSE_UP_TO", dense_up_to)
+    grid = random_grid(buses=60, machines=5, extra_edges=30, seed=2)
+    random = np.random.default_rng(1)
+    k, loads = random.uniform(1, 50, (4, len(grid.k))), random.normal(size=(3, 60))
+    k_r, felt = reduce_each(grid.facts, k, loads)
+    for weights, reduced, load in zip(k, k_r, felt, strict=True):
+        L_red, K_ac = kron_reduce(laplacian(grid.facts.edges, weights, 60), grid.facts.machines)
+        np.testing.assert_allclose(reduced, edge_weights(L_red), rtol=1e-9, atol=1e-10)
+        expected = loads[:, grid.facts.machines] + loads[:, grid.facts.interior] @ K_ac.T
+        np.testing.assert_allclose(load, expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_the_places_of_a_reduced_model_are_known_without_a_reduction(public):
+    grid = star().with_facts(loads_are_public=public)
+    places = GridPorts.of(grid.facts)
+    assert places.ports == grid.reduced.ports
+    np.testing.assert_array_equal(places.loads, grid.reduced.loads)
+    assert [grid.facts.buses[bus] for bus in places.order] == list(places.ports)
 
 
 def test_damping_of_interior_loads_is_shared_out_over_the_machines():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gridveil.adversary.attack.network import LARGEST, invert, port_patterns
-from gridveil.dynamics.kron.sparse import eliminate
+from gridveil.dynamics.kron import elimination
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.tables import PublicTable
@@ -73,9 +73,7 @@ def explain(facts: GridFacts, release: Release) -> Explained:
             patterns = port_patterns(facts, loaded_buses(facts)) @ shares
             found = invert(model, facts, release.bounds.k, patterns, stop_if_exact=True)
             k, misfit = found.k, found.misfit
-        felt = eliminate(facts.edges, k, len(facts.buses), facts.machines).to_machines(
-            facts.load_damping
-        )
+        felt = elimination(facts, k).to_machines(facts.load_damping)
     table = PublicTable(facts, k, model.m, np.maximum(model.d - felt, 0.0))
     return Explained(table, misfit, doubts(facts, release, misfit))
 

@@ -8,7 +8,7 @@ from math import isfinite
 
 import numpy as np
 
-from gridveil.dynamics.models import Model, port_positions
+from gridveil.dynamics.models import Places, port_positions
 from gridveil.foundation.errors import EventError
 from gridveil.foundation.limits import LONGEST_EVENT, LONGEST_NUMBER, MOST_STEPS
 from gridveil.grid.facts import Array
@@ -36,7 +36,7 @@ class Step:
     uniform: float = 0.0
     lost: tuple[str, ...] = ()
 
-    def loads(self, model: Model) -> Array:
+    def loads(self, model: Places) -> Array:
         """Added load at every port of a model (ports,) [p.u. power]."""
         if (self.uniform or self.lost) and not np.isfinite(model.loads).all():
             raise EventError(

@@ -44,7 +44,7 @@ class Metrics:
 
     nadir_hz : (...,) largest deviation of the system's frequency, with its sign [Hz].
     nadir_s : when [s];
-    machine_nadir_hz, machine_nadir_s : (..., g) the same at each machine;
+    machine_nadir_hz : (..., g) largest deviation of each machine's frequency [Hz];
     rocof_hz_s : (...,) steepest mean slope of the system's frequency over the window [Hz/s];
     initial_rocof_hz_s : (...,) its exact slope right after the largest step, −f Σu/Σm [Hz/s];
     settling_hz : (...,) the deviation that it settles at, −f Σu/Σ(D + G) [Hz].
@@ -53,7 +53,6 @@ class Metrics:
     nadir_hz: Array
     nadir_s: Array
     machine_nadir_hz: Array
-    machine_nadir_s: Array
     rocof_hz_s: Array
     initial_rocof_hz_s: Array
     settling_hz: Array
@@ -282,12 +281,10 @@ def read_arrays(
     weight = inertia / inertia.sum(axis=-1, keepdims=True)
     system = np.einsum("...gn,...g->...n", hz, np.broadcast_to(weight, hz.shape[:-1]))
     low, when = nadir(time_s, system)
-    machine_low, machine_when = nadir(time_s, hz)
     return Metrics(
         nadir_hz=low,
         nadir_s=when,
-        machine_nadir_hz=machine_low,
-        machine_nadir_s=machine_when,
+        machine_nadir_hz=nadir(time_s, hz)[0],
         rocof_hz_s=rocof(time_s, system, window_s),
         initial_rocof_hz_s=frequency_hz * np.asarray(slope),
         settling_hz=frequency_hz * np.asarray(settling),

@@ -18,10 +18,8 @@ from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges, froz
 from gridveil.grid.parameters import Bounds
 
 
-class Model(Protocol):
-    """What `simulate` needs: places where load changes and frequency is read, and the linear model
-    between them.
-    """
+class Places(Protocol):
+    """What an event needs: places where load changes and frequency is read."""
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -32,6 +30,10 @@ class Model(Protocol):
     def loads(self) -> Array:
         """(ports,) nominal loads [p.u. power], NaN where not published."""
         ...
+
+
+class Model(Places, Protocol):
+    """What `simulate` needs: places, and the linear model between them."""
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -57,6 +59,25 @@ class Model(Protocol):
     def settling(self, load: Array) -> float:
         """ω that every bus settles at under a lasting load (ports,) [p.u.]: −Σ load / Σ (D + G)."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class GridPorts:
+    """The places of a grid's reduced model, without the model: machines' buses first.
+
+    order : (ports,) bus positions.
+    """
+
+    ports: tuple[str, ...]
+    loads: Array
+    order: IntArray
+
+    @classmethod
+    def of(cls, facts: GridFacts, interior: IntArray | None = None) -> GridPorts:
+        """List a grid's places; interior : those besides the machines' buses, default all."""
+        order = np.concatenate([facts.machines, facts.interior if interior is None else interior])
+        loads = facts.loads[order] if facts.loads_are_public else np.full(len(order), np.nan)
+        return cls(tuple(facts.buses[i] for i in order), loads, order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,7 +282,7 @@ def _settling(load: Array, damping: float, gain: Array, rate: Array) -> float:
     return -float(np.sum(load)) / float(total) if total > 0 else -np.inf
 
 
-def port_positions(model: Model, labels: Iterable[str]) -> IntArray:
+def port_positions(model: Places, labels: Iterable[str]) -> IntArray:
     """Find ports by their labels."""
     position = {label: place for place, label in enumerate(model.ports)}
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -16,8 +16,7 @@ import numpy as np
 from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import NOT_SIMULATED, Event
-from gridveil.dynamics.kron import edge_weights
-from gridveil.dynamics.kron.sparse import DENSE_UP_TO, eliminate
+from gridveil.dynamics.kron import reduce_each
 from gridveil.dynamics.metrics import HELD, HORIZON_S, Metrics, errors, mode_errors, read_arrays
 from gridveil.dynamics.models import FullModel
 from gridveil.dynamics.simulate import Clock, oscillating
@@ -85,7 +84,7 @@ class Trials:
                 outcome="Nothing was drawn.",
                 remedy="Name a smaller public case, such as ieee30 or matpower:case118.",
             )
-        self.surrogate = replace(surrogate, facts=replace(surrogate.facts, loads_are_public=True))
+        self.surrogate = surrogate
         self.event, self.bounds, self.draws, self.lumped = event, bounds, draws, lumped
         self.clock = Clock(HORIZON_S, dt_s)
         facts, random = self.surrogate.facts, np.random.default_rng(seed)
@@ -254,30 +253,13 @@ class Trials:
         """Reduced weights (draws, e) of networks (draws, lines), and what the machines feel of
         loads (draws, steps + 1, g).
         """
+        facts = self.surrogate.facts
         parts = [
-            self._kron_some(k[part])
-            for part in _slices(len(k), len(self.surrogate.facts.buses) ** 2)
+            reduce_each(facts, k[part], self._felt)
+            for part in _slices(len(k), len(facts.buses) ** 2)
         ]
         k_r, u = zip(*parts, strict=True)
         return np.concatenate(k_r), np.concatenate(u)
-
-    def _kron_some(self, k: Array) -> tuple[Array, Array]:
-        facts, n, felt = self.surrogate.facts, len(self.surrogate.facts.buses), self._felt
-        at, interior = facts.machines, facts.interior
-        if n > DENSE_UP_TO:
-            each = [eliminate(facts.edges, one, n, at) for one in k]
-            return np.stack([edge_weights(one.L_red) for one in each]), np.stack(
-                [one.to_machines(felt.T).T for one in each]
-            )
-        i, j = facts.edges.T
-        L = np.zeros((len(k), n, n))
-        L[:, i, j] = L[:, j, i] = -k
-        L[:, range(n), range(n)] = -L.sum(axis=2)
-        across = L[:, interior][:, :, at]  # (draws, b, g)
-        spread = -np.linalg.solve(L[:, interior][:, :, interior], across)  # K_acᵀ
-        L_red = L[:, at][:, :, at] + across.mT @ spread
-        first, second = complete_edges(len(at)).T
-        return -L_red[:, first, second], felt[:, at] + felt[:, interior] @ spread
 
     def _theta(self, models: Reduced) -> Array:
         return np.concatenate(

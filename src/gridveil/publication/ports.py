@@ -13,16 +13,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from gridveil.dynamics.kron.sparse import eliminate
+from gridveil.dynamics.kron import elimination
 from gridveil.foundation.errors import NOTHING_SPENT, InputError, OptionError
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.publication.release import PORTS, PORTS_TOLD, Release, loaded_buses
 
-# So near are columns of buses that the network holds together at one cut vertex; others differ by
-# 1e-3 or more.
+# Columns closer than this count as equal: their buses share a cut vertex. Others differ by 1e-3 or
+# more.
 EQUAL = 1e-9
-# So much do arbitrary weights count beside equal ones where zones are told apart: enough to break
-# ties, and no more.
+# Share of arbitrary weights beside equal ones where zones are told apart: enough to break ties.
 TIE_BREAK = 1e-6
 
 
@@ -70,10 +69,9 @@ def zone_ports(facts: GridFacts, count: int) -> tuple[IntArray, ...]:
         )
     if count == size:
         return tuple(np.array([bus]) for bus in range(count))
-    columns = _columns(facts, np.ones(len(facts.edges))) + TIE_BREAK * _columns(
-        facts, _arbitrary(facts)
-    )
-    for group in equal_ports(facts):  # to the last bit, so that rounding does not choose among them
+    arbitrary = _columns(facts, _arbitrary(facts))
+    columns = _columns(facts, np.ones(len(facts.edges))) + TIE_BREAK * arbitrary
+    for group in equal_groups(arbitrary):  # to the last bit: rounding must not choose among them
         columns[:, group] = columns[:, group[:1]]
     zone = cut_tree(linkage(columns.T, method="average"), n_clusters=count).ravel()
     groups = [np.flatnonzero(zone == number) for number in range(count)]
@@ -166,4 +164,4 @@ def _arbitrary(facts: GridFacts) -> Array:
 
 def _columns(facts: GridFacts, k: Array) -> Array:
     """K_ac of the loaded buses, on the declared topology with some weights."""
-    return eliminate(facts.edges, k, len(facts.buses), facts.machines).K_ac(loaded_buses(facts))
+    return elimination(facts, k).K_ac(loaded_buses(facts))

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
-
-from gridveil.dynamics.kron import networkless_model, reduce, reduced_model
-from gridveil.dynamics.simulate import check_euler
+from gridveil.dynamics.kron import networkless_model, reduce
 from gridveil.foundation import crash_points
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import GridFacts, IntArray
 from gridveil.grid.parameters import Bounds
 from gridveil.grid.tables import PublicTable
-from gridveil.inference.fit import FitSettings, Observation, check_events, fit, problem
+from gridveil.inference.fit import FitSettings, Observation, check_records, fit
 from gridveil.inference.fit.methods import Progress
 from gridveil.inference.posterior import Start, middle, posterior_mean
 from gridveil.privacy.adjacency import Adjacency
@@ -111,7 +108,7 @@ def check_observed(
 ) -> None:
     """Refuse trajectories that are not public or cannot be fitted, before anything is drawn."""
     _check_origin(observed, sampler or SecureSampler())
-    _check_records(observed, facts, settings, bounds)
+    check_records(observed, facts, settings, bounds)
 
 
 def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
@@ -124,32 +121,3 @@ def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
             outcome=NOTHING_SPENT,
             remedy="Use a measured, published trajectory, or none; simulated ones are for demos.",
         )
-
-
-def _check_records(
-    observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds
-) -> None:
-    """Set step 3 up on a public surrogate, so that a record that cannot be fitted is refused before
-    anything is spent.
-    """
-    if observed:
-        check_events(observed, facts, settings, bounds)
-        k, m, d = (
-            np.full(size, public.upper)
-            for size, public in (
-                (len(facts.edges), bounds.k),
-                (len(facts.machines), bounds.m),
-                (len(facts.machines), bounds.d),
-            )
-        )
-        surrogate = reduced_model(facts, k, m, d)
-        problem(
-            surrogate,
-            observed,
-            bounds,
-            dt_s=settings.dt_s,
-            scheme=settings.scheme,
-            rho=settings.rho,
-        )
-        if settings.scheme == "euler":
-            check_euler(surrogate, settings.dt_s)

@@ -2,7 +2,7 @@
 
 Unknowns are x = log k of every line, equations the entries of L_red and, where the release carries
 it, of K_ac. With c_e the e-th column of C_γ + K_ac C_β, ∂L_red/∂k_e = c_e c_eᵀ and ∂K_ac/∂k_e =
-−c_e (C_β,e)ᵀ L_ββ⁻¹ (`gridveil.inference.fit.network`). Levenberg–Marquardt from several starts;
+−c_e (C_β,e)ᵀ L_ββ⁻¹ (`gridveil.dynamics.kron.dense`). Levenberg–Marquardt from several starts;
 the rank of the Jacobian at the answer says how much of k the release fixes, its null space which
 lines.
 """
@@ -16,12 +16,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from gridveil.dynamics.kron.dense import KronMap, Reduction
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import STARTS, stage, start_named
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import Range
-from gridveil.inference.fit.network import Network, Reduction
 from gridveil.inference.posterior import middle
 
 # An entry counts by its relative error, down to this share of the largest of its kind.
@@ -85,7 +85,7 @@ def invert(
             f"The grid has {len(facts.edges)} lines, and this attack works on up to {LARGEST}.",
             outcome="Nothing was attacked.",
         )
-    network = Network(facts, np.zeros((len(facts.interior), 0)) if patterns is None else patterns)
+    network = KronMap(facts, np.zeros((len(facts.interior), 0)) if patterns is None else patterns)
     carried = model.K_ac if patterns is not None else np.zeros((len(model.m), 0))
     problem = _Problem(network, np.concatenate([model.k_r, carried.ravel()]), len(model.k_r))
     found: list[tuple[Array, float]] = []
@@ -112,7 +112,7 @@ class _Problem:
     weights : so many entries are of k_r.
     """
 
-    network: Network
+    network: KronMap
     target: Array
     weights: int
 

@@ -20,7 +20,7 @@ from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.engine.records import Records
 from gridveil.dynamics.engine.schemes import SchemeName
 from gridveil.dynamics.events import Event, Step
-from gridveil.dynamics.kron import reduced_model
+from gridveil.dynamics.models import GridPorts
 from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts, complete_edges
@@ -341,10 +341,7 @@ def _at_machines(facts: GridFacts, one: Observation, total_known: bool) -> Obser
 
 def _totals(facts: GridFacts, observed: Sequence[Observation]) -> Array:
     """Total load of each step of each event (s,) [p.u. power]."""
-    g = len(facts.machines)
-    ports = reduced_model(
-        facts, np.ones(len(facts.edges)), np.ones(g), np.ones(g)
-    )  # it only says which port is which bus
+    ports = GridPorts.of(facts)
     return np.array([step.loads(ports).sum() for one in observed for step in one.event.steps])
 
 

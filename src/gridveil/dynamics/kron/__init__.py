@@ -1,4 +1,7 @@
-"""Step 2 of Algorithm 1: Laplacians and their Kron reduction to the machines' buses."""
+"""Step 2 of Algorithm 1: the Kron reduction of a grid to its machines' buses.
+
+`dense` reduces small networks and batches of them, `sparse` large ones; here the size decides.
+"""
 
 from __future__ import annotations
 
@@ -6,55 +9,41 @@ import math
 
 import numpy as np
 
-from gridveil.dynamics.kron.sparse import eliminate
-from gridveil.dynamics.models import ReducedModel
+from gridveil.dynamics.kron.dense import edge_weights, kron_reduce, laplacian, schur
+from gridveil.dynamics.kron.sparse import DENSE_UP_TO, Elimination, eliminate
+from gridveil.dynamics.models import GridPorts, ReducedModel
 from gridveil.foundation.progress import stage
-from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
+from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.tables import PublicTable, Table
 
+__all__ = [
+    "edge_weights",
+    "elimination",
+    "kron_reduce",
+    "laplacian",
+    "networkless_model",
+    "reduce",
+    "reduce_each",
+    "reduced_model",
+]
 
-def laplacian(edges: IntArray, k: Array, n: int) -> Array:
-    """Build L = C diag(k) Cᵀ ⪰ 0, the one sign convention of gridveil: power leaves a bus as +L δ.
 
-    edges : (e, 2) bus positions; k : (e,) weights [p.u. power / rad]; L : (n, n).
+def elimination(facts: GridFacts, k: Array) -> Elimination:
+    """Eliminate a grid's interior buses at line weights k (e,) [p.u. power / rad]."""
+    return eliminate(facts.edges, k, len(facts.buses), facts.machines)
+
+
+def reduce_each(facts: GridFacts, k: Array, loads: Array) -> tuple[Array, Array]:
+    """Reduce many networks of one topology: k_r (draws, e_r) and loads on machines (draws, f, g).
+
+    k : (draws, e) [p.u. power / rad]; loads : (f, n) at all buses [p.u. power].
     """
-    L = np.zeros((n, n))
-    i, j = edges.T
-    np.add.at(L, (i, j), -k)
-    np.add.at(L, (j, i), -k)
-    L[np.diag_indices(n)] = -L.sum(axis=1)
-    return L
-
-
-def kron_reduce(L: Array, keep: IntArray) -> tuple[Array, Array]:
-    """Eliminate interior buses: L_red = L_γγ − L_γβ L_ββ⁻¹ L_βγ, eq. (4), and K_ac = −L_γβ L_ββ⁻¹.
-
-    L : (n, n) Laplacian [p.u. power / rad]; keep : (g,) positions of the buses γ that stay.
-    L_red : (g, g) [p.u. power / rad].
-    K_ac : (g, n − g), the share of an interior bus's load that each kept bus feels; it is not
-    negative and its columns sum to 1.
-
-    The paper's star: bus 5 in the middle, k = 4, 10, 16, 10.
-
-    >>> star = laplacian(np.array([[0, 4], [1, 4], [2, 4], [3, 4]]), np.array([4.0, 10.0, 16.0, 10.0]), 5)
-    >>> L_red, K_ac = kron_reduce(star, keep=np.arange(4))
-    >>> edge_weights(L_red).round(12)
-    array([1. , 1.6, 1. , 4. , 2.5, 4. ])
-    """
-    interior = np.setdiff1d(np.arange(len(L)), keep)
-    across = L[np.ix_(keep, interior)]
-    # One solve serves both: L_ββ is symmetric, so L_γβ L_ββ⁻¹ = (L_ββ⁻¹ L_βγ)ᵀ.
-    K_ac = -np.linalg.solve(L[np.ix_(interior, interior)], across.T).T.astype(
-        np.float64, copy=False
-    )
-    L_red = L[np.ix_(keep, keep)] + K_ac @ across.T
-    return 0.5 * (L_red + L_red.T), K_ac
-
-
-def edge_weights(L_red: Array) -> Array:
-    """Read k_r off a reduced Laplacian, in the order of `complete_edges`."""
-    i, j = complete_edges(len(L_red)).T
-    return -L_red[i, j]
+    if len(facts.buses) > DENSE_UP_TO:
+        each = [elimination(facts, weights) for weights in k]
+        felt = np.stack([network.to_machines(loads.T).T for network in each])
+        return np.stack([edge_weights(network.L_red) for network in each]), felt
+    L_red, K_ac = schur(laplacian(facts.edges, k, len(facts.buses)), facts.machines)
+    return edge_weights(L_red), loads[:, facts.machines] + loads[:, facts.interior] @ K_ac.mT
 
 
 def reduced_model(
@@ -66,19 +55,19 @@ def reduced_model(
     buses : interior buses that stay ports of the model, with columns of K_ac; default: all of them.
     """
     stage("reducing to the machines")
-    network = eliminate(facts.edges, k, len(facts.buses), facts.machines)
+    network = elimination(facts, k)
     interior = facts.interior if buses is None else buses
-    order = np.concatenate([facts.machines, interior])
+    places = GridPorts.of(facts, interior)
     stage("sharing the loads out")
     return ReducedModel(
-        ports=tuple(facts.buses[i] for i in order),
+        ports=places.ports,
         k_r=edge_weights(network.L_red),
         m=m,
         d=d + network.to_machines(facts.load_damping),
         governor_rate=facts.governor_rate,
         droop_gain=facts.droop_gain,
         K_ac=network.K_ac(interior),
-        loads=facts.loads[order] if facts.loads_are_public else np.full(len(order), np.nan),
+        loads=places.loads,
         omega_b=facts.omega_b,
         frequency_hz=facts.frequency_hz,
         base_mva=facts.base_mva,

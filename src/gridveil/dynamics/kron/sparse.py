@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from gridveil.dynamics.kron.dense import kron_reduce
 from gridveil.grid.facts import Array, IntArray
 
-# Up to so many buses one dense solve is faster than the bookkeeping of sparse levels.
+# At or below this size, one dense solve is faster than the bookkeeping of sparse levels [buses].
 DENSE_UP_TO = 300
 # A bus with more neighbours than this costs more in a sparse product than in the dense finish
 # (measured on 10k to 70k buses).
@@ -90,8 +91,6 @@ def eliminate(edges: IntArray, k: Array, n: int, keep: IntArray) -> Elimination:
     k : (e,) positive weights [p.u. power / rad].
     keep : (g,) positions.
     """
-    from gridveil.dynamics.kron import kron_reduce
-
     place = np.concatenate(
         [np.setdiff1d(np.arange(n), keep), keep]
     )  # interior buses first, kept ones last

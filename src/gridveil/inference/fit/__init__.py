@@ -12,14 +12,15 @@ from typing import Literal
 import numpy as np
 
 from gridveil.dynamics.engine import SchemeName
-from gridveil.dynamics.models import ReducedModel
+from gridveil.dynamics.kron import reduced_model
+from gridveil.dynamics.models import GridPorts, ReducedModel
 from gridveil.dynamics.simulate import check_euler
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.methods import Progress, projected_gradient, quasi_newton
 from gridveil.inference.fit.outcome import Identifiability
-from gridveil.inference.fit.problem import NOT_FITTED, Observation, Problem, problem
+from gridveil.inference.fit.problem import NOT_FITTED, Observation, Problem, on_clock, problem
 from gridveil.inference.fit.task import Task
 from gridveil.inference.fit.two_stage import is_too_large, two_stage
 from gridveil.inference.fit.unknown import EstimatedEvent, Unknown, check_known
@@ -34,7 +35,7 @@ __all__ = [
     "Observation",
     "Problem",
     "Unknown",
-    "check_events",
+    "check_records",
     "fit",
     "problem",
 ]
@@ -89,13 +90,25 @@ class FitResult:
     events: tuple[EstimatedEvent, ...] = ()
 
 
-def check_events(
+def check_records(
     observed: Sequence[Observation], facts: GridFacts, settings: FitSettings, bounds: Bounds
 ) -> None:
-    """Refuse events that are not known where the method needs them, or that cannot be estimated."""
+    """Refuse records that cannot be fitted and events that cannot be estimated: public inputs only,
+    so that it can be asked before anything is spent.
+    """
+    if not observed:
+        return
     check_known(observed, method_for(settings, facts))
     if any(one.unknown.anything for one in observed):
         Task.of(facts, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme)
+    on_clock(GridPorts.of(facts), observed, settings.dt_s)
+    if settings.scheme == "euler":
+        e, g = len(facts.edges), len(facts.machines)
+        stiffest = (
+            np.full(size, public.upper)
+            for size, public in ((e, bounds.k), (g, bounds.m), (g, bounds.d))
+        )
+        check_euler(reduced_model(facts, *stiffest), settings.dt_s)
 
 
 def method_for(settings: FitSettings, facts: GridFacts) -> Method:
@@ -122,7 +135,8 @@ def fit(
     see the guarantee for what it is then conditional on.
     """
     method = method_for(settings, noisy.facts) if noisy is not None else settings.method
-    check_known(observed, method)
+    if method != "two-stage":  # which alone estimates events
+        check_known(observed, method)
     task = problem(
         start, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho
     )

@@ -14,10 +14,10 @@ from functools import cached_property
 
 import numpy as np
 
+from gridveil.dynamics.kron.dense import KronMap, Reduction
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import GROUPS
 from gridveil.inference.fit.least_squares import Gaussian
-from gridveil.inference.fit.network import Network, Reduction
 from gridveil.inference.fit.unknown import Unknowns, together
 from gridveil.inference.posterior import Posterior
 
@@ -92,7 +92,7 @@ class Coordinates:
         return total, scale
 
     @cached_property
-    def network(self) -> Network:
+    def network(self) -> KronMap:
         """Carries the loads of the steps, a unit at each recorded interior bus, and the interior
         loads' damping.
         """
@@ -100,7 +100,7 @@ class Coordinates:
         units = np.zeros((len(interior), len(self.sensed)))
         units[self.sensed[:, 1], np.arange(len(self.sensed))] = 1.0
         damping = self.facts.load_damping[interior, None]
-        return Network(self.facts, np.concatenate([self.drive[interior], units, damping], axis=1))
+        return KronMap(self.facts, np.concatenate([self.drive[interior], units, damping], axis=1))
 
     @cached_property
     def basis(self) -> Array:
@@ -276,7 +276,7 @@ def linked(facts: GridFacts) -> IntArray:
     """Positions of the reduced weights that topology does not make zero: paths that pass no other
     machine's bus.
     """
-    k_r = Network(facts, np.zeros((len(facts.interior), 0)))(np.ones(len(facts.edges))).k_r
+    k_r = KronMap(facts, np.zeros((len(facts.interior), 0)))(np.ones(len(facts.edges))).k_r
     return np.flatnonzero(k_r > NO_WEIGHT * k_r.max(initial=0.0))
 
 

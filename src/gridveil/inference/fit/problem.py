@@ -9,11 +9,11 @@ import numpy as np
 
 from gridveil.dynamics.engine import LinearFamily, Objective, Record, SchemeName
 from gridveil.dynamics.events import Event
-from gridveil.dynamics.models import ReducedModel, port_positions
+from gridveil.dynamics.models import Places, ReducedModel, port_positions
 from gridveil.dynamics.simulate import Clock
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.errors import InputError
-from gridveil.grid.facts import Array
+from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.unknown import KNOWN, NOT_FITTED, Unknown
 from gridveil.privacy.provenance import Provenance
@@ -76,12 +76,24 @@ def problem(
     rho: float,
 ) -> Problem:
     """Set the fit of (k_r, m, d) up, with K_ac held at its noisy value."""
-    buses, records = as_records(observed, dt_s)
-    drive = np.stack([step.loads(start) for one in observed for step in one.event.steps], axis=1)
-    family = start.family(drive, port_positions(start, buses), bounds)
+    records, drive, sense = on_clock(start, observed, dt_s)
+    family = start.family(drive, sense, bounds)
     return Problem(
         Objective(family, records, dt_s=dt_s, scheme=scheme), start.theta, *box(family), rho
     )
+
+
+def on_clock(
+    places: Places, observed: Sequence[Observation], dt_s: float
+) -> tuple[list[Record], Array, IntArray]:
+    """Put observations on one clock, and their events and buses on a model's places.
+
+    Returns records, the load that each step of each event adds (ports, s) [p.u. power], and the
+    ports that were recorded (h,).
+    """
+    buses, records = as_records(observed, dt_s)
+    steps = [step.loads(places) for one in observed for step in one.event.steps]
+    return records, np.stack(steps, axis=1), port_positions(places, buses)
 
 
 def as_records(

@@ -11,13 +11,12 @@ import numpy as np
 
 from gridveil.dynamics.engine.records import Records
 from gridveil.dynamics.engine.schemes import SchemeName
-from gridveil.dynamics.kron import reduced_model
-from gridveil.dynamics.models import port_positions
+from gridveil.dynamics.models import GridPorts
 from gridveil.dynamics.swing import DrivenSwingFamily
-from gridveil.grid.facts import Array, GridFacts, IntArray
+from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.coordinates import Coordinates, linked
-from gridveil.inference.fit.problem import Observation, as_records
+from gridveil.inference.fit.problem import Observation, on_clock
 from gridveil.inference.fit.sensitivity import Predictor, Sampling
 from gridveil.inference.fit.unknown import Unknowns
 
@@ -45,19 +44,12 @@ class Task:
     ) -> Task:
         """Put the observations on the fit's clock, and their events and buses on the grid's."""
         g = len(facts.machines)
-        any_k, any_m_d = np.ones(len(facts.edges)), np.ones(g)
-        ports = reduced_model(
-            facts, any_k, any_m_d, any_m_d
-        )  # it only says which port is which bus
-        order = np.concatenate([facts.machines, facts.interior])
-        buses, records = as_records(observed, dt_s)
-        drive = np.zeros((len(facts.buses), sum(len(one.event.steps) for one in observed)))
-        drive[order] = np.stack(
-            [step.loads(ports) for one in observed for step in one.event.steps], axis=1
-        )
+        ports = GridPorts.of(facts)
+        records, loads, places = on_clock(ports, observed, dt_s)
+        drive = np.zeros((len(facts.buses), loads.shape[1]))
+        drive[ports.order] = loads
         unknown = Unknowns.of(observed, g, drive.sum(axis=0))
         drive[:, unknown.free] = 0.0  # nobody knows where
-        places = port_positions(ports, buses)
         outputs = np.arange(len(places))
         kept, left = places < g, places >= g
         coordinates = Coordinates(
@@ -69,7 +61,7 @@ class Task:
             unknown=unknown,
         )
         family = DrivenSwingFamily(
-            ports.edges,
+            complete_edges(g),
             inputs=drive.shape[1],
             governor_rate=facts.governor_rate,
             droop_gain=facts.droop_gain,
