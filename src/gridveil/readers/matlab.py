@@ -17,9 +17,8 @@ from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import MOST_VALUES, UNPACKED_BYTES
 from gridveil.foundation.reading import read_bytes
 from gridveil.grid.facts import Array
-from gridveil.readers.matpower import matpower_case
+from gridveil.readers.matpower import Matrix, matpower_case
 from gridveil.readers.network import FileGrid
-from gridveil.readers.tables import Table
 
 WANTED = ("bus", "gen", "branch", "dcline")
 EXPECTED = "a MATPOWER case saved by MATLAB or Octave"
@@ -65,11 +64,7 @@ def read_matlab(path: Path) -> FileGrid:
         raise file.error(
             "there is no case in it", expected="a struct mpc with fields bus, gen and branch"
         )
-    tables = {
-        name: Table(path.name, f"mpc.{name}", fields[name].table(name))
-        for name in WANTED
-        if name in fields
-    }
+    tables = {name: Matrix(fields[name].table(name)) for name in WANTED if name in fields}
     base = fields["baseMVA"].table("baseMVA") if "baseMVA" in fields else np.full((1, 1), np.nan)
     if base.shape != (1, 1):
         raise file.error(

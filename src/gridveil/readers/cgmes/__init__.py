@@ -13,8 +13,9 @@ from pathlib import Path
 
 from gridveil.foundation.errors import InputError
 from gridveil.readers.cgmes.files import Model, check, collect
-from gridveil.readers.cgmes.grid import MACHINES, Table, as_tables, grid_of
+from gridveil.readers.cgmes.grid import MACHINES, as_tables, grid_of, names
 from gridveil.readers.network import FileGrid
+from gridveil.readers.table import Table
 
 TIMEOUT_S, TIMEOUT_S_PER_MB = 60.0, 3.0
 COUNTED = {  # the classes of CGMES from which pypowsybl makes each of its tables
@@ -57,11 +58,11 @@ def _check_counts(file: str, model: Model, tables: Mapping[str, Table]) -> None:
     read = {
         "transformers": count["2_windings_transformers"] + count["3_windings_transformers"],
         "loads": sum(
-            kind in COUNTED["loads"] for kind in tables["loads"].texts("CGMES.originalClass")
+            kind in COUNTED["loads"] for kind in names(tables["loads"], "CGMES.originalClass")
         ),
         "shunts": count["shunt_compensators"],
         "machines": sum(
-            kind in MACHINES for kind in tables["generators"].texts("CGMES.originalClass")
+            kind in MACHINES for kind in names(tables["generators"], "CGMES.originalClass")
         ),
         "lines": count["lines"] + count["boundary_lines"],
     }
