@@ -268,7 +268,10 @@ BAD = {
         {"branches__csv": "from_bus,to_bus,x_pu,in_service\nnorth,south,0.1375,2\n"},
         ["row 1, line 2", "in_service", "true"],
     ),
-    "no base": ({"system__toml": "frequency_hz = 50\n"}, ["system.toml", "base_mva is missing"]),
+    "no base": (
+        {"system__toml": "frequency_hz = 50\n"},
+        ["system.toml", "base_mva is not declared"],
+    ),
     "a base of zero": (
         {"system__toml": "base_mva = 0\n"},
         ["system.toml", "base_mva is not usable"],

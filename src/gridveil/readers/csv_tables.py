@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from gridveil.foundation.csv_rows import csv_rows
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import TABLE_BYTES
 from gridveil.foundation.reading import read_bytes
-from gridveil.foundation.toml import read_toml
+from gridveil.foundation.toml import Declared, read_toml
 from gridveil.grid.facts import IntArray
 from gridveil.readers.network import (
     CONTROLLED,
@@ -26,11 +27,10 @@ from gridveil.readers.network import (
     FileGrid,
     Machines,
 )
-from gridveil.readers.table import TEXT, Rows, Table, bus_positions, check_labels, quoted
+from gridveil.readers.table import TEXT, Rows, Table, bus_positions, check_labels
 
 EXPECTED = "a table in CSV: a header and comma-separated rows in UTF-8"
 KINDS = {"load": LOAD, "controlled": CONTROLLED, "reference": REFERENCE, "isolated": ISOLATED}
-SYSTEM = ("base_mva", "frequency_hz", "buses", "branches", "machines")
 BUSES = ("kind", "load_mw", "load_mvar", "shunt_mw", "shunt_mvar", "voltage_pu", "angle_deg")
 BRANCHES = ("r_pu", "b_pu", "tap_ratio", "phase_shift_deg", "in_service")
 MACHINES = (
@@ -47,24 +47,39 @@ MACHINES = (
 )
 
 
+POSITIVE = Field(gt=0, lt=1e15, strict=True, description="a finite number above 0")
+COUNT = Field(gt=0, lt=1e15, multiple_of=1, strict=True, description="a whole number above 0")
+
+
+class System(Declared):
+    """What holds for the whole grid: base power [MVA], frequency [Hz], numbers of rows."""
+
+    base_mva: Annotated[float, POSITIVE]
+    frequency_hz: Annotated[float | None, POSITIVE] = None
+    buses: Annotated[float | None, COUNT] = None
+    branches: Annotated[float | None, COUNT] = None
+    machines: Annotated[float | None, COUNT] = None
+
+
 @np.errstate(all="ignore")  # what overflows is refused later, by its row
 def read_csv_tables(folder: Path) -> FileGrid:
     """Read a folder of CSV tables, in p.u. of the base that system.toml or system.csv names, MW,
     Mvar and degrees.
     """
     system = _system(folder)
-    base, name = system["base_mva"], folder.resolve().name
+    base, name = system.base_mva, folder.resolve().name
     bus = _read(folder / "buses.csv", required=("bus",), optional=BUSES)
     branch = _read(
         folder / "branches.csv", required=("from_bus", "to_bus", "x_pu"), optional=BRANCHES
     )
     machine = _read(folder / "machines.csv", required=("bus",), optional=MACHINES)
     for table, rows in (("buses", bus), ("branches", branch), ("machines", machine)):
-        if table in system and len(rows) != system[table]:
+        count = getattr(system, table)
+        if count is not None and len(rows) != count:
             raise InputError(
                 f"the table has {len(rows)} rows",
                 file=f"{table}.csv",
-                expected=f"{system[table]:.0f}, as the system's table says",
+                expected=f"{count:.0f}, as the system's table says",
                 remedy="Check whether the file was cut off.",
             )
     labels = tuple(bus.labels("bus"))
@@ -82,7 +97,7 @@ def read_csv_tables(folder: Path) -> FileGrid:
     return FileGrid(
         file=name,
         base_mva=base,
-        frequency_hz=system.get("frequency_hz"),
+        frequency_hz=system.frequency_hz,
         buses=Buses(
             bus.where,
             np.arange(len(labels)),
@@ -191,7 +206,7 @@ def _check_header(
             )
 
 
-def _system(folder: Path) -> dict[str, float]:
+def _system(folder: Path) -> System:
     """Read the base power, the frequency and, if it says them, the numbers of rows to expect."""
     toml, table = folder / "system.toml", folder / "system.csv"
     if toml.exists() and table.exists():
@@ -199,7 +214,10 @@ def _system(folder: Path) -> dict[str, float]:
             "there are two system tables", file="system.toml and system.csv", expected="one of them"
         )
     if table.exists():
-        name, rows = table.name, _read(table, required=("base_mva",), optional=SYSTEM[1:])
+        name, rows = (
+            table.name,
+            _read(table, required=("base_mva",), optional=tuple(System.model_fields)[1:]),
+        )
         if len(rows) != 1:
             raise InputError(f"the table has {len(rows)} rows", file=name, expected="one row")
         data: dict[str, Any] = {column: float(rows.numbers(column)[0]) for column in rows.columns}
@@ -213,21 +231,7 @@ def _system(folder: Path) -> dict[str, float]:
             "CGMES model",
             remedy=_no_tables(folder),
         )
-    for key, value in data.items():
-        if key not in SYSTEM:
-            raise InputError(
-                f"the key {quoted(repr(key))} is unknown",
-                file=name,
-                expected=f"one of {', '.join(SYSTEM)}",
-            )
-        number = (
-            isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15
-        )
-        if not number or (key not in ("base_mva", "frequency_hz") and value != int(value)):
-            raise InputError(f"{key} is not usable", file=name, expected="a finite number above 0")
-    if "base_mva" not in data:
-        raise InputError("base_mva is missing", file=name, expected="the base power in MVA")
-    return {key: float(value) for key, value in data.items()}
+    return System.read(name, data)
 
 
 def _no_tables(folder: Path) -> str:
