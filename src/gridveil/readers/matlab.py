@@ -49,7 +49,7 @@ def read_matlab(path: Path) -> FileGrid:
     try:
         answer, numbers = guarded("mat", _unpacked(data), seconds=limit)
     except Refused as refusal:
-        answer, numbers = {"refused": refusal.place}, b""
+        answer, numbers = dict[str, Any](refused=refusal.place), b""
     if "shapes" not in answer:
         late = answer.get("error") == OUT_OF_TIME
         words = f"scipy did not finish within {limit:.0f} s" if late else DAMAGED
