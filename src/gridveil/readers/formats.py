@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import JSON_BYTES, MOST_FILES
-from gridveil.foundation.reading import read_bytes
+from gridveil.foundation.reading import Twice, once, read_bytes
 from gridveil.foundation.sealed import sealed
 from gridveil.readers.network import FileGrid
 
@@ -148,12 +148,12 @@ def parse_json(path: Path) -> Any:
     line: int | None = None
     problem = "this is no JSON, or it is cut off"
     try:
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once)
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=once)
     except UnicodeDecodeError:
         problem = "this is no text in UTF-8"
     except json.JSONDecodeError as error:
         line = error.lineno
-    except _Twice:
+    except Twice:
         problem = "an object has the same key twice"
     except (ValueError, RecursionError):
         problem = "it holds a number of too many digits, or is nested too deeply"
@@ -166,14 +166,3 @@ def parse_json(path: Path) -> Any:
         expected=JSON,
         remedy="Check that it was copied whole.",
     )
-
-
-class _Twice(Exception):
-    """An object with the same key twice, of which one would be lost."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _Twice
-    return found

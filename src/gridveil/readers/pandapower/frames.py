@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gridveil.foundation.errors import InputError
+from gridveil.foundation.reading import once
 from gridveil.grid.facts import IntArray
 from gridveil.readers.table import TYPED, Rows, Table, bus_positions
 
@@ -142,13 +143,6 @@ def _options(content: Mapping[str, Any]) -> dict[str, Any]:
     return {"trafo_model": options.get("trafo_model") if isinstance(options, dict) else None}
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key that occurs twice, of which one would be lost."""
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError
-    return dict(pairs)
-
-
 def _table(file: str, name: str, content: Any) -> Table:
     """Decode a data frame: {"_class": "DataFrame", "orient": "split", "_object": '{"columns",
     "index", "data"}'}.
@@ -169,7 +163,7 @@ def _table(file: str, name: str, content: Any) -> Table:
     body = content.get("_object")
     if isinstance(body, str):
         try:
-            body = json.loads(body, object_pairs_hook=_once)
+            body = json.loads(body, object_pairs_hook=once)
         except (ValueError, RecursionError):  # among them: the same key twice
             body = None
     if not isinstance(body, dict) or not all(
