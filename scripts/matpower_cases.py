@@ -15,7 +15,7 @@ from matpowercaseframes import CaseFrames
 from gridveil.foundation.errors import GridveilError
 from gridveil.readers.cases import open_grid
 from gridveil.readers.cases.packages import PACKAGES, package_case, package_cases
-from gridveil.readers.tables import read_tables
+from gridveil.readers.matpower import read_tables
 
 DYNAMICS = {"inertia": 8.0, "damping": 2.0}
 POLICIES = {"negative_x": "abs", "zero_x": "merge", "island": "largest"}

@@ -102,7 +102,7 @@ def seed_files(kind):
 def _mat(*, compressed):
     from scipy.io import savemat
 
-    from gridveil.readers.tables import read_tables
+    from gridveil.readers.matpower import read_tables
 
     tables, numbers, _ = read_tables(HERE / "ieee30.m")
     case = {name: table.values for name, table in tables.items()} | {

@@ -26,7 +26,7 @@ from gridveil.publication.signing import TrustedKeys, keys_in, load_signer, new_
 from gridveil.readers.cases import HERE, open_grid
 from gridveil.readers.cases.packages import package_case
 from gridveil.readers.dynamics import read_dynamics
-from gridveil.readers.tables import read_tables
+from gridveil.readers.matpower import read_tables
 from limited import in_child
 from measured_helpers import write_measured
 

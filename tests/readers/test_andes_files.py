@@ -532,7 +532,7 @@ BAD_TABLES = {
     "no lines": (drop("Line"), ["table Line is missing or empty"]),
     "no generator": (drop("PV", "Slack"), ["there is no generator"]),
     "bus twice": (put("Bus", 3, idx=2), ["table Bus, row 4", "bus 2 occurs twice"]),
-    "bus without index": (put("Bus", 3, idx=None), ["table Bus, row 4", "column idx is no index"]),
+    "bus without index": (put("Bus", 3, idx=None), ["table Bus, row 4", "column idx is no name"]),
     "x is text": (put("Line", 2, x=f"{X[2]}q"), ["table Line, row 3", "column x is not a number"]),
     "x is missing": (put("Line", 2, x=None), ["table Line, row 3", "column x is empty"]),
     "x is huge": (put("Line", 2, x=1e300), ["table Line, row 3", "column x is not usable"]),
@@ -541,7 +541,7 @@ BAD_TABLES = {
     "unknown bus": (put("Line", 2, bus2=77), ["table Line, row 3", "bus 77 is unknown"]),
     "a reactance for a bus": (
         put("Line", 2, bus2=float(X[2])),
-        ["table Line, row 3", "column bus2 is no index"],
+        ["table Line, row 3", "column bus2 is no name"],
     ),
     "load's bus": (put("PQ", 1, bus=77), ["table PQ, row 2", "bus 77 is unknown"]),
     "load is text": (put("PQ", 1, p0="much"), ["table PQ, row 2", "column p0 is not a number"]),
@@ -549,7 +549,7 @@ BAD_TABLES = {
         put("Line", 1, tap=0),
         ["table Line, row 2", "column tap is not usable", "above 0"],
     ),
-    "status": (put("Line", 1, u=2), ["table Line, row 2", "column u is no status"]),
+    "status": (put("Line", 1, u=2), ["table Line, row 2", "column u is neither true nor false"]),
     "rating of 0": (put("GENCLS", 1, Sn=0), ["table GENCLS, row 2", "column Sn is not usable"]),
     "negative inertia": (
         put("GENCLS", 1, M=-float(INERTIA[1])),

@@ -320,7 +320,7 @@ BAD_OPTIONS = {
     "share of 0": (["--epsilon=1/2", "--split=k=1,m=0,d=1/2"], ["share of m = 0", *NO_NUMBER]),
     "operating point": (
         ["--epsilon=1/2", "--operating-point=dc"],
-        ["'dc' is unknown", "newton, file, flat"],
+        ["operating_point is unknown", "newton, file, flat"],
     ),
     "negative damping": (
         ["--epsilon=1/2", "--damping=-7.38291045672"],

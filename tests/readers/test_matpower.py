@@ -266,9 +266,15 @@ def test_omega_b_is_2_pi_f_unless_it_is_given(tmp_path):
         ("[dynamics]\ninertia = 0\n", ["inertia", "a finite number above 0"]),
         ("[dynamics]\ndamping = -0.1\n", ["damping", "a finite number of 0 or more"]),
         ("[dynamics]\ngovernor_rate = nan\n", ["governor_rate", "a finite number above 0"]),
-        ("[machines.2]\ninertia = nan\n", ["inertia of bus 2", "a finite number above 0"]),
-        ("[machines.2]\ndamping = inf\n", ["damping of bus 2", "a finite number of 0 or more"]),
-        ("[dynamics]\noperating_point = 'dc'\n", ["'dc' is unknown", "newton, file, flat"]),
+        ("[machines.2]\ninertia = nan\n", ["[machines.2]: inertia", "a finite number above 0"]),
+        (
+            "[machines.2]\ndamping = inf\n",
+            ["[machines.2]: damping", "a finite number of 0 or more"],
+        ),
+        (
+            "[dynamics]\noperating_point = 'dc'\n",
+            ["operating_point is unknown", "newton, file, flat"],
+        ),
         ("[dynamics]\npublish_loads = 'no'\n", ["publish_loads", "true or false"]),
         ("dynamics = 3\n", ["[dynamics]", "a table"]),
         ("machines = 3\n", ["[machines]", "a table"]),

@@ -506,15 +506,15 @@ BAD = {
     ),
     "a missing number": (
         cell("line", 0, "x_ohm_per_km", None),
-        ["table line, row 1", "x_ohm_per_km is missing"],
+        ["table line, row 1", "x_ohm_per_km is empty"],
     ),
     "infinity": (
         cell("line", 0, "x_ohm_per_km", float("inf")),
-        ["table line, row 1", "x_ohm_per_km is infinite"],
+        ["table line, row 1", "x_ohm_per_km is NaN or infinite"],
     ),
     "beyond all numbers": (
         cell("line", 0, "x_ohm_per_km", 10**400),
-        ["table line, row 1", "x_ohm_per_km is infinite"],
+        ["table line, row 1", "x_ohm_per_km is NaN or infinite"],
     ),
     "true for a number": (
         cell("line", 0, "x_ohm_per_km", True),
@@ -532,7 +532,7 @@ BAD = {
     ),
     "a voltage of zero": (
         cell("bus", 0, "vn_kv", 0),
-        ["table bus, row 1", "vn_kv is out of its range"],
+        ["table bus, row 1", "vn_kv is not usable"],
     ),
     "no short-circuit voltage": (
         cell("trafo", 0, "vk_percent", 0.1),

@@ -19,9 +19,8 @@ from gridveil import open_grid, run_demo
 from gridveil.foundation.errors import InputError
 from gridveil.publication.export import export
 from gridveil.readers.assemble import assemble
-from gridveil.readers.dynamics import Dynamics
+from gridveil.readers.dynamics import Dynamics, Policy
 from gridveil.readers.network import ISOLATED
-from gridveil.readers.policy import Policy
 from gridveil.readers.psse import read_psse
 from gridveil.readers.psse.records import fields_of
 from gridveil.vault.source import Private

@@ -115,7 +115,7 @@ def dynamics_toml(n):
 def mat(n, tmp_path):
     from scipy.io import savemat
 
-    from gridveil.readers.tables import read_tables
+    from gridveil.readers.matpower import read_tables
 
     (tmp_path / "case.m").write_text(matpower(n))
     tables, numbers, _ = read_tables(tmp_path / "case.m")

@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from pathlib import Path
+from typing import Any
 
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import GRID_BYTES, LONGEST_NUMBER, bad_lines
@@ -135,3 +136,15 @@ def fortran_number(text: str | None) -> float | None:
     if text is None or len(text) > LONGEST_NUMBER or not FORTRAN.fullmatch(text):
         return None
     return float(text.replace("D", "e").replace("d", "e"))
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, for `object_pairs_hook`: of a key that occurs twice, one would be lost."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise Twice
+    return content
+
+
+class Twice(ValueError):
+    """An object with the same key twice."""

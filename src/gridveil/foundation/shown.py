@@ -65,5 +65,15 @@ def json_text(data: Any) -> str:
     return "\n".join(line if line.isprintable() else "".join(map(_in_json, line)) for line in lines)
 
 
+def json_file(data: Any) -> bytes:
+    """The same as the content of a file."""
+    return f"{json_text(data)}\n".encode()
+
+
+def json_line(data: Any) -> str:
+    """Write JSON in one line and one way, whatever the order of its keys, to be sealed or hashed."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
 def _in_json(sign: str) -> str:
     return sign if sign.isprintable() else json.dumps(sign)[1:-1]

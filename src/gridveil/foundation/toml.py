@@ -1,13 +1,16 @@
-"""TOML files, whose text may hold private values."""
+"""TOML files and what they declare: their text may hold private values, so no error shows any."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
-from gridveil.foundation.errors import InputError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gridveil.foundation.errors import InputError, OptionError
 from gridveil.foundation.limits import MOST_DOTS, TOML_BYTES
 from gridveil.foundation.reading import read_regular
 
@@ -60,3 +63,63 @@ def _holds_only_small(value: Any) -> bool:
             _holds_only_small(one) for one in (value.values() if isinstance(value, dict) else value)
         )
     return not isinstance(value, int) or -(2**63) <= value < 2**63
+
+
+ABOVE_0 = Field(gt=0, lt=1e300, strict=True, description="a finite number above 0")
+FROM_0 = Field(ge=0, lt=1e300, strict=True, description="a finite number of 0 or more")
+
+
+class Declared(BaseModel):
+    """A table of key = value lines, checked strictly as it is made: an error names the key and what
+    it may be, never what was given.
+
+    The description of a field is what an error says was expected.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    refusal: ClassVar[Callable[..., InputError]] = OptionError
+
+    def __init__(self, place: str = "", /, **data: Any) -> None:
+        """Check values. place : where they stand, for errors."""
+        problems: list[Any] = []
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+        # Raised out here: inside the handler, the values would be in its context.
+        if problems:
+            strange = [problem for problem in problems if problem["type"] == "extra_forbidden"]
+            raise self._refused(place, (strange or problems)[0])
+
+    @classmethod
+    def read(cls, place: str, data: Any) -> Self:
+        """Check a part of a TOML file."""
+        if not isinstance(data, dict):
+            problem, expected = "a table was expected here", "key = value lines"
+            raise cls.refusal(problem, file=place, expected=expected)
+        return cls(place, **data)
+
+    @classmethod
+    def expected(cls, key: str) -> str:
+        """What a key may be."""
+        field = cls.model_fields[key]
+        if get_origin(field.annotation) is Literal:
+            return f"one of {', '.join(get_args(field.annotation))}"
+        return field.description or "another value"
+
+    @classmethod
+    def _refused(cls, place: str, problem: Any) -> InputError:
+        kind, key = problem["type"], str(problem["loc"][0])
+        if kind == "extra_forbidden":
+            # A key is quoted only if it is a word: a private figure may stand there.
+            shown = repr(key) if key.isidentifier() and len(key) < 40 else "…"
+            words, expected = f"the key {shown} is unknown", ", ".join(sorted(cls.model_fields))
+            return cls.refusal(words, file=place, expected=f"one of {expected}")
+        # A key of a table that may have any: a name, never a value.
+        inner = f"{problem['loc'][1]!r} of " if len(problem["loc"]) > 1 else ""
+        remedy = "Correct it and try again."
+        if kind == "missing":
+            words, remedy = f"{key} is not declared", f"Add {key} to the TOML."
+        else:
+            words = f"{inner}{key} is {'unknown' if kind == 'literal_error' else 'not usable'}"
+        return cls.refusal(words, file=place, expected=cls.expected(key), remedy=remedy)

@@ -5,7 +5,6 @@ bit.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from gridveil.foundation.archive import (
 )
 from gridveil.foundation.errors import BundleError, GridveilError, InputError
 from gridveil.foundation.progress import stage
+from gridveil.foundation.shown import json_file
 from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
 from gridveil.grid.parameters import Bounds
 from gridveil.publication.certificate import (
@@ -481,12 +481,7 @@ def _json(document: BaseModel) -> bytes:
     """Write a document; one that was read has no more fields than were in it, as in a bundle of an
     earlier gridveil.
     """
-    return (
-        json.dumps(
-            document.model_dump(mode="json", exclude_unset=True), indent=2, ensure_ascii=False
-        )
-        + "\n"
-    ).encode()
+    return json_file(document.model_dump(mode="json", exclude_unset=True))
 
 
 def _from_mat(data: bytes, machines: int, loaded: int) -> dict[str, Array]:

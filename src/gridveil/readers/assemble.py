@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import fsum, nan, pi
 
 import numpy as np
@@ -14,19 +14,18 @@ from gridveil.foundation.errors import InputError
 from gridveil.foundation.progress import stage
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import OPERATING_POINTS, Array, GridFacts, IntArray
-from gridveil.readers.dynamics import DEFAULT_FREQUENCY_HZ, PER_MACHINE, Dynamics
+from gridveil.readers.dynamics import DEFAULT_FREQUENCY_HZ, ZERO_X, Dynamics, Policy
 from gridveil.readers.network import (
     CONTROLLED,
     ISOLATED,
+    PER_MACHINE,
     REFERENCE,
     Complex,
     FileGrid,
-    Flags,
     Machines,
-    quoted,
 )
-from gridveil.readers.policy import ZERO_X, Policy
 from gridveil.readers.start import spread
+from gridveil.readers.table import Flags, quoted
 from gridveil.vault.source import SourceGrid
 
 
@@ -86,7 +85,7 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
         loads_are_public=dynamics.publish_loads,
         operating_point=OPERATING_POINTS[dynamics.operating_point],
         notes=tuple(notes),
-        policy=asdict(policy),
+        policy=dict(policy),
         rated_mva=np.bincount(unit, weights=grid.machines.rated_mva).astype(
             float
         ),  # NaN if one on the bus is not known
@@ -377,7 +376,9 @@ def _filled(
         given &= (
             values != 0
         )  # no machine without inertia swings, and D = 0 in a file means that nobody filled it in
-    own = np.array([dynamics.machines.get(bus, {}).get(what, np.nan) for bus in at], dtype=float)
+    own = np.array(
+        [_or_nan(getattr(dynamics.machines.get(bus), what, None)) for bus in at], dtype=float
+    )
     named = ~np.isnan(own)
     given &= ~named
     defaults = np.array(

@@ -4,19 +4,19 @@ system.csv.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from gridveil.foundation.csv_rows import csv_rows
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import TABLE_BYTES
-from gridveil.foundation.reading import plain_number, read_bytes
-from gridveil.foundation.toml import read_toml
-from gridveil.grid.facts import Array
+from gridveil.foundation.reading import read_bytes
+from gridveil.foundation.toml import Declared, read_toml
+from gridveil.grid.facts import IntArray
 from gridveil.readers.network import (
     CONTROLLED,
     ISOLATED,
@@ -25,18 +25,12 @@ from gridveil.readers.network import (
     Branches,
     Buses,
     FileGrid,
-    Flags,
     Machines,
-    Rows,
-    bus_positions,
-    check_labels,
-    quoted,
 )
+from gridveil.readers.table import TEXT, Rows, Table, bus_positions, check_labels
 
 EXPECTED = "a table in CSV: a header and comma-separated rows in UTF-8"
 KINDS = {"load": LOAD, "controlled": CONTROLLED, "reference": REFERENCE, "isolated": ISOLATED}
-TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-SYSTEM = ("base_mva", "frequency_hz", "buses", "branches", "machines")
 BUSES = ("kind", "load_mw", "load_mvar", "shunt_mw", "shunt_mvar", "voltage_pu", "angle_deg")
 BRANCHES = ("r_pu", "b_pu", "tap_ratio", "phase_shift_deg", "in_service")
 MACHINES = (
@@ -53,34 +47,49 @@ MACHINES = (
 )
 
 
+POSITIVE = Field(gt=0, lt=1e15, strict=True, description="a finite number above 0")
+COUNT = Field(gt=0, lt=1e15, multiple_of=1, strict=True, description="a whole number above 0")
+
+
+class System(Declared):
+    """What holds for the whole grid: base power [MVA], frequency [Hz], numbers of rows."""
+
+    base_mva: Annotated[float, POSITIVE]
+    frequency_hz: Annotated[float | None, POSITIVE] = None
+    buses: Annotated[float | None, COUNT] = None
+    branches: Annotated[float | None, COUNT] = None
+    machines: Annotated[float | None, COUNT] = None
+
+
 @np.errstate(all="ignore")  # what overflows is refused later, by its row
 def read_csv_tables(folder: Path) -> FileGrid:
     """Read a folder of CSV tables, in p.u. of the base that system.toml or system.csv names, MW,
     Mvar and degrees.
     """
     system = _system(folder)
-    base, name = system["base_mva"], folder.resolve().name
+    base, name = system.base_mva, folder.resolve().name
     bus = _read(folder / "buses.csv", required=("bus",), optional=BUSES)
     branch = _read(
         folder / "branches.csv", required=("from_bus", "to_bus", "x_pu"), optional=BRANCHES
     )
     machine = _read(folder / "machines.csv", required=("bus",), optional=MACHINES)
     for table, rows in (("buses", bus), ("branches", branch), ("machines", machine)):
-        if table in system and len(rows.cells) != system[table]:
+        count = getattr(system, table)
+        if count is not None and len(rows) != count:
             raise InputError(
-                f"the table has {len(rows.cells)} rows",
+                f"the table has {len(rows)} rows",
                 file=f"{table}.csv",
-                expected=f"{system[table]:.0f}, as the system's table says",
+                expected=f"{count:.0f}, as the system's table says",
                 remedy="Check whether the file was cut off.",
             )
-    labels = bus.texts("bus")
+    labels = tuple(bus.labels("bus"))
     check_labels(bus.where, labels)
     known = {label: position for position, label in enumerate(labels)}
     ends = [
-        bus_positions(branch.where, f"bus in {column}", branch.texts(column), known)
+        bus_positions(branch.where, f"bus in {column}", branch.labels(column), known)
         for column in ("from_bus", "to_bus")
     ]
-    at = bus_positions(machine.where, "bus", machine.texts("bus"), known)
+    at = bus_positions(machine.where, "bus", machine.labels("bus"), known)
     ratio, shift = (
         branch.numbers("tap_ratio", 1.0, above=0),
         np.deg2rad(branch.numbers("phase_shift_deg", 0.0)),
@@ -88,14 +97,12 @@ def read_csv_tables(folder: Path) -> FileGrid:
     return FileGrid(
         file=name,
         base_mva=base,
-        frequency_hz=system.get("frequency_hz"),
+        frequency_hz=system.frequency_hz,
         buses=Buses(
             bus.where,
             np.arange(len(labels)),
             labels=labels,
-            kind=np.array(bus.words("kind", KINDS, LOAD))
-            if "kind" in bus.header
-            else _kinds(len(labels), at),
+            kind=_kinds(bus, at),
             load=(bus.numbers("load_mw", 0.0) + 1j * bus.numbers("load_mvar", 0.0)) / base,
             shunt=(bus.numbers("shunt_mw", 0.0) + 1j * bus.numbers("shunt_mvar", 0.0)) / base,
             voltage=bus.numbers("voltage_pu", 1.0, above=0),
@@ -103,12 +110,12 @@ def read_csv_tables(folder: Path) -> FileGrid:
         ),
         branches=Branches(
             branch.where,
-            np.arange(len(branch.cells)),
+            np.arange(len(branch)),
             ends=np.stack(ends, axis=1),
             series=branch.numbers("r_pu", 0.0) + 1j * branch.numbers("x_pu"),
             charging=branch.numbers("b_pu", 0.0),
             ratio=ratio * np.cos(shift) + 1j * ratio * np.sin(shift),
-            in_service=branch.truths("in_service"),
+            in_service=branch.flags("in_service", True),
         ),
         machines=Machines(
             machine.where,
@@ -117,11 +124,9 @@ def read_csv_tables(folder: Path) -> FileGrid:
             power=(machine.numbers("power_mw", 0.0) + 1j * machine.numbers("power_mvar", 0.0))
             / base,
             set_point=machine.numbers("set_point_pu", np.nan, above=0),
-            in_service=machine.truths("in_service"),
+            in_service=machine.flags("in_service", True),
             rated_mva=machine.numbers("rated_mva", np.nan, above=0),
-            fuel=machine.texts("fuel", optional=True)
-            if "fuel" in machine.header
-            else ("",) * len(at),
+            fuel=tuple(label or "" for label in machine.optional_labels("fuel")),
             inertia=machine.numbers("inertia_s", np.nan, lowest=0),
             damping=machine.numbers("damping_pu", np.nan, lowest=0),
             governor_rate=machine.numbers("governor_rate_per_s", np.nan, above=0),
@@ -130,98 +135,22 @@ def read_csv_tables(folder: Path) -> FileGrid:
     )
 
 
-def _kinds(count: int, machines: np.ndarray) -> np.ndarray:
-    """Without a column for it, a machine holds the voltage of its bus."""
-    kinds = np.full(count, LOAD)
-    kinds[machines] = CONTROLLED
-    return kinds
+def _kinds(bus: Table, machines: IntArray) -> IntArray:
+    """Kinds of buses; without a column for it, a machine holds the voltage of its bus."""
+    if "kind" not in bus.columns:
+        kinds = np.full(len(bus), LOAD)
+        kinds[machines] = CONTROLLED
+        return kinds
+    words = [str(word).lower() or "load" for word in bus.columns["kind"]]
+    bus.refuse(
+        [word not in KINDS for word in words],
+        "column kind is unknown",
+        expected=f"one of {', '.join(KINDS)}",
+    )
+    return np.array([KINDS[word] for word in words], dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Csv:
-    """A table of texts. header : columns; cells : rows of as many texts."""
-
-    where: Rows
-    header: tuple[str, ...]
-    cells: Sequence[Sequence[str]]
-
-    def column(self, name: str) -> list[str]:
-        position = self.header.index(name)
-        return [row[position] for row in self.cells]
-
-    def texts(self, name: str, *, optional: bool = False) -> tuple[str, ...]:
-        """Names, such as a bus's: one printable line each."""
-        texts = self.column(name)
-        for row, text in enumerate(texts):
-            if not (text or optional) or not text.isprintable() or len(text) > 100:
-                raise self.where.error(
-                    row, f"column {name} is no name", expected="up to 100 printable characters"
-                )
-        return tuple(texts)
-
-    def numbers(
-        self,
-        name: str,
-        default: float | None = None,
-        *,
-        above: float = -np.inf,
-        lowest: float = -np.inf,
-    ) -> Array:
-        """Finite numbers, more than above and no less than lowest; default : for an empty cell, or
-        a missing column.
-        """
-        if name not in self.header and default is not None:
-            return np.full(len(self.cells), default)
-        values = np.empty(len(self.cells))
-        limit = (
-            f" above {above:g}"
-            if np.isfinite(above)
-            else f" of {lowest:g} or more"
-            if np.isfinite(lowest)
-            else ""
-        )
-        for row, text in enumerate(self.column(name)):
-            if not text and default is not None:
-                values[row] = default
-                continue
-            number = plain_number(text)
-            if number is None:
-                # The text is not quoted: it may hold a private figure.
-                raise self.where.error(
-                    row,
-                    f"column {name} is not a number",
-                    expected=f"a plain number{limit}, such as 0.25",
-                )
-            values[row] = number
-            if not np.isfinite(values[row]):
-                raise self.where.error(
-                    row, f"column {name} is NaN or infinite", expected=f"a finite number{limit}"
-                )
-            if not (values[row] > above and values[row] >= lowest):
-                raise self.where.error(
-                    row, f"column {name} is out of its range", expected=f"a number{limit}"
-                )
-        return values
-
-    def words(self, name: str, known: Mapping[str, Any], default: Any) -> list[Any]:
-        """Words of a short list; default : for an empty cell."""
-        found: list[Any] = []
-        for row, text in enumerate(self.column(name)):
-            if text and text.lower() not in known:
-                raise self.where.error(
-                    row, f"column {name} is unknown", expected=f"one of {', '.join(known)}"
-                )
-            found.append(known[text.lower()] if text else default)
-        return found
-
-    def truths(self, name: str) -> Flags:
-        """Yes or no; yes where nothing is said."""
-        if name not in self.header:
-            return np.ones(len(self.cells), dtype=bool)
-        return np.array(self.words(name, TRUTHS, True), dtype=bool)
-
-
-def _read(path: Path, *, required: Sequence[str], optional: Sequence[str]) -> _Csv:
+def _read(path: Path, *, required: Sequence[str], optional: Sequence[str]) -> Table:
     """Read a table whose columns may stand in any order; an unknown one is refused, for it may be a
     typing error.
     """
@@ -245,7 +174,8 @@ def _read(path: Path, *, required: Sequence[str], optional: Sequence[str]) -> _C
             )
     if not rows:
         raise InputError("the table is empty", file=name, expected="a header, and a row for each")
-    return _Csv(Rows(name, "", lines), tuple(header), rows)
+    columns = dict(zip(header, zip(*rows, strict=True), strict=True))
+    return Table(Rows(name, "", lines), columns, TEXT)
 
 
 def _check_header(
@@ -276,7 +206,7 @@ def _check_header(
             )
 
 
-def _system(folder: Path) -> dict[str, float]:
+def _system(folder: Path) -> System:
     """Read the base power, the frequency and, if it says them, the numbers of rows to expect."""
     toml, table = folder / "system.toml", folder / "system.csv"
     if toml.exists() and table.exists():
@@ -284,10 +214,13 @@ def _system(folder: Path) -> dict[str, float]:
             "there are two system tables", file="system.toml and system.csv", expected="one of them"
         )
     if table.exists():
-        name, rows = table.name, _read(table, required=("base_mva",), optional=SYSTEM[1:])
-        if len(rows.cells) != 1:
-            raise InputError(f"the table has {len(rows.cells)} rows", file=name, expected="one row")
-        data: dict[str, Any] = {column: float(rows.numbers(column)[0]) for column in rows.header}
+        name, rows = (
+            table.name,
+            _read(table, required=("base_mva",), optional=tuple(System.model_fields)[1:]),
+        )
+        if len(rows) != 1:
+            raise InputError(f"the table has {len(rows)} rows", file=name, expected="one row")
+        data: dict[str, Any] = {column: float(rows.numbers(column)[0]) for column in rows.columns}
     elif toml.exists():
         name, data = toml.name, read_toml(toml)
     else:
@@ -298,21 +231,7 @@ def _system(folder: Path) -> dict[str, float]:
             "CGMES model",
             remedy=_no_tables(folder),
         )
-    for key, value in data.items():
-        if key not in SYSTEM:
-            raise InputError(
-                f"the key {quoted(repr(key))} is unknown",
-                file=name,
-                expected=f"one of {', '.join(SYSTEM)}",
-            )
-        number = (
-            isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15
-        )
-        if not number or (key not in ("base_mva", "frequency_hz") and value != int(value)):
-            raise InputError(f"{key} is not usable", file=name, expected="a finite number above 0")
-    if "base_mva" not in data:
-        raise InputError("base_mva is missing", file=name, expected="the base power in MVA")
-    return {key: float(value) for key, value in data.items()}
+    return System.read(name, data)
 
 
 def _no_tables(folder: Path) -> str:

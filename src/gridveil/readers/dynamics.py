@@ -5,33 +5,65 @@ or both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from gridveil.foundation.errors import InputError, OptionError
+from pydantic import Field
+
+from gridveil.foundation.errors import OptionError
 from gridveil.foundation.sealed import sealed
-from gridveil.foundation.toml import read_toml
-from gridveil.readers.network import quoted
-from gridveil.readers.policy import POLICIES, Policy, unusable
+from gridveil.foundation.toml import ABOVE_0, FROM_0, Declared, read_toml
+from gridveil.readers.table import quoted
 
-OperatingPoint = Literal["newton", "file", "flat"]
-Base = Literal["system", "rated"]
-PER_MACHINE = ("inertia", "damping", "governor_rate", "droop_gain")
-CHOICES = {"operating_point": get_args(OperatingPoint), "base": get_args(Base)}
 DEFAULT_FREQUENCY_HZ = 60.0
+# p.u.; below it a branch is a bus tie: its weight would lie far above any public bound.
+ZERO_X = 1e-6
 
 
-@dataclass(frozen=True)
-class Dynamics:
-    """What a file does not say.
+class Policy(Declared):
+    """What to do with awkward data: each choice declared, applied in one place, counted in
+    `inspect`.
 
-    inertia : M = 2H of each machine [p.u. power · s / p.u. frequency].
-    damping : D of each machine [p.u. power / p.u. frequency].
+    negative_x : a branch with x < 0 (series capacitor, winding of an equivalent star): refuse the
+    file, use |x| in k, or merge its two buses. The power flow keeps the sign.
+    zero_x : a branch with |x| below 1e-6 p.u.: refuse the file, or merge its two buses.
+    island : "" refuses a grid in several islands; "largest" keeps the one with most buses; a bus
+    keeps the one it lies in.
+    taps : whether k = v_i v_j cos(δ_i − δ_j − φ) / (t x) includes the tap ratio t of transformers.
+    without_dynamics : a machine for which neither file nor settings give inertia: refuse, or drop
+    it (its bus stays).
+
+    Which buses are merged and which island is kept is topology, hence public: a release does not
+    protect it.
+    """
+
+    negative_x: Literal["refuse", "abs", "merge"] = "refuse"
+    zero_x: Literal["refuse", "merge"] = "refuse"
+    island: Annotated[str, Field(description="text: largest, or a bus")] = ""
+    taps: Literal["include", "ignore"] = "include"
+    without_dynamics: Literal["refuse", "drop"] = "refuse"
+
+
+class MachineValues(Declared):
+    """Values for some machines.
+
+    inertia : M = 2H [p.u. power · s / p.u. frequency].
+    damping : D [p.u. power / p.u. frequency].
     governor_rate : T [1/s].
     droop_gain : G = 1/R [p.u. / p.u.].
+    """
+
+    inertia: Annotated[float | None, ABOVE_0] = None
+    damping: Annotated[float | None, FROM_0] = None
+    governor_rate: Annotated[float | None, ABOVE_0] = None
+    droop_gain: Annotated[float | None, FROM_0] = None
+
+
+class Dynamics(MachineValues):
+    """What a file does not say: values for all machines, and more.
+
     base : whether these are p.u. of the system's base, or of each machine's rated MVA.
-    load_damping : damping of load [p.u. power / p.u. frequency a p.u. of load], public.
+    load_damping : damping of load [p.u. power / p.u. frequency per p.u. of load], public.
     omega_b : [rad/s], 2π f unless told otherwise.
     frequency_hz : nominal [Hz], else the file's, else 60.
     publish_loads : whether a bundle may carry the file's loads.
@@ -42,112 +74,59 @@ class Dynamics:
     file counts as not given.
     """
 
-    inertia: float | None = None
-    damping: float | None = None
-    governor_rate: float = 2.0
-    droop_gain: float = 20.0
-    base: Base = "system"
-    load_damping: float = 0.0
-    omega_b: float | None = None
-    frequency_hz: float | None = None
-    operating_point: OperatingPoint = "newton"
-    publish_loads: bool = False
-    fuels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    machines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    policy: Policy = field(default_factory=Policy)
+    governor_rate: Annotated[float | None, ABOVE_0] = 2.0
+    droop_gain: Annotated[float | None, FROM_0] = 20.0
+    base: Literal["system", "rated"] = "system"
+    load_damping: Annotated[float, FROM_0] = 0.0
+    omega_b: Annotated[float | None, ABOVE_0] = None
+    frequency_hz: Annotated[float | None, ABOVE_0] = None
+    operating_point: Literal["newton", "file", "flat"] = "newton"
+    publish_loads: Annotated[bool, Field(strict=True, description="true or false")] = False
+    fuels: Mapping[str, MachineValues] = Field(default_factory=dict)
+    machines: Mapping[str, MachineValues] = Field(default_factory=dict)
+    policy: Policy = Policy()
 
     def default(self, what: str, fuel: str) -> float | None:
         """The value for a machine that neither its file nor `machines` knows."""
-        return self.fuels.get(fuel.lower(), {}).get(what, getattr(self, what))
+        own = getattr(self.fuels.get(fuel.lower()), what, None)
+        return getattr(self, what) if own is None else own
 
     def over(self, options: Mapping[str, Any]) -> Dynamics:
         """The same with other values where an option was given (not None)."""
         given = {name: value for name, value in options.items() if value is not None}
-        _only(given, {f.name for f in fields(Dynamics)} - {"policy"} | set(POLICIES), "the options")
-        policy = _policy(
-            self.policy,
-            {name: given.pop(name) for name in POLICIES if name in given},
-            "the options",
-        )
-        return _checked(replace(self, **given, policy=policy), "the options")
+        policies = {name: given.pop(name) for name in Policy.model_fields if name in given}
+        policy = Policy.read("the options", {**dict(self.policy), **policies})
+        return Dynamics.read("the options", {**dict(self), **given, "policy": policy})
+
+
+def _table(name: str) -> Any:
+    return Field(default_factory=dict, description=f"a table [{name}] of key = value lines")
+
+
+class _File(Declared):
+    """Tables of a TOML file."""
+
+    dynamics: dict[str, Any] = _table("dynamics")
+    fuel: dict[str, Any] = _table("fuel")
+    machines: dict[str, Any] = _table("machines")
+    policy: dict[str, Any] = _table("policy")
 
 
 @sealed
 def read_dynamics(path: Path) -> Dynamics:
     """Read `[dynamics]`, `[fuel.NAME]`, `[machines.BUS]` and `[policy]` of a TOML file."""
-    name, data = path.name, read_toml(path)
-    known = {f.name for f in fields(Dynamics)} - {"fuels", "machines", "policy"}
-    _only(data, {"dynamics", "fuel", "machines", "policy"}, name)
-    _only(data.get("dynamics", {}), known, f"{name} [dynamics]")
-    _only(data.get("policy", {}), set(POLICIES), f"{name} [policy]")
-    for table in ("fuel", "machines"):
-        entries = data.get(table, {})
-        _only(entries, set(entries) if isinstance(entries, dict) else set(), f"{name} [{table}]")
-        for key, values in entries.items():
-            _only(values, set(PER_MACHINE), f"{name} [{table}.{quoted(key)}]")
-    fuels = {fuel.lower(): values for fuel, values in data.get("fuel", {}).items()}
-    policy = _policy(Policy(), data.get("policy", {}), f"{name} [policy]")
-    return _checked(
-        Dynamics(
-            **data.get("dynamics", {}),
-            fuels=fuels,
-            machines=data.get("machines", {}),
-            policy=policy,
-        ),
-        name,
+    name = path.name
+    file = _File.read(name, read_toml(path))
+    for key in {"fuels", "machines", "policy"} & set(file.dynamics):
+        problem, expected = f"the key {key!r} is unknown", f"[{key}] as a table of its own"
+        raise OptionError(problem, file=f"{name} [dynamics]", expected=expected)
+    fuels, machines = (
+        {key: MachineValues.read(f"{name} [{table}.{quoted(key)}]", own) for key, own in of.items()}
+        for table, of in (("fuel", file.fuel), ("machines", file.machines))
     )
-
-
-def _policy(policy: Policy, given: Mapping[str, Any], place: str) -> Policy:
-    for name, value in given.items():
-        if problem := unusable(name, value):
-            raise OptionError(
-                f"the policy {name} = {quoted(value)} is unknown", file=place, expected=problem
-            )
-    return replace(policy, **given)
-
-
-def _only(table: Any, known: set[str], place: str) -> None:
-    if not isinstance(table, dict):
-        raise InputError("a table was expected here", file=place, expected="key = value lines")
-    for key in table:
-        if key not in known:
-            raise InputError(
-                f"the key {quoted(repr(key))} is unknown",
-                file=place,
-                expected=f"one of {', '.join(sorted(known))}",
-            )
-
-
-def _checked(dynamics: Dynamics, place: str) -> Dynamics:
-    for name, choices in CHOICES.items():
-        if getattr(dynamics, name) not in choices:
-            raise OptionError(
-                f"{name} = {quoted(repr(getattr(dynamics, name)))} is unknown",
-                file=place,
-                expected=f"one of {', '.join(choices)}",
-            )
-    if not isinstance(dynamics.publish_loads, bool):  # "no" is true to Python
-        raise OptionError("publish_loads is not usable", file=place, expected="true or false")
-    positive = {"inertia", "frequency_hz", "omega_b", "governor_rate"}
-    values = {
-        name: getattr(dynamics, name)
-        for name in (*PER_MACHINE, "load_damping", "omega_b", "frequency_hz")
+    more = {
+        "fuels": {fuel.lower(): values for fuel, values in fuels.items()},
+        "machines": machines,
+        "policy": Policy.read(f"{name} [policy]", file.policy),
     }
-    for kind, entries in (("fuel", dynamics.fuels), ("bus", dynamics.machines)):
-        for key, own in entries.items():
-            values |= {f"{what} of {kind} {quoted(key)}": value for what, value in own.items()}
-    for what, value in values.items():
-        if value is None:
-            continue
-        lowest = "above 0" if what.split(" ")[0] in positive else "of 0 or more"
-        number = (
-            isinstance(value, (int, float))
-            and not isinstance(value, bool)
-            and -1e300 < value < 1e300
-        )
-        if not number or value < 0 or (value == 0 and what.split(" ")[0] in positive):
-            raise OptionError(
-                f"{what} is not usable", file=place, expected=f"a finite number {lowest}"
-            )
-    return dynamics
+    return Dynamics.read(f"{name} [dynamics]", file.dynamics | more)

@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+import json
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from gridveil.foundation.errors import InputError
-from gridveil.foundation.limits import MOST_FILES
+from gridveil.foundation.limits import JSON_BYTES, MOST_FILES
+from gridveil.foundation.reading import Twice, once, read_bytes
 from gridveil.foundation.sealed import sealed
 from gridveil.readers.network import FileGrid
 
+MOST_MEMORY = 0.7e9  # bytes, estimated: an empty object takes 70 for its three characters
+JSON = "a grid in ANDES's or pandapower's JSON"
+
+
+class Format(NamedTuple):
+    """A format: its name, and the function of `gridveil.readers` that reads it."""
+
+    name: str
+    module: str
+    function: str
+
+    def read(self, *content: Any) -> FileGrid:
+        """Read a file; the reader is imported now, for most need other packages."""
+        return getattr(import_module(f"gridveil.readers.{self.module}"), self.function)(*content)
+
+
+CGMES = Format("CGMES", "cgmes", "read_cgmes")
+CSV = Format("CSV tables", "csv_tables", "read_csv_tables")
+ANDES_JSON = Format("ANDES", "andes", "read_andes_json")
+PANDAPOWER_JSON = Format("pandapower", "pandapower", "read_pandapower_json")
 FORMATS = {
-    ".m": "MATPOWER",
-    ".mat": "MATPOWER, saved by MATLAB",
-    ".raw": "PSS/E",
-    ".xlsx": "ANDES",
-    ".json": "ANDES or pandapower",
-    ".xml": "CGMES",
-    ".zip": "CGMES",
+    ".m": Format("MATPOWER", "matpower", "read_matpower"),
+    ".mat": Format("MATPOWER, saved by MATLAB", "matlab", "read_matlab"),
+    ".raw": Format("PSS/E", "psse", "read_psse"),
+    ".xlsx": Format("ANDES", "andes", "read_andes_xlsx"),
+    ".json": Format("ANDES or pandapower", "formats", "read_json"),
+    ".xml": CGMES,
+    ".zip": CGMES,
+}
+# What is no grid by itself: the problem, what was expected and the remedy.
+PARTS = {
+    ".dyr": (
+        "a DYR holds machines and no network",
+        "the RAW that it goes with",
+        "Name the RAW as the grid, with --dynamics {name}.",
+    ),
+    ".csv": (
+        "a table is no whole grid",
+        "the folder that holds buses.csv, branches.csv, machines.csv and system.toml",
+        "Name the folder.",
+    ),
 }
 
 
@@ -37,61 +74,23 @@ def read_grid(path: Path, dyr: Path | None = None) -> FileGrid:
             remedy="Give a TOML instead.",
         )
     if path.is_dir():
-        if any(file.suffix == ".xml" for file in _listed(path)):
-            from gridveil.readers.cgmes import read_cgmes
-
-            return read_cgmes(path)
-        from gridveil.readers.csv_tables import read_csv_tables
-
-        return read_csv_tables(path)
-    match suffix:
-        case ".m":
-            from gridveil.readers.matpower import read_matpower
-
-            return read_matpower(path)
-        case ".mat":
-            from gridveil.readers.matlab import read_matlab
-
-            return read_matlab(path)
-        case ".raw":
-            from gridveil.readers.psse import read_psse
-
-            return read_psse(path, dyr or _beside(path))
-        case ".xlsx":
-            from gridveil.readers.andes import read_andes_xlsx
-
-            return read_andes_xlsx(path)
-        case ".json":
-            from gridveil.readers.json_grids import read_json
-
-            return read_json(path)
-        case ".xml" | ".zip":
-            from gridveil.readers.cgmes import read_cgmes
-
-            return read_cgmes(path)
-        case ".dyr":
-            raise InputError(
-                "a DYR holds machines and no network",
-                file=path.name,
-                expected="the RAW that it goes with",
-                remedy=f"Name the RAW as the grid, with --dynamics {path.name}.",
-            )
-        case ".csv":
-            raise InputError(
-                "a table is no whole grid",
-                file=path.name,
-                expected="the folder that holds buses.csv, branches.csv, machines.csv and "
-                "system.toml",
-                remedy="Name the folder.",
-            )
-        case _:
-            raise InputError(
-                f"the format {suffix or 'of this file'} is not known",
-                file=path.name,
-                expected=", ".join(f"{end} ({name})" for end, name in FORMATS.items())
-                + ", or a folder of CSV tables",
-                remedy="Save the grid in one of these.",
-            )
+        return (CGMES if any(file.suffix == ".xml" for file in _listed(path)) else CSV).read(path)
+    if suffix == ".raw":
+        return FORMATS[suffix].read(path, dyr or _beside(path))
+    if suffix in FORMATS:
+        return FORMATS[suffix].read(path)
+    known = ", ".join(f"{end} ({kind.name})" for end, kind in FORMATS.items())
+    problem, expected, remedy = PARTS.get(
+        suffix,
+        (
+            f"the format {suffix or 'of this file'} is not known",
+            f"{known}, or a folder of CSV tables",
+            "Save the grid in one of these.",
+        ),
+    )
+    raise InputError(
+        problem, file=path.name, expected=expected, remedy=remedy.format(name=path.name)
+    )
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -121,4 +120,49 @@ def _listed(folder: Path) -> list[Path]:
 def _beside(path: Path) -> Path | None:
     return next(
         (other for end in (".dyr", ".DYR") if (other := path.with_suffix(end)).exists()), None
+    )
+
+
+def read_json(path: Path) -> FileGrid:
+    """Read a grid in ANDES's or pandapower's JSON, whichever it is."""
+    document = parse_json(path)
+    if isinstance(document, dict) and document.get("_class") == "pandapowerNet":
+        return PANDAPOWER_JSON.read(path, document)
+    if isinstance(document, dict) and "Bus" in document:
+        return ANDES_JSON.read(path, document)
+    raise InputError("this is JSON, but no grid", file=path.name, expected=JSON)
+
+
+def parse_json(path: Path) -> Any:
+    """Parse a JSON file; a mistake is named by its line, and nothing of the file goes along with an
+    error.
+    """
+    data = read_bytes(path, JSON, JSON_BYTES)
+    if (
+        2 * len(data) + 72 * (data.count(b"{") + data.count(b"[")) + 40 * data.count(b",")
+        > MOST_MEMORY
+    ):
+        raise InputError(
+            "the file holds too much", file=path.name, expected="a grid of up to some 100 000 buses"
+        )
+    line: int | None = None
+    problem = "this is no JSON, or it is cut off"
+    try:
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=once)
+    except UnicodeDecodeError:
+        problem = "this is no text in UTF-8"
+    except json.JSONDecodeError as error:
+        line = error.lineno
+    except Twice:
+        problem = "an object has the same key twice"
+    except (ValueError, RecursionError):
+        problem = "it holds a number of too many digits, or is nested too deeply"
+    # Raised out here: inside the handler, the decoder's error would become its context, with the
+    # file's text in it.
+    raise InputError(
+        problem,
+        file=path.name,
+        line=line,
+        expected=JSON,
+        remedy="Check that it was copied whole.",
     )

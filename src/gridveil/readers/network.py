@@ -4,8 +4,7 @@ applied.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -14,74 +13,12 @@ from numpy.typing import NDArray
 
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, IntArray
+from gridveil.readers.table import Flags, Rows
 
+PER_MACHINE = ("inertia", "damping", "governor_rate", "droop_gain")
 Complex = NDArray[np.complex128]
-Flags = NDArray[np.bool_]
-FIGURE = re.compile(r"\d[.,]\d|\d[eE][-+]?\d")
-LOAD, CONTROLLED, REFERENCE, ISOLATED = (
-    1,
-    2,
-    3,
-    4,
-)  # kinds of bus, as PSS/E and MATPOWER number them
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Where the rows of a table stand, for errors.
-
-    lines : (rows,) line numbers from 1, or None where a format has none.
-    """
-
-    file: str
-    table: str
-    lines: Sequence[int] | IntArray | None = None
-
-    def error(self, row: int, problem: str, *, expected: str, remedy: str = "") -> InputError:
-        """Say what is wrong with a row (from 0), by its place in the table and in the file; never
-        by a private value.
-        """
-        return InputError(
-            problem,
-            file=self.file,
-            table=self.table,
-            row=row + 1,
-            line=int(self.lines[row]) if self.lines is not None else None,
-            expected=expected,
-            remedy=remedy or "Mend that row and try again.",
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class JoinedRows(Rows):
-    """Rows that come from several tables of a file. places : table and row (from 0) of each."""
-
-    places: Sequence[tuple[str, int]] = ()
-
-    @classmethod
-    def of(cls, file: str, table: str, counts: Mapping[str, int]) -> JoinedRows:
-        """Join whole tables, one after the other. counts : how many rows each has."""
-        return cls(
-            file,
-            table,
-            None,
-            [(name, row) for name, count in counts.items() for row in range(count)],
-        )
-
-    def error(self, row: int, problem: str, *, expected: str, remedy: str = "") -> InputError:
-        """Say what is wrong with a row, by its place in its own table."""
-        table, own = self.places[row]
-        line = int(self.lines[row]) if self.lines is not None else None
-        remedy = remedy or "Mend that row and try again."
-        return InputError(
-            problem,
-            file=self.file,
-            table=table,
-            row=own + 1,
-            line=line,
-            expected=expected,
-            remedy=remedy,
-        )
+# Kinds of bus, as PSS/E and MATPOWER number them.
+LOAD, CONTROLLED, REFERENCE, ISOLATED = 1, 2, 3, 4
 
 
 _Records = TypeVar("_Records", bound="Records")
@@ -200,43 +137,6 @@ class FileGrid:
     notes: tuple[str, ...] = ()
 
 
-def bus_positions(where: Rows, what: str, ids: Sequence[Any], known: Mapping[Any, int]) -> IntArray:
-    """Turn bus numbers of a table into positions; name the row of one that is unknown."""
-    positions = np.empty(len(ids), dtype=np.int64)
-    for row, number in enumerate(ids):
-        position = known.get(number)
-        if position is None:
-            # A number is quoted only if it looks like a bus's: in a shifted row a private reactance
-            # may stand here.
-            shown = (
-                f"bus {number:.0f}"
-                if isinstance(number, (int, float)) and float(number).is_integer()
-                else f"the {what}"
-            )
-            raise where.error(row, f"{shown} is unknown", expected="a bus of the bus table")
-        positions[row] = position
-    return positions
-
-
-def check_labels(where: Rows, labels: Sequence[Any]) -> None:
-    """Refuse a bus that occurs twice."""
-    seen: set[Any] = set()
-    for row, label in enumerate(labels):
-        if label in seen:
-            raise where.error(row, f"bus {quoted(label)} occurs twice", expected="each bus once")
-        seen.add(label)
-
-
-def quoted(name: Any) -> str:
-    """A name of a file in an error, unless it looks like a figure: in a shifted row a private one
-    may stand in its place.
-
-    >>> quoted("north 4"), quoted(17), quoted("17.0076"), quoted("0,1029")
-    ('north 4', '17', '…', '…')
-    """
-    return "…" if FIGURE.search(str(name)) else str(name)
-
-
-def unknown(count: int) -> Array:
-    """A column about which the file says nothing."""
-    return np.full(count, np.nan)
+def unknown_dynamics(count: int) -> dict[str, Array]:
+    """Columns of Machines about which a file says nothing."""
+    return {what: np.full(count, np.nan) for what in PER_MACHINE}

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gridveil.grid.facts import IntArray
-from gridveil.readers.network import Branches, Complex, Flags, Rows
+from gridveil.readers.network import Branches, Complex
+from gridveil.readers.table import Flags, Rows
 
 
 @dataclass(frozen=True, eq=False)

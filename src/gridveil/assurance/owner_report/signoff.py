@@ -6,7 +6,6 @@ All it writes is marked confidential.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import numpy as np
 from gridveil.assurance.owner_report.assess import Assessment, LineScore
 from gridveil.foundation.drawing import FITTED, NOISY, SOURCE, new_figure, plain_ticks
 from gridveil.foundation.sealed import sealed
+from gridveil.foundation.shown import json_file
 from gridveil.publication.release import Release
 from gridveil.vault.source import Private
 
@@ -215,7 +215,7 @@ def attack_files(
         page.append(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n")
     document = attack_json(private, release) | extra
     files = {
-        "attack.json": (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode(),
+        "attack.json": json_file(document),
         "attack.md": "\n".join(page).encode(),
     }
     found = Private.open(private)

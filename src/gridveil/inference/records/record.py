@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,7 +20,6 @@ NOT_USED = "The trajectory was not used and nothing was spent."
 EXPECTED = "a record in CSV: a header, a column of times and a column for each location, in UTF-8"
 LATEST_EPOCH_S = 4_102_444_800  # the year 2100
 TimeFormat = Literal["seconds", "epoch", "iso"]
-TIME_FORMATS: tuple[TimeFormat, ...] = get_args(TimeFormat)
 TIMES = {
     "seconds": "a finite number of seconds",
     "epoch": "seconds since 1970, below 4.1e9 (divide milliseconds by 1000)",

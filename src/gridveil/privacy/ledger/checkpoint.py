@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from gridveil.foundation.shown import json_line
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger.accounts import Account, exact_values
 from gridveil.privacy.ledger.chain import Secret
@@ -64,14 +65,14 @@ class Checkpoint:
     def save(self) -> None:
         """Seal the accounts as they stand."""
         for shelf in sorted(self._changed):
-            text = _json(
-                {name: _to_json(account) for name, account in self._shelves[shelf].items()}
+            text = json_line(
+                {name: _tojson_line(account) for name, account in self._shelves[shelf].items()}
             )
             self._digests[shelf] = sha256(text.encode()).hexdigest()
             self._store.write_state(self._connection, shelf, text)
         self._changed.clear()
         self.nonces = self.nonces[-KEPT:]
-        body = _json([self.count, self.mac, self.nonces, self.versions, self._digests])
+        body = json_line([self.count, self.mac, self.nonces, self.versions, self._digests])
         self._store.write_state(self._connection, NAME, f"{self._secret.seal(NAME, body)}\n{body}")
 
     def account(self, lineage: str) -> Account | None:
@@ -99,7 +100,7 @@ class Checkpoint:
             if digest is not None and sha256(text.encode()).hexdigest() != digest:
                 raise CheckpointDamaged
             self._shelves[shelf] = {
-                name: _from_json(name, data) for name, data in json.loads(text).items()
+                name: _fromjson_line(name, data) for name, data in json.loads(text).items()
             }
         return self._shelves[shelf]
 
@@ -108,7 +109,7 @@ def _shelf_of(lineage: str) -> str:
     return f"shelf {sha256(lineage.encode('utf-8', 'surrogatepass')).digest()[0] % SHELVES}"
 
 
-def _to_json(account: Account) -> dict[str, Any]:
+def _tojson_line(account: Account) -> dict[str, Any]:
     fixed = account.adjacency
     return {
         "draws": account.draws,
@@ -119,7 +120,7 @@ def _to_json(account: Account) -> dict[str, Any]:
     }
 
 
-def _from_json(lineage: str, data: Mapping[str, Any]) -> Account:
+def _fromjson_line(lineage: str, data: Mapping[str, Any]) -> Account:
     return Account(
         lineage,
         Adjacency(data["rule"], exact_values(data["alpha"])) if data["rule"] else None,
@@ -127,7 +128,3 @@ def _from_json(lineage: str, data: Mapping[str, Any]) -> Account:
         exact_values(data["totals"]),
         data["draws"],
     )
-
-
-def _json(data: Any) -> str:
-    return json.dumps(data, sort_keys=True, separators=(",", ":"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
 from gridveil.foundation.files import replace_whole
 from gridveil.foundation.reading import read_regular
+from gridveil.foundation.shown import json_file
 from gridveil.privacy.ledger.chain import LARGEST_HEAD, Head, Secret, parse_head
 
 
@@ -75,7 +75,7 @@ class Safe:
                 return old
             if self.place() != where:
                 replace_whole(self._place_path, f"{where}\n".encode("utf-8", "surrogateescape"))
-            replace_whole(self._head_path, f"{json.dumps(head.__dict__, indent=2)}\n".encode())
+            replace_whole(self._head_path, json_file(vars(head)))
             return old
 
     def place(self) -> str | None:

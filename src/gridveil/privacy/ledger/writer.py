@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
+from gridveil.foundation.shown import json_line
 from gridveil.privacy.adjacency import ASSETS, Adjacency
 from gridveil.privacy.ledger.accounts import (
     OF_A_LINEAGE,
@@ -166,7 +167,7 @@ class Writer:
     def append(self, kind: str, body: Mapping[str, Any]) -> int:
         """Add a row with a nonce of its own, and count it in."""
         nonce, number = new_nonce(), self.count + 1
-        text = json.dumps({**body, "nonce": nonce}, sort_keys=True, separators=(",", ":"))
+        text = json_line({**body, "nonce": nonce})
         row = Row(number, kind, text, self._secret.mac(number, kind, text, self._books.mac))
         self._store.append(self._connection, row)
         if kind in OF_A_LINEAGE:

@@ -15,6 +15,7 @@ from typing import Literal, get_args
 from gridveil.foundation.errors import GridveilError
 from gridveil.foundation.limits import KEY_BYTES
 from gridveil.foundation.reading import read_regular
+from gridveil.foundation.shown import json_file
 
 Status = Literal["active", "retired", "revoked"]
 KEYRING, PUBLIC = "keyring.json", "public.pem"
@@ -133,9 +134,7 @@ def check_signature(public_key: bytes, signature: bytes, data: bytes) -> bool:
 def keyring_of(keys: tuple[KeyInfo, ...]) -> bytes:
     """Write a keyring, oldest key first."""
     entries = [{"id": key.id, "public_key": key.text, "status": key.status} for key in keys]
-    return (
-        json.dumps({"schema_version": KEYRING_VERSION, "keys": entries}, indent=2) + "\n"
-    ).encode()
+    return json_file({"schema_version": KEYRING_VERSION, "keys": entries})
 
 
 def parse_keyring(data: bytes, name: str) -> tuple[KeyInfo, ...]:

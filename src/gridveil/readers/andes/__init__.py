@@ -12,7 +12,7 @@ from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, IntArray
 from gridveil.readers.andes.machines import BASE_MVA, FREQUENCY_HZ, GENERATORS, machines
 from gridveil.readers.andes.models import IGNORED, KNOWN_COLUMNS, LEFT_OUT
-from gridveil.readers.andes.tables import Table, table_of_records, table_of_sheet
+from gridveil.readers.andes.tables import ANDES, buses_of, table_of_records, table_of_sheet
 from gridveil.readers.governors import GOVERNORS
 from gridveil.readers.network import (
     CONTROLLED,
@@ -23,10 +23,8 @@ from gridveil.readers.network import (
     Buses,
     Complex,
     FileGrid,
-    JoinedRows,
-    check_labels,
-    quoted,
 )
+from gridveil.readers.table import Rows, Table, check_labels, quoted
 
 EXPECTED = "an ANDES case: tables Bus, Line, PV, Slack, …"
 VOLTAGE_KV = 110.0  # ANDES's own, where a file says nothing
@@ -93,14 +91,14 @@ def _grid(file: str, tables: Tables, sizes: Mapping[str, int]) -> FileGrid:
     labels = bus.labels("idx")
     check_labels(bus.where, labels)
     known = {label: position for position, label in enumerate(labels)}
-    nominal_kv = bus.numbers("Vn", VOLTAGE_KV, sign="positive")
-    connected = bus.flags()
-    voltage, angle = bus.numbers("v0", 1.0, sign="positive"), bus.numbers("a0", 0.0)
+    nominal_kv = bus.numbers("Vn", VOLTAGE_KV, above=0)
+    connected = bus.flags("u", True)
+    voltage, angle = bus.numbers("v0", 1.0, above=0), bus.numbers("a0", 0.0)
     kind = np.where(connected, LOAD, ISOLATED)
     for name, of_kind in (("PV", CONTROLLED), ("Slack", REFERENCE)):
         if table := tables.get(name):
-            on = table.flags()
-            at = table.buses("bus", known)[on]
+            on = table.flags("u", True)
+            at = buses_of(table, "bus", known)[on]
             kind[at[kind[at] != ISOLATED]] = of_kind
             if name == "Slack":
                 angle[at] = table.numbers("a0", 0.0)[on]
@@ -137,18 +135,19 @@ def _config(tables: Tables) -> tuple[float, float]:
     """Base power [MVA] and frequency [Hz] of table _config, else ANDES's own."""
     found = {"mva": BASE_MVA, "freq": FREQUENCY_HZ}
     if config := tables.get("_config"):
-        sections, keys = config.cells("section") or [], config.cells("key") or []
+        sections, keys = config.texts("section"), config.texts("key")
         for row, (section, key) in enumerate(zip(sections, keys, strict=True)):
-            if section == "System" and isinstance(key, str) and key in found:
-                one = Table(config.where, config.columns, config.rows[row : row + 1])
-                found[key] = float(one.numbers("value", sign="positive")[0])
+            if section == "System" and key in found:
+                where = Rows.of((config.where, [row]))
+                cells = {name: cells[row : row + 1] for name, cells in config.columns.items()}
+                found[key] = float(Table(where, cells, ANDES).numbers("value", above=0)[0])
     return found["mva"], found["freq"]
 
 
 def _load(tables: Tables, known: Mapping[str, int], notes: list[str]) -> Complex:
     load = np.zeros(len(known), dtype=complex)
     if table := tables.get("PQ"):
-        at, on = table.buses("bus", known), table.flags()
+        at, on = buses_of(table, "bus", known), table.flags("u", True)
         np.add.at(load, at[on], (table.numbers("p0") + 1j * table.numbers("q0"))[on])
         if not on.all():
             notes.append(f"{int((~on).sum())} loads out of service left out")
@@ -158,11 +157,9 @@ def _load(tables: Tables, known: Mapping[str, int], notes: list[str]) -> Complex
 def _shunt(table: Table, known: Mapping[str, int], nominal_kv: Array, base_mva: float) -> Complex:
     """Admittance of fixed shunts at every bus: from p.u. of Sn and Vn, times Zb/Zn."""
     shunt = np.zeros(len(known), dtype=complex)
-    at, on = table.buses("bus", known), table.flags()
-    own_kv = table.numbers("Vn", VOLTAGE_KV, sign="positive")
-    scale = (
-        (nominal_kv[at] / own_kv) ** 2 * table.numbers("Sn", BASE_MVA, sign="positive") / base_mva
-    )
+    at, on = buses_of(table, "bus", known), table.flags("u", True)
+    own_kv = table.numbers("Vn", VOLTAGE_KV, above=0)
+    scale = (nominal_kv[at] / own_kv) ** 2 * table.numbers("Sn", BASE_MVA, above=0) / base_mva
     np.add.at(shunt, at[on], (scale * (table.numbers("g", 0.0) + 1j * table.numbers("b")))[on])
     return shunt
 
@@ -177,16 +174,14 @@ def _branches(
     Vn²/base of the first bus.
     """
     line = tables["Line"]
-    ends, on = _ends(line, known), line.flags()
-    own_kv = line.numbers("Vn1", VOLTAGE_KV, sign="positive")
+    ends, on = _ends(line, known), line.flags("u", True)
+    own_kv = line.numbers("Vn1", VOLTAGE_KV, above=0)
     scale = (
-        (own_kv / nominal_kv[ends[:, 0]]) ** 2
-        * base_mva
-        / line.numbers("Sn", BASE_MVA, sign="positive")
+        (own_kv / nominal_kv[ends[:, 0]]) ** 2 * base_mva / line.numbers("Sn", BASE_MVA, above=0)
     )
     series: Complex = scale * (line.numbers("r", 1e-8) + 1j * line.numbers("x"))
     charging = line.numbers("b", 0.0) / scale
-    tap = line.numbers("tap", 1.0, sign="positive")
+    tap = line.numbers("tap", 1.0, above=0)
     ratio = np.asarray(tap * np.exp(1j * line.numbers("phi", 0.0)), dtype=complex)
     at_ends = np.zeros(len(known), dtype=complex)
     for end, t in ((0, tap), (1, np.ones(len(line)))):
@@ -196,24 +191,17 @@ def _branches(
             + 1j * line.numbers(f"b{end + 1}", 0.0)
         )
         np.add.at(at_ends, ends[on, end], (own / scale / t**2)[on])
-    places: list[tuple[Table, int]] = [(line, row) for row in range(len(line))]
+    parts = [(line.where, range(len(line)))]
     if jumper := tables.get("Jumper"):
         count = len(jumper)
-        ends, on = (
-            np.concatenate([ends, _ends(jumper, known)]),
-            np.concatenate([on, jumper.flags()]),
-        )
-        series, charging = (
-            np.append(series, np.zeros(count, dtype=complex)),
-            np.append(charging, np.zeros(count)),
-        )
+        parts.append((jumper.where, range(count)))
+        ends = np.concatenate([ends, _ends(jumper, known)])
+        on = np.concatenate([on, jumper.flags("u", True)])
+        series = np.append(series, np.zeros(count, dtype=complex))
+        charging = np.append(charging, np.zeros(count))
         ratio = np.append(ratio, np.ones(count, dtype=complex))
-        places += [(jumper, row) for row in range(count)]
-    where = JoinedRows(
-        line.where.file, "Line", None, [(table.where.table, row) for table, row in places]
-    )
     branches = Branches(
-        where,
+        Rows.of(*parts),
         np.arange(len(ends)),
         ends=ends,
         series=series,
@@ -225,7 +213,7 @@ def _branches(
 
 
 def _ends(table: Table, known: Mapping[str, int]) -> IntArray:
-    return np.stack([table.buses(end, known) for end in ("bus1", "bus2")], axis=1)
+    return np.stack([buses_of(table, end, known) for end in ("bus1", "bus2")], axis=1)
 
 
 def _defaulted(tables: Tables) -> list[str]:

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import nan
+from math import inf, nan
 
 import numpy as np
 
 from gridveil.foundation.errors import InputError
-from gridveil.readers.andes.tables import Sign, Table
+from gridveil.readers.andes.tables import buses_of
 from gridveil.readers.governors import GOVERNORS
-from gridveil.readers.network import Flags, JoinedRows, Machines, quoted
+from gridveil.readers.network import Machines
+from gridveil.readers.table import Flags, Rows, Table, quoted
 
 GENERATORS = ("GENCLS", "GENROU")
 BASE_MVA, FREQUENCY_HZ = 100.0, 60.0  # ANDES's own, where a file says nothing
@@ -125,12 +126,7 @@ def machines(
         notes.append(
             f"{scaled} static generators whose machines' gammap do not add up to 1: scaled"
         )
-    where = JoinedRows(
-        file,
-        "PV",
-        None,
-        [(table.where.table, row) for table, row in (unit.place for unit in units)],
-    )
+    where = Rows.of(*((table.where, [row]) for table, row in (unit.place for unit in units)))
     return Machines(
         where,
         np.arange(len(units)),
@@ -153,11 +149,11 @@ def _static(tables: Mapping[str, Table], known: Mapping[str, int]) -> dict[str, 
     for name in ("PV", "Slack"):
         if not (table := tables.get(name)):
             continue
-        at, on = table.buses("bus", known), table.flags()
+        at, on = buses_of(table, "bus", known), table.flags("u", True)
         power = table.numbers("p0", None if name == "PV" else 0.0) + 1j * table.numbers("q0", 0.0)
         voltage, rated = (
-            table.numbers("v0", sign="positive"),
-            table.numbers("Sn", BASE_MVA, sign="positive"),
+            table.numbers("v0", above=0),
+            table.numbers("Sn", BASE_MVA, above=0),
         )
         for row, index in enumerate(table.labels("idx")):
             if index in found:
@@ -186,16 +182,16 @@ def _synchronous(
     for name in GENERATORS:
         if not (table := tables.get(name)):
             continue
-        at, on = table.buses("bus", known), table.flags()
+        at, on = buses_of(table, "bus", known), table.flags("u", True)
         rated, rated_hz = (
-            table.numbers("Sn", BASE_MVA, sign="positive", needed=True),
-            table.numbers("fn", FREQUENCY_HZ, sign="positive"),
+            table.numbers("Sn", BASE_MVA, above=0, needed=True),
+            table.numbers("fn", FREQUENCY_HZ, above=0),
         )
         inertia, damping = (
-            table.numbers("M", sign="not negative"),
-            table.numbers("D", 0.0, sign="not negative", needed=True),
+            table.numbers("M", lowest=0),
+            table.numbers("D", 0.0, lowest=0, needed=True),
         )
-        share = table.numbers("gammap", 1.0, sign="not negative")
+        share = table.numbers("gammap", 1.0, lowest=0)
         of_static = table.labels("gen")
         for row, index in enumerate(table.labels("idx")):
             if index in found:
@@ -245,15 +241,21 @@ def _govern(
         if not (table := tables.get(name)):
             continue
         on, own_mva = (
-            table.flags(),
-            table.numbers("Tn", 0.0, sign="not negative", nan_is_empty=True),
+            table.flags("u", True),
+            table.numbers("Tn", 0.0, lowest=0, nan_is_empty=True),
         )
         columns = {
-            what: table.numbers(what, usual, sign=_sign(what, model.droop), needed=True)
+            what: table.numbers(
+                what,
+                usual,
+                above=0 if what == model.droop else -inf,
+                lowest=-inf if what in SIGNED else 0,
+                needed=True,
+            )
             for what, usual in PARAMETERS[name].items()
         }
         fractions = (
-            [table.numbers(what, usual, sign="not negative") for what, usual in FRACTIONS.items()]
+            [table.numbers(what, usual, lowest=0) for what, usual in FRACTIONS.items()]
             if name == "IEEEG1"
             else []
         )
@@ -307,10 +309,6 @@ def _govern(
         dead_bands += _used(table, on, ("dbL", "dbU"))
     if dead_bands:
         notes.append(f"{dead_bands} governors' dead bands left out")
-
-
-def _sign(parameter: str, droop: str | None) -> Sign:
-    return "positive" if parameter == droop else "any" if parameter in SIGNED else "not negative"
 
 
 def _used(table: Table, on: Flags, columns: tuple[str, ...]) -> int:

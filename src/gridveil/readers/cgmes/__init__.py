@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import subprocess
-import sys
 import zipfile
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -13,10 +10,13 @@ from pathlib import Path
 
 from gridveil.foundation.errors import InputError
 from gridveil.readers.cgmes.files import Model, check, collect
-from gridveil.readers.cgmes.grid import MACHINES, Table, as_tables, grid_of
+from gridveil.readers.cgmes.grid import MACHINES, as_tables, grid_of, names
+from gridveil.readers.guarded import BROKEN, NOT_LOADED, OUT_OF_TIME, guarded
 from gridveil.readers.network import FileGrid
+from gridveil.readers.table import Table
 
 TIMEOUT_S, TIMEOUT_S_PER_MB = 60.0, 3.0
+PROFILES = "Check that all its profiles are there, or export it again."
 COUNTED = {  # the classes of CGMES from which pypowsybl makes each of its tables
     "transformers": ("PowerTransformer",),
     "loads": (
@@ -57,11 +57,11 @@ def _check_counts(file: str, model: Model, tables: Mapping[str, Table]) -> None:
     read = {
         "transformers": count["2_windings_transformers"] + count["3_windings_transformers"],
         "loads": sum(
-            kind in COUNTED["loads"] for kind in tables["loads"].texts("CGMES.originalClass")
+            kind in COUNTED["loads"] for kind in names(tables["loads"], "CGMES.originalClass")
         ),
         "shunts": count["shunt_compensators"],
         "machines": sum(
-            kind in MACHINES for kind in tables["generators"].texts("CGMES.originalClass")
+            kind in MACHINES for kind in names(tables["generators"], "CGMES.originalClass")
         ),
         "lines": count["lines"] + count["boundary_lines"],
     }
@@ -85,32 +85,17 @@ def _tables(file: str, files: Mapping[str, bytes]) -> dict[str, Table]:
         for name, data in files.items():
             archive.writestr(name, data)
     limit = TIMEOUT_S + TIMEOUT_S_PER_MB * len(packed.getvalue()) / 2**20
-    # -P: a json.py or pypowsybl.py in the working folder, which may be a stranger's, must not run
-    # with the grid in its hands.
-    command = [sys.executable, "-P", "-m", "gridveil.readers.cgmes.child"]
-    problem, answer = "pypowsybl cannot read the model", {}
-    try:
-        done = subprocess.run(  # noqa: S603 - this interpreter, and no argument from outside
-            command,
-            input=packed.getvalue(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=limit,
-            check=False,
-        )
-        answer = json.loads(done.stdout)
-    except subprocess.TimeoutExpired:
-        problem = f"pypowsybl did not come to an end within {limit:.0f} s"
-    except ValueError:
-        problem = "pypowsybl broke down over the model"
-    if "tables" not in answer:  # raised out here: the answer, cut off, may hold private values
-        missing = answer.get("error") == "ImportError"
+    answer, _ = guarded("cgmes", packed.getvalue(), seconds=limit)
+    if "tables" not in answer:
+        problem, remedy = {
+            NOT_LOADED: ("pypowsybl cannot be loaded", "pip install 'gridveil[cgmes]'"),
+            OUT_OF_TIME: (f"pypowsybl did not finish within {limit:.0f} s", PROFILES),
+            BROKEN: ("pypowsybl broke down over the model", PROFILES),
+        }.get(answer["error"], ("pypowsybl cannot read the model", PROFILES))
         raise InputError(
-            "pypowsybl cannot be loaded" if missing else problem,
+            problem,
             file=file,
             expected="a whole model: EQ, SSH, and TP or the nodes of EQ",
-            remedy="pip install 'gridveil[cgmes]'"
-            if missing
-            else "Check that all its profiles are there, or export it again.",
+            remedy=remedy,
         )
     return as_tables(file, answer["tables"])

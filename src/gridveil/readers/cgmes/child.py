@@ -1,21 +1,10 @@
-"""What pypowsybl makes of a CGMES model, in a process of its own: native code that a damaged file
-may hang or kill.
-
-The zip comes in through stdin and the tables leave through stdout: private values never touch a
-disk.
-"""
+"""What pypowsybl makes of a CGMES model, in a guarded process."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from io import BytesIO
 from typing import Any
 
-MEMORY = (
-    2 * 2**30
-)  # bytes; what pypowsybl reserves at its start (2 GB, of which it uses 0.3) comes on top
 TABLES = {
     "buses": ("v_mag", "v_angle", "voltage_level_id", "fictitious_p0", "fictitious_q0"),
     "voltage_levels": ("nominal_v",),
@@ -85,61 +74,8 @@ def tables_of(network: Any) -> dict[str, dict[str, list[Any]]]:
     return found
 
 
-def _leave_no_core() -> None:
-    """Native code that a damaged file kills must not leave the grid behind in a core file; only
-    where the system can.
-    """
-    try:
-        import resource
+def answer(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """In the child: the tables of the model in a zip."""
+    from pypowsybl.network import load_from_binary_buffer  # pyright: ignore[reportPrivateImportUsage]
 
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, OSError, ValueError):
-        pass
-
-
-def _limit_memory() -> None:
-    """Let the process die instead of filling the machine; only where the system can."""
-    try:
-        import resource
-        from pathlib import Path
-
-        reserved = next(
-            line
-            for line in Path("/proc/self/status").read_text().splitlines()
-            if line.startswith("VmData")
-        )
-        limit = int(reserved.split()[1]) * 1024 + MEMORY
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    except (ImportError, OSError, StopIteration, ValueError):
-        pass
-
-
-def main() -> None:
-    """Answer in JSON: {"tables": …} or {"error": the kind of exception}, never a message, which may
-    hold private values.
-    """
-    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):  # what Java prints must not mix with the answer
-        os.dup2(quiet, stream)
-    _leave_no_core()
-    data = sys.stdin.buffer.read()
-    # Where pandapower is installed pypowsybl loads it too, for a converter: seven seconds for
-    # nothing.
-    sys.modules.setdefault("pandapower", None)  # pyright: ignore[reportArgumentType]
-    try:
-        from pypowsybl.network import load_from_binary_buffer  # pyright: ignore[reportPrivateImportUsage]
-
-        _limit_memory()  # from here on, on top of what pypowsybl reserved while it was loaded
-        content: dict[str, Any] = {"tables": tables_of(load_from_binary_buffer(BytesIO(data)))}
-    except ImportError:
-        content = {"error": "ImportError"}
-    except Exception as error:
-        content = {"error": type(error).__name__}
-    json.dump(content, answer)
-    answer.close()
-    os._exit(0)  # Java's threads may not end by themselves
-
-
-if __name__ == "__main__":
-    main()
+    return {"tables": tables_of(load_from_binary_buffer(BytesIO(data)))}, b""

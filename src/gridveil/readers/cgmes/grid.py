@@ -21,14 +21,12 @@ from gridveil.readers.network import (
     Buses,
     Complex,
     FileGrid,
-    Flags,
     Machines,
-    Rows,
-    check_labels,
-    unknown,
+    unknown_dynamics,
 )
 from gridveil.readers.pi_models import PiModels, as_branches, joined, pi_models
 from gridveil.readers.start import first_guess
+from gridveil.readers.table import TYPED, Flags, Rows, Table, check_labels
 
 BASE_MVA = 100.0
 MACHINES = ("SynchronousMachine", "ExternalNetworkInjection")
@@ -42,63 +40,22 @@ LEFT_OUT = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Elements(Rows):
-    """Rows that pypowsybl knows by identifiers, which errors name. kinds : the table of each."""
-
-    ids: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-
-    def error(self, row: int, problem: str, *, expected: str, remedy: str = "") -> InputError:
-        """Say what is wrong with an element, by its identifier."""
-        name = self.ids[row]
-        shown = name if name.isprintable() and len(name) <= 100 else f"row {row + 1}"
-        return InputError(
-            problem,
-            file=self.file,
-            table=f"{self.kinds[row].replace('_', ' ')}, {shown}",
-            expected=expected,
-            remedy=remedy or "Mend that element and try again.",
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A table as pypowsybl gives it."""
-
-    where: Elements
-    columns: Mapping[str, Sequence[Any]]
-
-    def __len__(self) -> int:
-        return len(self.where.ids)
-
-    def numbers(self, name: str, *, optional: bool = False) -> Array:
-        """Finite numbers; optional : NaN where there is none."""
-        values = np.array(self.columns.get(name, [np.nan] * len(self)), dtype=float)
-        bad = np.flatnonzero(np.isinf(values) if optional else ~np.isfinite(values))
-        if len(bad):
-            raise self.where.error(
-                int(bad[0]), f"{name} is missing or not finite", expected="a finite number"
-            )
-        return values
-
-    def powers(self, active: str, reactive: str) -> Complex:
-        """P + jQ [MVA]."""
-        return self.numbers(active) + 1j * self.numbers(reactive)
-
-    def texts(self, name: str) -> list[str]:
-        """Texts; "" where there is none."""
-        return [str(text) for text in self.columns.get(name, [""] * len(self))]
-
-
 def as_tables(file: str, columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> dict[str, Table]:
-    """Give tables, column by column, the places to be named by in errors."""
+    """Give tables, column by column, the places to be named by in errors: identifiers."""
     return {
-        name: Table(
-            Elements(file, name, ids=tuple(table["id"]), kinds=(name,) * len(table["id"])), table
-        )
+        name: Table(Rows(file, name, places=[(name, own) for own in table["id"]]), table, TYPED)
         for name, table in columns.items()
     }
+
+
+def powers(table: Table, active: str, reactive: str) -> Complex:
+    """P + jQ [MVA]."""
+    return table.numbers(active) + 1j * table.numbers(reactive)
+
+
+def names(table: Table, column: str) -> list[str]:
+    """Texts; "" where there is none."""
+    return [str(text) for text in table.columns.get(column, [""] * len(table))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,25 +76,23 @@ class _Places:
         """Positions, and whether the end is connected at all; one that is not is given position
         0.
         """
-        names = table.texts(column)
-        for row, name in enumerate(names):
-            if name and name not in self.known:
-                raise table.where.error(
-                    row, f"the bus in {column} is unknown", expected="a bus of the model"
-                )
-        return np.array([self.known.get(name, 0) for name in names], dtype=np.int64), np.array(
-            [bool(name) for name in names], dtype=bool
+        buses = names(table, column)
+        table.refuse(
+            [bool(name) and name not in self.known for name in buses],
+            f"the bus in {column} is unknown",
+            expected="a bus of the model",
         )
+        positions = [self.known.get(name, 0) for name in buses]
+        return np.array(positions, dtype=np.int64), np.array(list(map(bool, buses)), dtype=bool)
 
     def kv(self, table: Table, column: str = "voltage_level_id") -> Array:
         """Nominal voltages, which are the base."""
         values = np.array(
-            [self.nominal.get(name, np.nan) for name in table.texts(column)], dtype=float
+            [self.nominal.get(name, np.nan) for name in names(table, column)], dtype=float
         )
-        for row in np.flatnonzero(~(values > 0)):
-            raise table.where.error(
-                int(row), "the nominal voltage is missing or not above 0", expected="kV above 0"
-            )
+        table.refuse(
+            ~(values > 0), "the nominal voltage is missing or not above 0", expected="kV above 0"
+        )
         return values
 
 
@@ -156,14 +111,14 @@ def grid_of(file: str, model: Model, tables: Mapping[str, Table]) -> FileGrid:
     # each.
     nodes = [
         f"boundary of {tie or own}"
-        for tie, own in zip(half.texts("tie_line_id"), half.where.ids, strict=True)
+        for tie, own in zip(names(half, "tie_line_id"), names(half, "id"), strict=True)
     ]
     labels = (
-        *bus.where.ids,
-        *(f"star of {name}" for name in star.where.ids),
+        *names(bus, "id"),
+        *(f"star of {name}" for name in names(star, "id")),
         *dict.fromkeys(nodes),
     )
-    where = Elements(file, "buses", ids=labels, kinds=("buses",) * len(labels))
+    where = Rows(file, "buses", places=[("buses", label) for label in labels])
     for row, label in enumerate(labels):
         if not label or not label.isprintable() or len(label) > 200:
             raise where.error(
@@ -174,12 +129,12 @@ def grid_of(file: str, model: Model, tables: Mapping[str, Table]) -> FileGrid:
     levels = tables["voltage_levels"]
     places = _Places(
         known,
-        nominal=dict(zip(levels.where.ids, levels.numbers("nominal_v").tolist(), strict=True)),
+        nominal=dict(zip(names(levels, "id"), levels.numbers("nominal_v").tolist(), strict=True)),
         star=np.arange(len(bus), len(bus) + len(star)),
         boundary=np.array([known[node] for node in nodes], dtype=np.int64),
     )
     notes: list[str] = []
-    branches, shunt = _branches(file, tables, places, len(labels), notes)
+    branches, shunt = _branches(tables, places, len(labels), notes)
     load = _loads(tables, places, shunt, notes)
     kv = places.kv(bus)
     machines, kind = _machines(tables["generators"], model, places, kv, load, notes)
@@ -191,8 +146,8 @@ def grid_of(file: str, model: Model, tables: Mapping[str, Table]) -> FileGrid:
 
     voltage, angle = np.full(len(labels), np.nan), np.full(len(labels), np.nan)
     voltage[: len(bus)], angle[: len(bus)] = (
-        bus.numbers("v_mag", optional=True) / kv,
-        bus.numbers("v_angle", optional=True),
+        bus.numbers("v_mag", np.nan) / kv,
+        bus.numbers("v_angle", np.nan),
     )
     told = voltage > 0
     silent = int((~told[: len(bus)]).sum())
@@ -227,7 +182,7 @@ def grid_of(file: str, model: Model, tables: Mapping[str, Table]) -> FileGrid:
 
 
 def _branches(
-    file: str, tables: Mapping[str, Table], places: _Places, count: int, notes: list[str]
+    tables: Mapping[str, Table], places: _Places, count: int, notes: list[str]
 ) -> tuple[Branches, Complex]:
     """Lines, transformers and lines to the boundary, and the admittance (n,) that they leave at
     buses.
@@ -246,11 +201,8 @@ def _branches(
     if loops.any():
         notes.append(f"{int(loops.sum())} branches with both ends on one bus left out")
         models = replace(models, in_service=models.in_service & ~loops)
-    ids = tuple(name for part in parts for name in part.where.ids)
-    kinds = tuple(kind for part in parts for kind in part.where.kinds)
-    return as_branches(
-        Elements(file, "branches", ids=ids, kinds=kinds), models, np.ones(count, dtype=bool)
-    )
+    where = Rows.of(*((part.where, range(len(part))) for part in parts))
+    return as_branches(where, models, np.ones(count, dtype=bool))
 
 
 def _between(
@@ -295,10 +247,7 @@ def _tapped(table: Table, leg: str, u1: Array, u2: Array) -> tuple[Complex, Comp
     """
     r, x, g, b = (table.numbers(f"{what}{leg}_at_current_tap") for what in "rxgb")
     rho, alpha = table.numbers(f"rho{leg}"), np.deg2rad(table.numbers(f"alpha{leg}"))
-    for row in np.flatnonzero(~(rho > 0)):
-        raise table.where.error(
-            int(row), "the tap ratio is not above 0", expected="a ratio above 0"
-        )
+    table.refuse(~(rho > 0), "the tap ratio is not above 0", expected="a ratio above 0")
     size = u2 / (u1 * rho)
     return (
         (r + 1j * x) * BASE_MVA / u2**2,
@@ -360,17 +309,17 @@ def _loads(
     """P + jQ consumed at each bus (n,) [MVA]; shunt compensators are added to shunt [p.u.]."""
     load = np.zeros(len(shunt), dtype=complex)
     bus, half = tables["buses"], tables["boundary_lines"]
-    load[: len(bus)] = bus.powers("fictitious_p0", "fictitious_q0")
+    load[: len(bus)] = powers(bus, "fictitious_p0", "fictitious_q0")
     for name, sign, columns in (
         ("loads", 1, ("p0", "q0")),
         ("batteries", -1, ("target_p", "target_q")),
     ):
         at, on = places.at(tables[name])
-        np.add.at(load, at, np.where(on, sign * tables[name].powers(*columns), 0))
+        np.add.at(load, at, np.where(on, sign * powers(tables[name], *columns), 0))
     if len(tables["batteries"]):
         notes.append(f"{len(tables['batteries'])} batteries taken as negative load")
-    beyond = np.array([not tie for tie in half.texts("tie_line_id")], dtype=bool)
-    np.add.at(load, places.boundary, np.where(beyond, half.powers("p0", "q0"), 0))
+    beyond = np.array([not tie for tie in names(half, "tie_line_id")], dtype=bool)
+    np.add.at(load, places.boundary, np.where(beyond, powers(half, "p0", "q0"), 0))
     if beyond.any():
         notes.append(
             f"{int(beyond.sum())} lines to the boundary end in a bus with the power that flows "
@@ -389,14 +338,14 @@ def _machines(
     """Generators, and the kinds (n,) of buses; equivalent injections do not swing and are added to
     load [MVA] instead.
     """
-    power = table.powers("target_p", "target_q")
+    power = powers(table, "target_p", "target_q")
     at, on = places.at(table)
-    swinging = np.array(table.texts("CGMES.originalClass")) != "EquivalentInjection"
+    swinging = np.array(names(table, "CGMES.originalClass")) != "EquivalentInjection"
     if not swinging.all():
         np.add.at(load, at[~swinging], -np.where(on, power, 0)[~swinging])
         notes.append(f"{int((~swinging).sum())} equivalent injections taken as negative load")
-    regulated, own = table.texts("regulated_bus_id"), table.texts("bus_id")
-    regulating = np.array(table.texts("voltage_regulator_on")) == "True"
+    regulated, own = names(table, "regulated_bus_id"), names(table, "bus_id")
+    regulating = np.array(names(table, "voltage_regulator_on")) == "True"
     regulating = regulating & swinging & on
     local = np.array([one == other for one, other in zip(regulated, own, strict=True)], dtype=bool)
     if elsewhere := int((regulating & ~local).sum()):
@@ -406,27 +355,31 @@ def _machines(
         )
     target = np.where(
         local,
-        table.numbers("target_v", optional=True),
-        table.numbers("equivalent_local_target_v", optional=True),
+        table.numbers("target_v", np.nan),
+        table.numbers("equivalent_local_target_v", np.nan),
     )
     target = np.where(regulating & (target > 0), target / kv[at] if len(kv) else target, np.nan)
     kind = np.full(len(load), LOAD)
     kind[at[regulating]] = CONTROLLED
     best = min(
-        (model.priorities[name] for name in table.where.ids if model.priorities.get(name, 0) > 0),
+        (
+            model.priorities[name]
+            for name in names(table, "id")
+            if model.priorities.get(name, 0) > 0
+        ),
         default=0.0,
     )
-    nodes = table.texts("bus_breaker_bus_id")
+    nodes = names(table, "bus_breaker_bus_id")
     first = np.array(
         [
             (best > 0 and model.priorities.get(name) == best)
             or (best == 0 and node in model.reference_nodes)
-            for name, node in zip(table.where.ids, nodes, strict=True)
+            for name, node in zip(names(table, "id"), nodes, strict=True)
         ],
         dtype=bool,
     )
     kind[at[first & on & swinging]] = REFERENCE
-    rated = table.numbers("rated_s", optional=True)
+    rated = table.numbers("rated_s", np.nan)
     kept = np.flatnonzero(swinging)
     machines = Machines(
         table.where,
@@ -437,11 +390,8 @@ def _machines(
         in_service=on,
         rated_mva=np.where((rated > 0) & (rated < LARGEST_MVA), rated, np.nan),
         fuel=tuple(
-            source.lower() if source in FUELS else "" for source in table.texts("energy_source")
+            source.lower() if source in FUELS else "" for source in names(table, "energy_source")
         ),
-        **{
-            what: unknown(len(table))
-            for what in ("inertia", "damping", "governor_rate", "droop_gain")
-        },
+        **unknown_dynamics(len(table)),
     )
     return machines.keep(kept), kind

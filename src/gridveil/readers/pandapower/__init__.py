@@ -18,15 +18,20 @@ from gridveil.readers.network import (
     Buses,
     Complex,
     FileGrid,
-    Flags,
-    JoinedRows,
     Machines,
-    check_labels,
-    unknown,
+    unknown_dynamics,
 )
 from gridveil.readers.pandapower.branches import Model, Places, branches_of
-from gridveil.readers.pandapower.frames import Frame, Net, net_from_json, net_from_object
+from gridveil.readers.pandapower.frames import (
+    INDEX,
+    Net,
+    buses_of,
+    net_from_json,
+    net_from_object,
+    numbering,
+)
 from gridveil.readers.start import first_guess
+from gridveil.readers.table import Flags, Rows, Table, check_labels
 
 if TYPE_CHECKING:
     from gridveil.vault.source import SourceGrid
@@ -108,17 +113,19 @@ def _grid(net: Net) -> FileGrid:
             table="bus",
             expected="a row for each bus",
         )
-    numbers = bus.numbering()
+    numbers = numbering(bus)
     labels = (
         *(str(number) for number in numbers),
-        *(f"star of trafo3w {number}" for number in star.numbering()),
+        *(f"star of trafo3w {number}" for number in numbering(star)),
     )
-    where = JoinedRows.of(net.file, "bus", {"bus": len(bus), "trafo3w": len(star)})
+    where = Rows.of((bus.where, range(len(bus))), (star.where, range(len(star))))
     check_labels(where, labels)
     known = {number: position for position, number in enumerate(numbers)}
     kv = bus.numbers("vn_kv", above=0)
     places = Places(
-        known, np.concatenate([kv, kv[star.at("hv_bus", known)]]), np.arange(len(bus), len(labels))
+        known,
+        np.concatenate([kv, kv[buses_of(star, "hv_bus", known)]]),
+        np.arange(len(bus), len(labels)),
     )
     connected = np.concatenate([bus.flags("in_service", True), star.flags("in_service", True)])
     branches, shunt = branches_of(net, places, connected, _model(net), notes)
@@ -194,11 +201,11 @@ def _loads(
     base = net.number("sn_mva")
     load = np.zeros(count, dtype=complex)
 
-    def ground(frame: Frame, power: Complex) -> None:
+    def ground(frame: Table, power: Complex) -> None:
         """Consumption at 1 p.u. of voltage, P + jQ [MVA], is an admittance P − jQ."""
         np.add.at(
             shunt,
-            frame.at("bus", known),
+            buses_of(frame, "bus", known),
             np.where(frame.flags("in_service"), power.conj() / base, 0),
         )
 
@@ -220,42 +227,43 @@ def _loads(
             part = squared.real * power.real + 1j * squared.imag * power.imag
             ground(frame, part)
             power = power - part
-        np.add.at(load, frame.at("bus", known), np.where(frame.flags("in_service"), power, 0))
+        np.add.at(
+            load, buses_of(frame, "bus", known), np.where(frame.flags("in_service"), power, 0)
+        )
     for name in ("ward", "xward"):
         frame = net.frame(name)
         ground(frame, _power(frame, "pz_mw", "qz_mvar"))
         np.add.at(
             load,
-            frame.at("bus", known),
+            buses_of(frame, "bus", known),
             np.where(frame.flags("in_service"), _power(frame, "ps_mw", "qs_mvar"), 0),
         )
     frame = net.frame("shunt")
     rated = frame.numbers("vn_kv", float("nan"), above=0)
-    own = net.frame("bus").numbers("vn_kv", above=0)[frame.at("bus", known)]
+    own = net.frame("bus").numbers("vn_kv", above=0)[buses_of(frame, "bus", known)]
     ground(
         frame,
         _power(frame, "p_mw", "q_mvar")
         * frame.numbers("step", 1.0)
         * np.where(np.isnan(rated), 1, own / rated) ** 2,
     )
-    for row in np.flatnonzero(
-        frame.flags("in_service") & frame.flags("step_dependency_table", False)
-    ):
-        raise frame.where.error(
-            int(row),
-            "the shunt depends on a table of steps, which is not read",
-            expected="p_mw and q_mvar",
-        )
+    frame.refuse(
+        frame.flags("in_service") & frame.flags("step_dependency_table", False),
+        "the shunt depends on a table of steps, which is not read",
+        expected="p_mw and q_mvar",
+    )
     frame = net.frame("motor")
-    np.add.at(load, frame.at("bus", known), np.where(frame.flags("in_service"), _motors(frame), 0))
+    np.add.at(
+        load, buses_of(frame, "bus", known), np.where(frame.flags("in_service"), _motors(frame), 0)
+    )
     return load
 
 
-def _power(frame: Frame, active: str, reactive: str) -> Complex:
+def _power(frame: Table, active: str, reactive: str) -> Complex:
     return frame.numbers(active) + 1j * frame.numbers(reactive, 0.0)
 
 
-def _voltage_dependent(frame: Frame, what: str) -> Complex:
+def _voltage_dependent(frame: Table, what: str) -> Complex:
     """Shares of P (real) and Q (imaginary) that go with the voltage's square (z) or the voltage
     (i).
     """
@@ -268,15 +276,14 @@ def _voltage_dependent(frame: Frame, what: str) -> Complex:
     ) / 100
 
 
-def _motors(frame: Frame) -> Complex:
+def _motors(frame: Table) -> Complex:
     """Electric power of motors: P = mechanical / efficiency · loading, Q from cos φ."""
     use = frame.numbers("loading_percent", 100.0) / 100 * frame.numbers("scaling", 1.0)
     active = frame.numbers("pn_mech_mw") / frame.numbers("efficiency_percent", above=0) * 100 * use
     cosine = frame.numbers("cos_phi", above=0)
-    for row in np.flatnonzero(cosine > 1):
-        raise frame.where.error(
-            int(row), "column cos_phi is out of its range", expected="a number above 0, up to 1"
-        )
+    frame.refuse(
+        cosine > 1, "column cos_phi is out of its range", expected="a number above 0, up to 1"
+    )
     return active + 1j * np.abs(active) * np.sqrt(1 / cosine**2 - 1)
 
 
@@ -289,9 +296,9 @@ def _machines(net: Net, known: Mapping[int, int], notes: list[str]) -> tuple[Mac
     references = np.concatenate([gen.flags("slack", False), np.ones(len(external), dtype=bool)])
     scheduled = gen.numbers("p_mw") * gen.numbers("scaling", 1.0)
     machines = Machines(
-        JoinedRows.of(net.file, "gen", {"gen": len(gen), "ext_grid": len(external)}),
+        Rows.of((gen.where, range(len(gen))), (external.where, range(len(external)))),
         np.arange(count),
-        bus=np.concatenate([gen.at("bus", known), external.at("bus", known)]),
+        bus=np.concatenate([buses_of(gen, "bus", known), buses_of(external, "bus", known)]),
         power=(np.concatenate([scheduled, np.zeros(len(external))]) / net.number("sn_mva")).astype(
             complex
         ),
@@ -300,10 +307,10 @@ def _machines(net: Net, known: Mapping[int, int], notes: list[str]) -> tuple[Mac
         ),
         in_service=np.concatenate([gen.flags("in_service"), external.flags("in_service")]),
         rated_mva=np.concatenate(
-            [gen.numbers("sn_mva", float("nan"), above=0), unknown(len(external))]
+            [gen.numbers("sn_mva", float("nan"), above=0), np.full(len(external), np.nan)]
         ),
         fuel=(*gen.texts("type"), *("" for _ in range(len(external)))),
-        **{what: unknown(count) for what in ("inertia", "damping", "governor_rate", "droop_gain")},
+        **unknown_dynamics(count),
     )
     return machines, references
 
@@ -312,11 +319,13 @@ def _voltages(net: Net, known: Mapping[int, int], count: int) -> tuple[Array, Ar
     """Magnitudes and angles [rad] of the last power flow; where there is none, 1 and NaN."""
     voltage, angle = np.ones(count), np.full(count, np.nan)
     nan = float("nan")
-    stars = {number: len(known) + row for row, number in enumerate(net.frame("trafo3w").index)}
+    stars = {
+        number: len(known) + row for row, number in enumerate(net.frame("trafo3w").columns[INDEX])
+    }
     for name, prefix, places in (("res_bus", "", known), ("res_trafo3w", "internal_", stars)):
         frame = net.frame(name)
         results = zip(
-            frame.index,
+            frame.columns[INDEX],
             frame.numbers(f"vm_{prefix}pu", nan),
             frame.numbers(f"va_{prefix}degree", nan),
             strict=True,
@@ -330,13 +339,12 @@ def _voltages(net: Net, known: Mapping[int, int], count: int) -> tuple[Array, Ar
 
 def _count_left_out(net: Net, notes: list[str]) -> None:
     tcsc = net.frame("tcsc")
-    for row in np.flatnonzero(tcsc.flags("in_service", True)):
-        raise tcsc.where.error(
-            int(row),
-            "a thyristor-controlled series capacitor has no fixed reactance",
-            expected="none in service",
-            remedy="Replace it by an impedance of its present reactance.",
-        )
+    tcsc.refuse(
+        tcsc.flags("in_service", True),
+        "a thyristor-controlled series capacitor has no fixed reactance",
+        expected="none in service",
+        remedy="Replace it by an impedance of its present reactance.",
+    )
     for name, meaning in LEFT_OUT.items():
         if count := int(net.frame(name).flags("in_service", True).sum()):
             notes.append(f"{count} {meaning} left out")

@@ -12,9 +12,10 @@ from typing import Literal
 import numpy as np
 
 from gridveil.grid.facts import Array, IntArray
-from gridveil.readers.network import Branches, Complex, Flags, JoinedRows
-from gridveil.readers.pandapower.frames import Frame, Net
+from gridveil.readers.network import Branches, Complex
+from gridveil.readers.pandapower.frames import INDEX, Net, buses_of
 from gridveil.readers.pi_models import PiModels, as_branches, joined, pi_models
+from gridveil.readers.table import Flags, Rows, Table
 
 Model = Literal["t", "pi"]
 CHANGERS = {"": 0, "none": 0, "ratio": 1, "symmetrical": 1, "ideal": 2, "tabular": 3}
@@ -50,11 +51,11 @@ def branches_of(
     )
     parts = (*makers, _impedances(net, places), _bus_switches(net, places))
     _open_switches(net, places, parts)
-    counts = [len(net.frame(name)) for name in names]
-    models = joined(parts, np.cumsum([0, *counts[:-1]]).tolist())
+    frames = [net.frame(name) for name in names]
+    models = joined(parts, np.cumsum([0, *(len(frame) for frame in frames[:-1])]).tolist())
     if switched := int((models.in_service & models.opened.any(axis=1)).sum()):
         notes.append(f"{switched} branches with an open switch taken as out of service")
-    where = JoinedRows.of(net.file, "branches", dict(zip(names, counts, strict=True)))
+    where = Rows.of(*((frame.where, range(len(frame))) for frame in frames))
     return as_branches(where, models, connected)
 
 
@@ -63,7 +64,7 @@ def _lines(net: Net, places: Places) -> PiModels:
     bus.
     """
     line = net.frame("line")
-    ends = line.at("from_bus", places.known), line.at("to_bus", places.known)
+    ends = buses_of(line, "from_bus", places.known), buses_of(line, "to_bus", places.known)
     base = places.kv[ends[0]] ** 2 / net.number("sn_mva")
     length, parallel = line.numbers("length_km"), line.numbers("parallel", 1.0, above=0)
     series = (
@@ -91,7 +92,7 @@ class _Windings:
     shift [deg] before taps.
     """
 
-    frame: Frame
+    frame: Table
     ends: tuple[IntArray, IntArray]
     kv: tuple[Array, Array]
     sn: Array
@@ -120,10 +121,11 @@ def _transformed(
     y = (of.iron_mw + 1j * magnetising) * (of.kv[1] ** 2 / base) * of.parallel / lv**2
     ratio = hv / lv / (of.kv[0] / of.kv[1])
     ratio = ratio * np.cos(shift) + 1j * ratio * np.sin(shift)
-    for row in np.flatnonzero(of.in_service & ~(np.abs(ratio) > 1e-9)):
-        raise of.frame.where.error(
-            int(row), "the tap ratio is not usable", expected="a ratio above 0"
-        )
+    of.frame.refuse(
+        of.in_service & ~(np.abs(ratio) > 1e-9),
+        "the tap ratio is not usable",
+        expected="a ratio above 0",
+    )
     first = second = y / 2
     if model == "t":  # the star of the two windings and the iron becomes a triangle
         split_r = of.frame.numbers("leakage_resistance_ratio_hv", 0.5)
@@ -138,7 +140,7 @@ def _transformed(
 
 def _trafos(net: Net, places: Places, model: Model, notes: list[str]) -> PiModels:
     frame = net.frame("trafo")
-    ends = frame.at("hv_bus", places.known), frame.at("lv_bus", places.known)
+    ends = buses_of(frame, "hv_bus", places.known), buses_of(frame, "lv_bus", places.known)
     on = frame.flags("in_service")
     r, z = frame.numbers("vkr_percent"), frame.numbers("vk_percent")
     windings = _Windings(
@@ -169,19 +171,18 @@ def _trafos(net: Net, places: Places, model: Model, notes: list[str]) -> PiModel
     return _transformed(net, windings, model, (hv, lv, shift))
 
 
-def _reactance(frame: Frame, r: Array, z: Array) -> Array:
+def _reactance(frame: Table, r: Array, z: Array) -> Array:
     """Find x = ±√(z² − r²), with the sign of z."""
-    for row in np.flatnonzero(np.abs(r) > np.abs(z)):
-        raise frame.where.error(
-            int(row),
-            "a vkr exceeds its vk: there is no reactance",
-            expected="vkr_percent below vk_percent",
-        )
+    frame.refuse(
+        np.abs(r) > np.abs(z),
+        "a vkr exceeds its vk: there is no reactance",
+        expected="vkr_percent below vk_percent",
+    )
     return np.sign(z) * np.sqrt(z**2 - r**2)
 
 
 def _tap(
-    frame: Frame, which: str, on: Flags, notes: list[str]
+    frame: Table, which: str, on: Flags, notes: list[str]
 ) -> tuple[IntArray, np.ndarray, Array, Array, Array]:
     """A tap changer: kind (0 none, 1 ratio, 2 ideal phase shifter), side, steps from neutral, % and
     degrees a step.
@@ -207,29 +208,27 @@ def _tap(
     tabular = frame.flags("tap_dependency_table", False) | frame.flags(
         "tap_dependent_impedance", False
     )
-    for row in np.flatnonzero(on & (tabular | (kind == 3))):
-        raise frame.where.error(
-            int(row),
-            "the transformer depends on a table of taps, which is not read",
-            expected="tap_dependency_table false, and a changer type of Ratio, "
-            "Symmetrical or Ideal",
-            remedy="Write the values of the present tap into the transformer itself.",
-        )
-    for row in np.flatnonzero(on & (kind < 0)):
-        raise frame.where.error(
-            int(row),
-            f"tap{which}_changer_type is unknown",
-            expected="Ratio, Symmetrical, Ideal or none",
-        )
-    for row in np.flatnonzero(on & (kind == 2) & (percent != 0) & (degree != 0)):
-        raise frame.where.error(
-            int(row), "an ideal phase shifter has two kinds of steps", expected="percent or degrees"
-        )
+    frame.refuse(
+        on & (tabular | (kind == 3)),
+        "the transformer depends on a table of taps, which is not read",
+        expected="tap_dependency_table false, and a changer type of Ratio, Symmetrical or Ideal",
+        remedy="Write the values of the present tap into the transformer itself.",
+    )
+    frame.refuse(
+        on & (kind < 0),
+        f"tap{which}_changer_type is unknown",
+        expected="Ratio, Symmetrical, Ideal or none",
+    )
+    frame.refuse(
+        on & (kind == 2) & (percent != 0) & (degree != 0),
+        "an ideal phase shifter has two kinds of steps",
+        expected="percent or degrees",
+    )
     return kind, side, steps, percent, degree
 
 
 def _tapped(
-    frame: Frame, kind: IntArray, steps: Array, percent: Array, degree: Array
+    frame: Table, kind: IntArray, steps: Array, percent: Array, degree: Array
 ) -> tuple[Array, Array]:
     """How a tap changes its winding: factor of its voltage, and angle [deg].
 
@@ -237,12 +236,11 @@ def _tapped(
     ideal : the angle alone, steps · degree or 2 arcsin(s / 2).
     """
     s = np.where(kind > 0, steps * percent / 100, 0.0)
-    for row in np.flatnonzero((kind == 2) & (np.abs(s) > 2)):
-        raise frame.where.error(
-            int(row),
-            "the tap lies beyond what a phase shifter can turn",
-            expected="less than 180 degrees",
-        )
+    frame.refuse(
+        (kind == 2) & (np.abs(s) > 2),
+        "the tap lies beyond what a phase shifter can turn",
+        expected="less than 180 degrees",
+    )
     turn, share = np.deg2rad(degree), np.where(kind == 1, s, 0.0)
     real, imaginary = 1 + share * np.cos(turn), share * np.sin(turn)
     ideal = np.where(
@@ -258,7 +256,7 @@ def _trafos3w(net: Net, places: Places, model: Model, notes: list[str]) -> PiMod
     """A star of three legs around a bus of its own, at the base voltage of the hv bus."""
     frame = net.frame("trafo3w")
     sides = ("hv", "mv", "lv")
-    buses = {side: frame.at(f"{side}_bus", places.known) for side in sides}
+    buses = {side: buses_of(frame, f"{side}_bus", places.known) for side in sides}
     sn = {side: frame.numbers(f"sn_{side}_mva", above=0) for side in sides}
     vn = {side: frame.numbers(f"vn_{side}_kv", above=0) for side in sides}
     on = frame.flags("in_service")
@@ -273,7 +271,7 @@ def _trafos3w(net: Net, places: Places, model: Model, notes: list[str]) -> PiMod
     for side in sides:
         resistance, z = frame.numbers(f"vkr_{side}_percent"), frame.numbers(f"vk_{side}_percent")
         if (z < 0).any():
-            raise frame.where.error(
+            raise frame.error(
                 int(np.argmax(z < 0)), f"vk_{side}_percent is below 0", expected="a number above 0"
             )
         r[side] = resistance * sn["hv"] / smaller[side]
@@ -339,17 +337,16 @@ def _impedances(net: Net, places: Places) -> PiModels:
     there = frame.numbers("rft_pu") + 1j * frame.numbers("xft_pu")
     back = frame.numbers("rtf_pu") + 1j * frame.numbers("xtf_pu")
     on = frame.flags("in_service")
-    for row in np.flatnonzero(on & (np.abs(there - back) > 1e-9 * np.abs(there))):
-        raise frame.where.error(
-            int(row),
-            "the impedance differs by direction, so the line has no one weight 1/x",
-            expected="rft = rtf and xft = xtf",
-        )
+    frame.refuse(
+        on & (np.abs(there - back) > 1e-9 * np.abs(there)),
+        "the impedance differs by direction, so the line has no one weight 1/x",
+        expected="rft = rtf and xft = xtf",
+    )
     shunts = [
         (frame.numbers(f"g{end}_pu", 0.0) + 1j * frame.numbers(f"b{end}_pu", 0.0)) * rating
         for end in "ft"
     ]
-    ends = frame.at("from_bus", places.known), frame.at("to_bus", places.known)
+    ends = buses_of(frame, "from_bus", places.known), buses_of(frame, "to_bus", places.known)
     return pi_models(
         ends, there / rating, (shunts[0], shunts[1]), np.ones(len(frame), dtype=complex), on
     )
@@ -369,12 +366,12 @@ def _bus_switches(net: Net, places: Places) -> PiModels:
     return replace(made, rows=rows)
 
 
-def _buses(frame: Frame, rows: IntArray, column: str, places: Places) -> IntArray:
+def _buses(frame: Table, rows: IntArray, column: str, places: Places) -> IntArray:
     """Positions of the buses that some rows name; in others a column may name something else."""
     numbers = frame.whole(column)
     for row in rows:
         if numbers[row] not in places.known:
-            raise frame.where.error(
+            raise frame.error(
                 int(row), f"bus {numbers[row]} is unknown", expected="a bus of the bus table"
             )
     return np.array([places.known[numbers[row]] for row in rows], dtype=np.int64)
@@ -387,24 +384,24 @@ def _open_switches(net: Net, places: Places, parts: Sequence[PiModels]) -> None:
     buses, elements = frame.whole("bus"), frame.whole("element")
     tables = {"l": ("line", parts[0]), "t": ("trafo", parts[1]), "t3": ("trafo3w", parts[2])}
     rows = {
-        kind: {number: row for row, number in enumerate(net.frame(name).index)}
+        kind: {number: row for row, number in enumerate(net.frame(name).columns[INDEX])}
         for kind, (name, _) in tables.items()
     }
     for row, kind in enumerate(kinds):
         if kind == "b" or closed[row]:
             continue
         if kind not in tables:
-            raise frame.where.error(row, "column et is unknown", expected="b, l, t or t3")
+            raise frame.error(row, "column et is unknown", expected="b, l, t or t3")
         name, part = tables[kind]
         element, bus = rows[kind].get(elements[row]), places.known.get(buses[row])
         if element is None:
-            raise frame.where.error(
+            raise frame.error(
                 row, f"{name} {elements[row]} is unknown", expected=f"a row of table {name}"
             )
         legs = slice(element, None, len(rows[kind]))  # a trafo3w has three branches
         found = part.ends[legs] == bus
         if bus is None or not found.any():
-            raise frame.where.error(
+            raise frame.error(
                 row,
                 f"the switch is at no end of {name} {elements[row]}",
                 expected="a bus of its element",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,17 +16,13 @@ from gridveil.readers.network import (
     Buses,
     Complex,
     FileGrid,
-    Flags,
-    JoinedRows,
     Machines,
-    bus_positions,
-    check_labels,
-    unknown,
+    unknown_dynamics,
 )
 from gridveil.readers.psse.records import Case, read_case
-from gridveil.readers.psse.tables import Layout, Table, layout, read_table
-from gridveil.readers.psse.windings import TABLE as TRANSFORMER
-from gridveil.readers.psse.windings import read_windings
+from gridveil.readers.psse.tables import Layout, layout, read_table
+from gridveil.readers.psse.windings import Windings, read_windings
+from gridveil.readers.table import Flags, Rows, Table, bus_positions, check_labels
 
 _OWNERS = "O1:i F1:f O2:i F2:f O3:i F3:f O4:i F4:f"
 _STEPS = "".join(f" N{n}:i B{n}:f" for n in range(1, 9))
@@ -83,10 +78,7 @@ def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, list[tuple[int, str]]
 
     n, extra = len(numbers), len(stars.rows)
     none = np.zeros(extra, dtype=complex)
-    places = [("bus", row) for row in range(n)] + [(TRANSFORMER, int(row)) for row in stars.rows]
-    where = JoinedRows(
-        case.file, "bus", [*bus.lines, *(at_transformer[row] for row in stars.rows)], places
-    )
+    where = Rows.of((bus.where, range(n)), (at_transformer, stars.rows))
     grid = FileGrid(
         file=case.file,
         base_mva=case.base_mva,
@@ -101,7 +93,7 @@ def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, list[tuple[int, str]]
             voltage=np.concatenate([voltage, stars.voltage]),
             angle=np.concatenate([np.deg2rad(bus.floats("VA")), stars.angle]),
         ),
-        branches=_joined(case, lines, at_transformer, windings),
+        branches=_joined(lines, at_transformer, windings),
         machines=machines,
         notes=tuple(notes),
     )
@@ -182,7 +174,7 @@ def _loads(case: Case, known: dict[int, int], voltage: Array, notes: list[str]) 
 
 def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> Complex:
     """Fixed shunts in service, and switched ones at their present susceptance BINIT."""
-    found = np.zeros(len(bus.rows), dtype=complex)
+    found = np.zeros(len(bus), dtype=complex)
     if case.revision == 30:
         found += (bus.floats("GL") + 1j * bus.floats("BL")) / case.base_mva
     else:
@@ -210,7 +202,7 @@ def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> 
     table = read_table(
         case.file, "switched shunt", case.sections["switched shunt"], layout(columns, "BINIT")
     )
-    on = _status(table, "STAT") if "STAT" in table.columns else np.ones(len(table.rows), dtype=bool)
+    on = _status(table, "STAT") if "STAT" in table.columns else np.ones(len(table), dtype=bool)
     if "ID" in table.columns:
         at, _ = _identified(table, known, "switched shunt")
     else:
@@ -257,17 +249,16 @@ def _machines(
         in_service=on,
         rated_mva=np.where(rated > 0, rated, np.nan),
         fuel=("",) * units,
-        **{what: unknown(units) for what in ("inertia", "damping", "governor_rate", "droop_gain")},
+        **unknown_dynamics(units),
     )
     return machines, ids
 
 
 @dataclass(frozen=True, eq=False)
 class _Lines:
-    """Branches that are no transformers, as places and columns."""
+    """Branches that are no transformers."""
 
-    places: list[tuple[str, int]]
-    lines: list[int]
+    where: Rows
     ends: IntArray
     series: Complex
     charging: Array
@@ -297,8 +288,7 @@ def _branches(case: Case, known: dict[int, int], alive: Flags) -> tuple[_Lines, 
             (table.floats(f"G{letter}") + 1j * table.floats(f"B{letter}"))[lit],
         )
     found = _Lines(
-        [("branch", row) for row in table.rows],
-        table.lines,
+        table.where,
         ends,
         table.floats("R") + 1j * table.floats("X"),
         table.floats("B"),
@@ -318,11 +308,10 @@ def _branches(case: Case, known: dict[int, int], alive: Flags) -> tuple[_Lines, 
         ),
     )
     joined = _Lines(
-        found.places + [(device, row) for row in table.rows],
-        found.lines + table.lines,
+        Rows.of((found.where, range(len(found.ends))), (table.where, range(len(table)))),
         np.concatenate([found.ends, _ends(case, table, known)]),
         np.concatenate([found.series, 0 + 1j * table.floats("X")]).astype(complex),
-        np.concatenate([found.charging, np.zeros(len(table.rows))]),
+        np.concatenate([found.charging, np.zeros(len(table))]),
         np.concatenate([found.closed, _status(table, "STAT")]),
     )
     return joined, shunt
@@ -351,23 +340,16 @@ def _ends(case: Case, table: Table, known: dict[int, int]) -> IntArray:
     return ends
 
 
-def _joined(
-    case: Case, lines: _Lines, at_transformer: list[int], windings: Sequence[Any]
-) -> Branches:
-    rows = [int(row) for group in windings for row in group.rows]
-    places = lines.places + [(TRANSFORMER, row) for row in rows]
-    where = JoinedRows(
-        case.file, "branch", lines.lines + [at_transformer[row] for row in rows], places
-    )
+def _joined(lines: _Lines, at_transformer: Rows, windings: Sequence[Windings]) -> Branches:
+    rows = np.concatenate([group.rows for group in windings])
+    count = len(lines.ends)
     return Branches(
-        where,
-        np.arange(len(places)),
+        Rows.of((lines.where, range(count)), (at_transformer, rows)),
+        np.arange(count + len(rows)),
         ends=np.concatenate([lines.ends, *(group.ends for group in windings)]),
         series=np.concatenate([lines.series, *(group.series for group in windings)]),
         charging=np.concatenate([lines.charging, np.zeros(len(rows))]),
-        ratio=np.concatenate(
-            [np.ones(len(lines.lines), dtype=complex), *(group.ratio for group in windings)]
-        ),
+        ratio=np.concatenate([np.ones(count, dtype=complex), *(group.ratio for group in windings)]),
         in_service=np.concatenate([lines.closed, *(group.in_service for group in windings)]),
     )
 

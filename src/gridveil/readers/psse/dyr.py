@@ -6,16 +6,8 @@ MBASE/SBASE; GGOV1 has a base Trate of its own.
 
 How a governor becomes a gain and a rate is in `gridveil.readers.governors`.
 
-| model | constants read |
-|---|---|
-| TGOV1 | R T1 T2 T3, Dt adds to D |
-| GAST | R T1 T2, Dt adds to D |
-| IEEEG1, WSIEG1 | K T1 … T7 K1 … K8: odd K for the machine, even ones for the second |
-| IEEEG2 | K T1 … T4 |
-| IEEEG3 | TG TP σ δ TR TW a11 … a23 |
-| IEESGO | T1 … T6 K1 K2 K3 |
-| HYGOV | R r Tr Tf Tg Tw At |
-| GGOV1 | R Kp Ki Kd Tact Kturb Tb Tc Teng Tpelec Trate |
+The constants of each are in `GOVERNORS`. Dt adds to D; of IEEEG1 and WSIEG1, odd K are for the
+machine, even ones for the second.
 """
 
 from __future__ import annotations
@@ -24,18 +16,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from inspect import signature
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import MOST_VALUES
 from gridveil.foundation.reading import fortran_number, read_lines
 from gridveil.readers import governors
 from gridveil.readers.governors import Response
-from gridveil.readers.network import FileGrid
+from gridveil.readers.network import FileGrid, unknown_dynamics
 from gridveil.readers.psse.records import INTEGER, fields_of
 
 Key = tuple[int, str]  # bus and identifier of a machine
@@ -43,15 +35,9 @@ Key = tuple[int, str]  # bus and identifier of a machine
 # after the 15 of GENTPF.
 MACHINES: Mapping[str, tuple[int, range]] = {
     "GENCLS": (0, range(2, 3)),
-    "GENROU": (4, range(14, 15)),
-    "GENROE": (4, range(14, 15)),
-    "GENSAL": (3, range(12, 13)),
-    "GENSAE": (3, range(12, 13)),
-    "GENTPF": (4, range(15, 18)),
-    "GENTPF1": (4, range(15, 18)),
-    "GENTPJ": (4, range(15, 18)),
-    "GENTPJ1": (4, range(15, 18)),
-    "GENTPJU1": (4, range(15, 18)),
+    **dict.fromkeys(("GENROU", "GENROE"), (4, range(14, 15))),
+    **dict.fromkeys(("GENSAL", "GENSAE"), (3, range(12, 13))),
+    **dict.fromkeys(("GENTPF", "GENTPF1", "GENTPJ", "GENTPJ1", "GENTPJU1"), (4, range(15, 18))),
 }
 NO_FREQUENCY = re.compile(  # exciters, stabilizers, compensators and limiters: they act on voltage
     r"(ES[ACDSU]|EX|IEEE[TXV]|IEET|IE2?ST|IEEEST|IEE2ST|SEXS|SCRX|REXS|BBSEX|CELIN|EMAC|IVOEX|OEX|UR[SH][TI]|[AD]C\d|ST\d|PSS|STAB"
@@ -96,83 +82,72 @@ class Dynamics:
     notes: tuple[str, ...]
 
 
-def _tgov1(c: Sequence[float]) -> list[Governor]:
-    r, t1, _, _, t2, t3, dt = c
-    return [Governor(governors.tgov1(r, t1, t2, t3, dt))]
-
-
-def _gast(c: Sequence[float]) -> list[Governor]:
-    r, t1, t2, *_, dt = c
-    return [Governor(governors.gast(r, t1, t2, dt))]
-
-
-def _ieeeg1(c: Sequence[float]) -> list[Governor]:
-    k, t1, t2, t3, _, _, _, _, t4, k1, k2, t5, k3, k4, t6, k5, k6, t7, k7, k8 = c[:20]
-    shares = ((k1, k3, k5, k7), (k2, k4, k6, k8))
-    return [Governor(governors.ieeeg1(k, t1, t2, t3, t4, t5, t6, t7, own)) for own in shares]
-
-
-def _ieeeg2(c: Sequence[float]) -> list[Governor]:
-    k, t1, t2, t3, _, _, t4 = c
-    return [Governor(governors.ieeeg2(k, t1, t2, t3, t4))]
-
-
-def _ieeeg3(c: Sequence[float]) -> list[Governor]:
-    tg, tp, _, _, _, _, sigma, delta, tr, tw, _, a13, a21, a23 = c
-    return [Governor(governors.ieeeg3(tg, tp, sigma, delta, tr, tw, a13, a21, a23))]
-
-
-def _ieesgo(c: Sequence[float]) -> list[Governor]:
-    t1, t2, t3, t4, t5, t6, k1, k2, k3, _, _ = c
-    return [Governor(governors.ieesgo(k1, k2, k3, t1, t2, t3, t4, t5, t6))]
-
-
-def _hygov(c: Sequence[float]) -> list[Governor]:
-    r, temporary, tr, tf, tg, _, _, _, tw, at, _, _ = c
-    return [Governor(governors.hygov(r, temporary, tr, tf, tg, tw, at))]
-
-
-def _ggov1(c: Sequence[float]) -> list[Governor]:
-    select, r, t_elec, kp, ki, kd, td = c[0], c[2], c[3], c[6], c[7], c[8], c[9]
-    tact, kturb, tb, tc, t_eng, trate = c[12], c[13], c[15], c[16], c[17], max(c[29], 0.0)
-    if select == 0:
-        return [Governor(Response(nan, nan))]  # isochronous: no droop, hence no gain
-    response = governors.ggov1(r, select == 1, t_elec, kp, ki, kd, td, tact, kturb, tb, tc, t_eng)
-    return [Governor(response, base_mva=trate)]
-
-
 class Model(NamedTuple):
     """A governor model.
 
-    counts : how many constants it may have, a second machine aside.
-    droop : where R stands, if at all.
+    respond : how it acts, from the constants that it takes by name.
+    constants : all, in PSS/E's order; limits and flags, which may be negative, with a minus.
+    droop : the one that must lie above 0, if any.
+    more : how many may follow; paired : whether a second machine comes before the constants.
     """
 
-    read: Callable[[Sequence[float]], list[Governor]]
-    counts: range
-    droop: int | None = None
-    second: bool = False  # whether a second machine (bus, identifier) comes before the constants
-    signed: frozenset[int] = frozenset()  # limits and flags, which may be negative
+    respond: Callable[..., Response]
+    constants: str
+    droop: str = ""
+    more: int = 0
+    paired: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the constants, without signs."""
+        return [name.removeprefix("-") for name in self.constants.split()]
+
+    @property
+    def counts(self) -> range:
+        """How many constants there may be, a second machine aside."""
+        fewest = len(self.constants.split())
+        return range(fewest, fewest + self.more + 1)
+
+    @property
+    def signed(self) -> frozenset[int]:
+        """Where constants stand that may be negative."""
+        signs = [name.startswith("-") for name in self.constants.split()] + [True] * self.more
+        return frozenset(place for place, sign in enumerate(signs) if sign)
+
+    def governors(self, constants: Sequence[float]) -> list[Governor]:
+        """The governor of a record, or two where it has a second machine."""
+        named = dict(zip(self.names, constants, strict=False))
+        taken = [name for name in signature(self.respond).parameters if name in named]
+        respond = partial(self.respond, **{name: named[name] for name in taken})
+        if self.paired:
+            shares = [tuple(named[f"K{n}"] for n in range(first, 9, 2)) for first in (1, 2)]
+            return [Governor(respond(shares=own)) for own in shares]
+        if "Rselect" not in named:
+            return [Governor(respond())]
+        if named["Rselect"] == 0:
+            return [Governor(Response(nan, nan))]  # isochronous: no droop, hence no gain
+        response = respond(on_electric_power=named["Rselect"] == 1)
+        return [Governor(response, base_mva=max(named["Trate"], 0.0))]
 
 
-def _limits(*positions: int) -> frozenset[int]:
-    return frozenset(positions)
-
-
+_IEEEG1 = "K T1 T2 T3 -Uo -Uc -Pmax -Pmin T4 K1 K2 T5 K3 K4 T6 K5 K6 T7 K7 K8"
+_GGOV1 = (
+    "-Rselect -Flag R Tpelec -maxerr -minerr Kpgov Kigov Kdgov Tdgov -vmax -vmin Tact Kturb -Wfnl "
+    "Tb Tc Teng -Tfload -Kpload -Kiload -Ldref -Dm -Ropen -Rclose -Kimw -Aset -Ka -Ta -Trate -db "
+    "-Tsa -Tsb -Rup -Rdown"
+)
 GOVERNORS: Mapping[str, Model] = {
-    "TGOV1": Model(_tgov1, range(7, 8), 0, signed=_limits(2, 3)),
-    "GAST": Model(_gast, range(9, 10), 0, signed=_limits(6, 7)),
-    "IEEEG1": Model(_ieeeg1, range(20, 21), second=True, signed=_limits(4, 5, 6, 7)),
-    "WSIEG1": Model(
-        _ieeeg1, range(20, 36), second=True, signed=_limits(4, 5, 6, 7, *range(20, 36))
+    "TGOV1": Model(governors.tgov1, "R T1 -Vmax -Vmin T2 T3 Dt", "R"),
+    "GAST": Model(governors.gast, "R T1 T2 T3 AT KT -Vmax -Vmin Dt", "R"),
+    "IEEEG1": Model(governors.ieeeg1, _IEEEG1, paired=True),
+    "WSIEG1": Model(governors.ieeeg1, _IEEEG1, more=15, paired=True),
+    "IEEEG2": Model(governors.ieeeg2, "K T1 T2 T3 -Pmax -Pmin T4"),
+    "IEEEG3": Model(
+        governors.ieeeg3, "TG TP -Uo -Uc -Pmax -Pmin sigma delta TR TW a11 a13 a21 a23", "sigma"
     ),
-    "IEEEG2": Model(_ieeeg2, range(7, 8), signed=_limits(4, 5)),
-    "IEEEG3": Model(_ieeeg3, range(14, 15), 6, signed=_limits(2, 3, 4, 5)),
-    "IEESGO": Model(_ieesgo, range(11, 12), signed=_limits(9, 10)),
-    "HYGOV": Model(_hygov, range(12, 13), 0, signed=_limits(5, 6, 7, 11)),
-    "GGOV1": Model(
-        _ggov1, range(35, 36), 2, signed=_limits(0, 1, 4, 5, 10, 11, 14, *range(18, 35))
-    ),
+    "IEESGO": Model(governors.ieesgo, "T1 T2 T3 T4 T5 T6 K1 K2 K3 -Pmax -Pmin"),
+    "HYGOV": Model(governors.hygov, "R r Tr Tf Tg -Velm -Gmax -Gmin Tw At Dturb -qNL", "R"),
+    "GGOV1": Model(governors.ggov1, _GGOV1, "R"),
 }
 
 
@@ -351,19 +326,20 @@ def _governors(file: str, entry: Entry) -> list[tuple[Key, Governor]]:
     model, fields = GOVERNORS[entry.model], list(entry.fields)
     keys = [_key(file, entry, fields)]
     fields = fields[1:]
-    if model.second:
+    if model.paired:
         if len(fields) > 1 and fortran_number(fields[0]) not in (None, 0):
             keys.append(_key(file, entry._replace(bus=fields[0]), fields[1:]))
         fields = fields[2:]
     constants = _constants(file, entry, fields, model.counts, model.signed)
     isochronous = entry.model == "GGOV1" and constants[0] == 0
-    if model.droop is not None and not constants[model.droop] > 0 and not isochronous:
-        raise _error(
-            file, entry, f"constant {model.droop + 1}, the droop, is unusable", "a number above 0"
-        )
-    found = model.read(constants)
-    found[1:] = [governor._replace(of=keys[0]) for governor in found[1:]]
-    return list(zip(keys, found, strict=False))
+    if model.droop and not isochronous:
+        place = model.names.index(model.droop)
+        if not constants[place] > 0:
+            problem = f"constant {place + 1}, the droop, is unusable"
+            raise _error(file, entry, problem, "a number above 0")
+    first, *others = model.governors(constants)
+    governed = [first, *(governor._replace(of=keys[0]) for governor in others)]
+    return list(zip(keys, governed, strict=False))
 
 
 def _notes(others: Mapping[str, int]) -> list[str]:
@@ -386,10 +362,7 @@ def _notes(others: Mapping[str, int]) -> list[str]:
 def with_dynamics(grid: FileGrid, ids: Sequence[Key], dynamics: Dynamics) -> FileGrid:
     """Give the machines their dynamics, on the system base. ids : bus and identifier of each."""
     machines, notes = grid.machines, [*grid.notes, *dynamics.notes]
-    values: dict[str, Any] = {
-        what: np.full(len(ids), nan)
-        for what in ("inertia", "damping", "governor_rate", "droop_gain")
-    }
+    values: dict[str, Any] = unknown_dynamics(len(ids))
     rated = dict(zip(ids, machines.rated_mva.tolist(), strict=True))
     still = 0
     for unit, key in enumerate(ids):

@@ -5,72 +5,17 @@ line.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
 from math import isfinite
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import LONGEST_NUMBER
 from gridveil.foundation.reading import fortran_number
-from gridveil.grid.facts import Array, IntArray
-from gridveil.readers.network import Rows
 from gridveil.readers.psse.records import INTEGER, Record
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Columns of a section, by name."""
-
-    file: str
-    name: str
-    rows: list[int]
-    lines: list[int]
-    columns: Mapping[str, list[Any]]
-
-    def floats(self, name: str) -> Array:
-        """A column of numbers."""
-        return np.array(self.columns[name], dtype=float)
-
-    def integers(self, name: str) -> IntArray:
-        """A column of whole numbers."""
-        return np.array(self.columns[name], dtype=np.int64)
-
-    @property
-    def where(self) -> Rows:
-        """The places of the rows, for tables that hold all rows of their section."""
-        return Rows(self.file, self.name, self.lines)
-
-    def refuse(
-        self, bad: Any, problem: str, *, expected: str, remedy: str = "Mend that row and try again."
-    ) -> None:
-        """Refuse the first row for which bad is true."""
-        for position in np.flatnonzero(bad)[:1]:
-            raise InputError(
-                problem,
-                file=self.file,
-                table=self.name,
-                row=self.rows[position] + 1,
-                line=self.lines[position],
-                expected=expected,
-                remedy=remedy,
-            )
-
-    def refuse_twins(self, keys: Sequence[Any], what: str) -> None:
-        """Refuse a record whose key another one has already."""
-        seen: set[Any] = set()
-        for position, key in enumerate(keys):
-            if key in seen:
-                self.refuse(
-                    np.arange(len(keys)) == position,
-                    f"the same {what} occurs twice",
-                    expected="each once",
-                )
-            seen.add(key)
+from gridveil.readers.table import TYPED, Rows, Table
 
 
 class Column(NamedTuple):
@@ -128,14 +73,14 @@ def read_table(file: str, name: str, records: Sequence[Record], shape: Layout) -
         # a file that leaves all these columns to PSS/E's defaults; one short row among long ones is
         # cut off
         least = length
-    for record in records:
+    where = Rows(
+        file, name, [record.line for record in records], [(name, record.row) for record in records]
+    )
+    for row, record in enumerate(records):
         if not least <= len(record.fields) <= count:
-            raise InputError(
+            raise where.error(
+                row,
                 f"the row has {len(record.fields)} columns",
-                file=file,
-                table=name,
-                row=record.row + 1,
-                line=record.line,
                 expected=f"{shape.needed} to {count}",
                 remedy="Check whether the row was cut off, and the revision in the header.",
             )
@@ -147,21 +92,19 @@ def read_table(file: str, name: str, records: Sequence[Record], shape: Layout) -
         if found is not None
     }
     if len(values) < count:
-        values = _cell_by_cell(file, name, records, columns)
-    return Table(
-        file, name, [record.row for record in records], [record.line for record in records], values
-    )
+        values = _cell_by_cell(where, records, columns)
+    return Table(where, values, TYPED)
 
 
 def _cell_by_cell(
-    file: str, table: str, records: Sequence[Record], columns: Sequence[Column]
+    where: Rows, records: Sequence[Record], columns: Sequence[Column]
 ) -> dict[str, list[Any]]:
     """Convert values that are not all plain, and name the first that is bad."""
     values: dict[str, list[Any]] = {column.name: [] for column in columns}
-    for record in records:
+    for row, record in enumerate(records):
         for position, column in enumerate(columns):
             text = record.fields[position] if position < len(record.fields) else None
-            values[column.name].append(_value(text, column, position, file, table, record))
+            values[column.name].append(_value(text, column, position, where, row))
     return values
 
 
@@ -187,9 +130,7 @@ def _plain(texts: Sequence[str | None], column: Column) -> list[Any] | None:
     return values if all(map(isfinite, values)) else None
 
 
-def _value(
-    text: str | None, column: Column, position: int, file: str, table: str, record: Record
-) -> Any:
+def _value(text: str | None, column: Column, position: int, where: Rows, row: int) -> Any:
     if text is None and column.default == "nan":
         return float("nan")
     if text is None:
@@ -213,12 +154,4 @@ def _value(
             else ("is NaN or infinite", "a finite number")
         )
     # The text is not quoted: it may hold a private figure.
-    raise InputError(
-        f"column {position + 1} ({column.name}) {problem}",
-        file=file,
-        table=table,
-        row=record.row + 1,
-        line=record.line,
-        expected=expected,
-        remedy="Mend that row and try again.",
-    )
+    raise where.error(row, f"column {position + 1} ({column.name}) {problem}", expected=expected)

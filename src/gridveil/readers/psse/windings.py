@@ -14,9 +14,10 @@ import numpy as np
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.reading import fortran_number
 from gridveil.grid.facts import Array, IntArray
-from gridveil.readers.network import ISOLATED, LOAD, Complex, Flags, bus_positions
+from gridveil.readers.network import ISOLATED, LOAD, Complex
 from gridveil.readers.psse.records import CUT_OFF, Case, Record, lines_after
-from gridveil.readers.psse.tables import Layout, Table, layout, read_table
+from gridveil.readers.psse.tables import Layout, layout, read_table
+from gridveil.readers.table import Flags, Rows, Table, bus_positions
 
 TABLE = "transformer"
 HEAD = (
@@ -86,8 +87,8 @@ class _Reading:
 )  # figures beyond all measure are refused when the grid is put together, by their row
 def read_windings(
     case: Case, known: Mapping[int, int], kv: Array, kind: IntArray
-) -> tuple[list[int], list[Windings], Stars]:
-    """Read the transformers: the line of each, their branches and star buses. kv : base voltage of
+) -> tuple[Rows, list[Windings], Stars]:
+    """Read the transformers: the place of each, their branches and star buses. kv : base voltage of
     each bus.
 
     Two windings: series (R + jX) F t2², ratio t1/t2 e^{jφ}. Three: to a star bus, series z_i F,
@@ -105,7 +106,7 @@ def read_windings(
     _check_heads(head, three)
     reading = _Reading(case, kv, kind != ISOLATED, _corrections(case), head, parts, buses)
     stars, branches = _three_windings(reading, np.flatnonzero(three))
-    return head.lines, [_two_windings(reading, np.flatnonzero(~three)), *branches], stars
+    return head.where, [_two_windings(reading, np.flatnonzero(~three)), *branches], stars
 
 
 def _two_windings(reading: _Reading, rows: IntArray) -> Windings:
@@ -354,7 +355,7 @@ def _magnetizing(reading: _Reading, rows: IntArray, rated: Array, first: _Windin
             "a loss within the exciting current",
         ),
     ):
-        of_table = np.zeros(len(reading.head.rows), dtype=bool)
+        of_table = np.zeros(len(reading.head), dtype=bool)
         of_table[rows[losses & bad]] = True
         reading.head.refuse(of_table, problem, expected=expected)
     return np.where(losses, g - 1j * np.sqrt(np.maximum(square, 0)), mag1 + 1j * mag2)
