@@ -421,7 +421,8 @@ def in_words(row: Row) -> str:
         if row[key]:
             text += f", {row[key]} worse than Laplace ({where})"
     if "converged" in row:
-        text += f"; σ {row['sigma']:.1e}, {row['converged']:.0%} converged, relative error of m {row['relative_error_m']:.2g}"
+        text += f"; σ {row['sigma']:.1e}, {row['converged']:.0%} converged"
+        text += f", relative error of m {row['relative_error_m']:.2g}"
         text += f", of d {row['relative_error_d']:.2g}, of k_r {row['relative_error_k_r']:.2g}"
     return text
 

@@ -138,7 +138,8 @@ def _csv():
     rows = {
         "buses.csv": ["bus,kind,load_mw,load_mvar,voltage_pu,angle_deg"]
         + [
-            f"{name},{kinds[kind]},{100 * load.real},{100 * load.imag},{voltage},{np.rad2deg(angle)}"
+            f"{name},{kinds[kind]},{100 * load.real},{100 * load.imag},{voltage},"
+            f"{np.rad2deg(angle)}"
             for name, kind, load, voltage, angle in zip(
                 b.labels, b.kind, b.load, b.voltage, b.angle, strict=True
             )

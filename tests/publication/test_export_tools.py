@@ -100,8 +100,9 @@ def test_matpowercaseframes_reads_the_case(release, tmp_path):
 def test_octave_reads_the_case_with_its_dynamics(release, tmp_path):
     script = """
     mpc = gridveil_case;
-    printf("%.17g ", 1 ./ mpc.branch(:, 4), mpc.gridveil_machines', mpc.gridveil_K_ac', mpc.gridveil_loads, mpc.baseMVA);
-    printf("%.17g ", mpc.gridveil_omega_b, numel(mpc.gridveil_ports), mpc.gridveil_demo);
+    printf("%.17g ", 1 ./ mpc.branch(:, 4), mpc.gridveil_machines', mpc.gridveil_K_ac');
+    printf("%.17g ", mpc.gridveil_loads, mpc.baseMVA, mpc.gridveil_omega_b);
+    printf("%.17g ", numel(mpc.gridveil_ports), mpc.gridveil_demo);
     """
     folder, model = written(release, "matpower", tmp_path), release.model
     done = subprocess.run(

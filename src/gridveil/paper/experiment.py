@@ -246,7 +246,8 @@ class Block:
     @property
     def name(self) -> str:
         """File name of the saved block."""
-        return f"epsilon-{float(self.epsilon):g}-seed-{self.seed}-runs-{self.first}-{self.first + self.count - 1}.npz"
+        last = self.first + self.count - 1
+        return f"epsilon-{float(self.epsilon):g}-seed-{self.seed}-runs-{self.first}-{last}.npz"
 
 
 def blocks(runs: int) -> Iterator[Block]:

@@ -116,7 +116,7 @@ Damping rmse: {rmse} p.u. power / p.u. frequency.
 ## Figures
 
 {images}
-"""
+"""  # noqa: E501
 
 
 _CAPTIONS = {

@@ -134,8 +134,8 @@ def ieeeg3(
 
 
 def ggov1(
-    R: float, on_electric_power: bool, Tpelec: float, Kpgov: float, Kigov: float, Kdgov: float, Tdgov: float, Tact: float,
-    Kturb: float, Tb: float, Tc: float, Teng: float,
+    R: float, on_electric_power: bool, Tpelec: float, Kpgov: float, Kigov: float, Kdgov: float,
+    Tdgov: float, Tact: float, Kturb: float, Tb: float, Tc: float, Teng: float,
 ) -> Response:  # fmt: skip
     """Read GGOV1: a PID with droop R on electric power (around the turbine) or on its own output,
     then the turbine.

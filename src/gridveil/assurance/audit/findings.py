@@ -93,7 +93,7 @@ def epsilon_lower(correct: Any, guesses: Any, confidence: float) -> Any:
     / (1 + e^ε)) given that r were made (Steinke, Nasr and Jagielski 2023, pure DP). So P[ε_L > ε] ≤
     1 − confidence.
 
-    >>> [round(float(epsilon_lower(correct, 10_000, 0.95)), 2) for correct in (5_000, 7_500, 10_000)]
+    >>> [round(float(epsilon_lower(right, 10_000, 0.95)), 2) for right in (5_000, 7_500, 10_000)]
     [0.0, 1.06, 8.11]
     """
     p = success_lower(correct, guesses, confidence)

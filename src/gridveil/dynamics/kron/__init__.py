@@ -36,7 +36,8 @@ def kron_reduce(L: Array, keep: IntArray) -> tuple[Array, Array]:
 
     The paper's star: bus 5 in the middle, k = 4, 10, 16, 10.
 
-    >>> star = laplacian(np.array([[0, 4], [1, 4], [2, 4], [3, 4]]), np.array([4.0, 10.0, 16.0, 10.0]), 5)
+    >>> edges = np.array([[0, 4], [1, 4], [2, 4], [3, 4]])
+    >>> star = laplacian(edges, np.array([4.0, 10.0, 16.0, 10.0]), 5)
     >>> L_red, K_ac = kron_reduce(star, keep=np.arange(4))
     >>> edge_weights(L_red).round(12)
     array([1. , 1.6, 1. , 4. , 2.5, 4. ])
