@@ -24,10 +24,8 @@ from gridveil.readers.cases import HERE, open_grid
 from gridveil.readers.cases.packages import package_case
 from gridveil.vault.source import Private
 
-LIMIT_S, LIMIT_GB = (
-    10,
-    2.0,
-)  # seconds of processor time, its child processes' included: machines are shared
+# seconds of processor time, its child processes' included: machines are shared
+LIMIT_S, LIMIT_GB = (10, 2.0)
 HUNG_S = 60  # by the clock on the wall
 LONGEST_ERROR = 5000
 OPTIONS = {"inertia": 8.0, "damping": 2.0, "negative_x": "abs", "zero_x": "merge"}

@@ -137,10 +137,8 @@ def test_the_grid_gives_public_facts_only(tmp_path):
     found = [as_json(gridveil("leakage", grid, "--trajectory", record, "--json")) for grid in grids]
     assert found[0] == found[1]
     static = write_grid(tmp_path / "c").rename(tmp_path / "c" / "static.m")
-    for surrogate in (
-        *grids,
-        static,
-    ):  # itself, a copy with other values, and one without its dynamics
+    for surrogate in (*grids, static):
+        # itself, a copy with other values, and one without its dynamics
         done = gridveil("leakage", grids[0], "--trajectory", record, "--surrogate", surrogate)
         assert (done.code, "The surrogate is a version of the grid itself" in done.err) == (2, True)
 

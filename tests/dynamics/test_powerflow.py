@@ -41,9 +41,8 @@ def outflow(buses, branches, shunts, voltage):
     for i, j, impedance, charging, tap in branches:
         behind_tap = voltage[i] / tap
         through = (behind_tap - voltage[j]) / impedance
-        power[i] += (
-            behind_tap * (through + 0.5j * charging * behind_tap).conjugate()
-        )  # an ideal transformer keeps power
+        # an ideal transformer keeps power
+        power[i] += behind_tap * (through + 0.5j * charging * behind_tap).conjugate()
         power[j] += voltage[j] * (-through + 0.5j * charging * voltage[j]).conjugate()
     return np.array(power)
 

@@ -380,9 +380,8 @@ def test_the_sample_case_of_revision_30_agrees_with_matpowers_own_conversion():
     for ends in single:
         mine, other = (series[others.index(ends)] for others, series in both)
         assert mine == pytest.approx(other, rel=1e-12), ends
-    three = slice(
-        len(ours.branches.rows) - 12, None
-    )  # star branches: ours winding by winding, theirs one by one
+    # star branches: ours winding by winding, theirs one by one
+    three = slice(len(ours.branches.rows) - 12, None)
     mine = sorted(ours.branches.series[three].tolist(), key=lambda z: (z.imag, z.real))
     others = sorted(theirs.branches.series[three].tolist(), key=lambda z: (z.imag, z.real))
     assert np.allclose(mine, others, rtol=1e-12)
@@ -809,9 +808,8 @@ def test_transformers_with_two_taps_are_those_of_pypowsybl(tmp_path, cw, cz, fir
     sections = SMALL | {
         "transformer": [head(cw=cw, cz=cz), *lines, head(k=2, cz=min(cz, 2)), *THREE]
     }
-    path = raw(
-        tmp_path, sections, header="0, 100.0, {}, 0, 1, 50.0 / made by hand"
-    )  # pypowsybl's p.u. is of 100 MVA
+    # pypowsybl's p.u. is of 100 MVA
+    path = raw(tmp_path, sections, header="0, 100.0, {}, 0, 1, 50.0 / made by hand")
     grid, theirs = read_psse(path, None), pypowsybl.network.load(str(path))
     theirs.per_unit = True
     two = theirs.get_2_windings_transformers(all_attributes=True).iloc[0]

@@ -87,9 +87,10 @@ def write_coarser(
     )
     rows = _rows(raw, declared, how, base_mva)
     values, sigma = raw.values[rows], declared.sigma
+    # of 1 Hz
     unit = {"Hz": 1.0, "mHz": 1000.0, "p.u.": 1 / declared.nominal_hz, "rad/s": 2 * math.pi}[
         declared.unit
-    ]  # of 1 Hz
+    ]
     if how.step_hz is not None:
         values = np.rint(values / (how.step_hz * unit)) * (how.step_hz * unit)
     if sigma is not None:

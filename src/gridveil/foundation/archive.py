@@ -27,10 +27,8 @@ def inside_bundle(path: Path, *names: str) -> bool:
             all((folder / name).exists() for name in names)
             for folder in path.absolute().resolve().parents
         )
-    except (
-        OSError,
-        RuntimeError,
-    ):  # names that are too long, links in a circle: whoever writes there says so
+    except (OSError, RuntimeError):
+        # names that are too long, links in a circle: whoever writes there says so
         return False
 
 
@@ -55,9 +53,8 @@ def check_free(path: Path) -> None:
         parent = next(
             folder for folder in path.absolute().parents if folder.exists() or folder.is_symlink()
         )
-        for name in (
-            path.absolute().parts
-        ):  # of a folder that is still to be made, only this tells that its name is too long
+        for name in path.absolute().parts:
+            # of a folder that is still to be made, only this tells that its name is too long
             (parent / name).exists()
     except OSError as error:
         raise GridveilError(
@@ -147,11 +144,8 @@ def _move(made: Path, path: Path) -> None:
             path.hardlink_to(made)
             return
         except OSError as error:
-            if error.errno not in (
-                errno.EPERM,
-                errno.ENOTSUP,
-                errno.ENOSYS,
-            ):  # some disks have no hard links
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                # some disks have no hard links
                 raise
             if path.exists():
                 raise FileExistsError(errno.EEXIST, "File exists", str(path)) from None

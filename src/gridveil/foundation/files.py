@@ -67,10 +67,8 @@ def _new(folder: Path) -> tuple[Path, int | None]:
         place = Path(tempfile.mkdtemp(prefix=".gridveil-making-", dir=folder))
         try:
             lock = _lock(place)
-        except (
-            BlockingIOError,
-            FileNotFoundError,
-        ):  # another run's sweep was quicker than our lock
+        except (BlockingIOError, FileNotFoundError):
+            # another run's sweep was quicker than our lock
             continue
         except (ImportError, OSError):  # without locks nothing is swept either
             return place, None

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+# Windows has no HUP
 SIGNALS = [
     signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-]  # Windows has no HUP
+]
 
 
 class Ended(BaseException):

@@ -80,11 +80,8 @@ def _strip(error: BaseException) -> None:
         )
     )
     error.__traceback__ = error.__cause__ = error.__context__ = None
-    for name in (
-        "obj",
-        "object",
-        "doc",
-    ):  # what an AttributeError, a UnicodeDecodeError or a JSONDecodeError was about
+    for name in ("obj", "object", "doc"):
+        # what an AttributeError, a UnicodeDecodeError or a JSONDecodeError was about
         if hasattr(error, name):
             with suppress(AttributeError, TypeError):
                 setattr(error, name, b"" if name == "object" else None)

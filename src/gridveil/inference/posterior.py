@@ -120,9 +120,8 @@ class Posterior:
         part = np.divide(missing, whole, out=np.zeros_like(missing), where=whole > 0)
         s = start + part * (end - start)
         node, weight = _unit_rule(POINTS_A_CELL)
-        for _ in range(
-            NEWTON_STEPS
-        ):  # on the integral from the cell's start, which is exact to rounding
+        for _ in range(NEWTON_STEPS):
+            # on the integral from the cell's start, which is exact to rounding
             inner = start[..., None] + (s - start)[..., None] * node
             found = (s - start) * (self._density(inner, items[..., None]) @ weight)
             slope = self._density(s, items)

@@ -290,13 +290,8 @@ def _read(path: Path) -> Runs | None:
     try:
         with np.load(BytesIO(read_regular(path))) as saved:
             return Runs(**{name: saved[name] for name in Runs.__dataclass_fields__})
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        EOFError,
-        BadZipFile,
-    ):  # not there, or cut off: run it again
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        # not there, or cut off: run it again
         return None
 
 

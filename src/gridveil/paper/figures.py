@@ -217,9 +217,8 @@ def trajectories(experiment: Experiment, results: Results) -> tuple[Figure, list
         "transient,machine,time_s,truth_hz,laplace_low80_hz,laplace_high80_hz,fitted_low80_hz,fitted_high80_hz"
     ]
     for t in range(NAMED):
-        low, high = np.quantile(
-            sets[0][0][:, t], [0.003, 0.997]
-        )  # a few wild noisy models would flatten all others
+        # a few wild noisy models would flatten all others
+        low, high = np.quantile(sets[0][0][:, t], [0.003, 0.997])
         for g, machine in enumerate(machines):
             panel = panels[t * len(machines) + g]
             for values, colour in sets:
@@ -357,9 +356,8 @@ def _boxes(
         )
         panel.set_title(_epsilon(epsilon), fontsize=SMALL + 1, loc="left")
         panel.set_xticks(places, labels, fontsize=SMALL)
-        panel.set_yscale(
-            "log" if truth.max() > 10 * truth.min() else "linear"
-        )  # line weights span two decades
+        # line weights span two decades
+        panel.set_yscale("log" if truth.max() > 10 * truth.min() else "linear")
     figure.supylabel(unit, fontsize=SMALL + 1)
     panels[-1].set_xlabel(
         "line between machines" if "-" in labels[0] else "machine at bus", fontsize=SMALL + 1

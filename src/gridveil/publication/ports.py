@@ -103,9 +103,8 @@ def port_shares(facts: GridFacts, release: Release) -> Array | None:
         return np.eye(loaded)
     equal = equal_ports(facts)
     groups = equal if len(equal) == ports else zone_ports(facts, ports)
-    return merged_shares(
-        facts, groups, by_load=release.publishes_loads
-    )  # whatever the grid is opened with today
+    # whatever the grid is opened with today
+    return merged_shares(facts, groups, by_load=release.publishes_loads)
 
 
 def merged_shares(

@@ -96,9 +96,8 @@ def invert(
             break
     misfits = np.array([misfit for _, misfit in found])
     solved = misfits <= 2 * misfits.min() + EXACT
-    x = found[int(np.argmax(solved))][
-        0
-    ]  # the first: from the middle of the bounds, if that will do
+    # the first: from the middle of the bounds, if that will do
+    x = found[int(np.argmax(solved))][0]
     rank, fixed = _identified(problem.both(x)[1])
     return Inversion(
         np.exp(x), rank, fixed, float(misfits[np.argmax(solved)]), int(solved.sum()), len(found)

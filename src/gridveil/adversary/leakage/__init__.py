@@ -158,9 +158,8 @@ def largest_mu(
                     None, sigma
                 )
             )
-    return float(
-        np.max(sizes)
-    )  # which passes on a size that could not be computed, as max does not
+    # which passes on a size that could not be computed, as max does not
+    return float(np.max(sizes))
 
 
 def check_claim(facts: GridFacts, observed: Sequence[Observation]) -> None:

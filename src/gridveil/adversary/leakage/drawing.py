@@ -39,9 +39,8 @@ def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figur
         )
         panel.set_yscale("log")
         plain_ticks(panel.yaxis)
-        panel.set_ylim(
-            bottom=min(panel.get_ylim()[0], prior / 10)
-        )  # a decade at least, or hardly a tick would be left
+        # a decade at least, or hardly a tick would be left
+        panel.set_ylim(bottom=min(panel.get_ylim()[0], prior / 10))
         panel.set_title(
             {"k": "line weights k", "m": "inertia m", "d": "damping d"}[name], fontsize=9
         )

@@ -118,9 +118,8 @@ def best_threshold(losses: tuple[float, ...], canaries: int) -> float:
     loss = np.array(losses)
     noise = np.random.default_rng(0).laplace(size=(2**16, len(losses)))
     size = np.sort(np.abs(np.clip(loss + 2 * noise, -loss, loss).sum(axis=1)))[::-1]
-    tried = size[np.unique(np.geomspace(1, len(size), 512).astype(int)) - 1] * (
-        1 - 1e-9
-    )  # saturation is hit but for rounding
+    # saturation is hit but for rounding
+    tried = size[np.unique(np.geomspace(1, len(size), 512).astype(int)) - 1] * (1 - 1e-9)
     rank = np.searchsorted(-size, -tried, side="right")
     guesses = canaries * rank / len(size)
     correct = guesses * (np.cumsum(1 / (1 + np.exp(-size)))[rank - 1] / rank)

@@ -92,9 +92,8 @@ def eliminate(edges: IntArray, k: Array, n: int, keep: IntArray) -> Elimination:
     """
     from gridveil.dynamics.kron import kron_reduce
 
-    place = np.concatenate(
-        [np.setdiff1d(np.arange(n), keep), keep]
-    )  # interior buses first, kept ones last
+    # interior buses first, kept ones last
+    place = np.concatenate([np.setdiff1d(np.arange(n), keep), keep])
     position = np.empty(n, dtype=np.int64)
     position[place] = np.arange(n)
     i, j = position[edges].T

@@ -251,10 +251,8 @@ def push(
     covariance = (1 - shrink) * covariance + shrink * np.diag(covariance.diagonal())
     floor = 1e-12 * max(1.0, covariance.diagonal().max())  # what no draw moves, topology fixes
     covariance[np.diag_indices(coordinates.size)] += floor
-    events, unknown = (
-        coordinates.of_events,
-        coordinates.unknowns.prior(),
-    )  # which no release knows of
+    # which no release knows of
+    events, unknown = (coordinates.of_events, coordinates.unknowns.prior())
     covariance[events], covariance[:, events] = 0.0, 0.0
     covariance[events, events] = 1 / unknown.precision.diagonal()
     free = np.full(coordinates.size, np.inf)

@@ -271,9 +271,8 @@ class Modes:
         """Decompose A; the inputs add λ = 0 with eigenvectors of their own, [−A⁻¹ B; 1]."""
         A, B = lti.F[: lti.states, : lti.states], lti.F[: lti.states, lti.states :]
         values, V = np.linalg.eig(A)
-        if (
-            np.linalg.cond(V) > WORST_CONDITION
-        ):  # two modes about to meet: a model next to it has them apart
+        if np.linalg.cond(V) > WORST_CONDITION:
+            # two modes about to meet: a model next to it has them apart
             nudge = NUDGE * np.random.default_rng(0).standard_normal(A.shape)
             values, V = np.linalg.eig(A + nudge * np.abs(A).max())
         inverse, still = np.linalg.inv(V), np.linalg.solve(A, B)
@@ -352,9 +351,8 @@ class Modes:
         gap = self.values[:, None] - self.values
         cauchy = np.where(self.near, 0.0, 1 / np.where(self.near, 1.0, gap))
         seen = sense @ self.V[:g]  # (h, n)
-        felt = (right @ self.V) * self.inverse[
-            :, self.inputs + column
-        ]  # (p, n): each parameter's signal, mode by mode
+        # (p, n): each parameter's signal, mode by mode
+        felt = (right @ self.V) * self.inverse[:, self.inputs + column]
         entered = left @ self.inverse[:, :g].T  # (p, n): what it does to each mode
         # By machine, since every parameter acts on one or two: (g, h, kept), then (p, ·).
         paths = self.inverse[:, :g].T[:, None, :] * seen

@@ -46,9 +46,8 @@ class Task:
         """Put the observations on the fit's clock, and their events and buses on the grid's."""
         g = len(facts.machines)
         any_k, any_m_d = np.ones(len(facts.edges)), np.ones(g)
-        ports = reduced_model(
-            facts, any_k, any_m_d, any_m_d
-        )  # it only says which port is which bus
+        # it only says which port is which bus
+        ports = reduced_model(facts, any_k, any_m_d, any_m_d)
         order = np.concatenate([facts.machines, facts.interior])
         buses, records = as_records(observed, dt_s)
         drive = np.zeros((len(facts.buses), sum(len(one.event.steps) for one in observed)))

@@ -324,9 +324,8 @@ def _stage_2(
     at, m_d_z = coordinates.values(first), first[np.concatenate([machines, events])]
     count, split = len(machines), len(m_d_z)
     front = np.concatenate([J[:, machines], J @ coordinates.model_slopes(first)[:, events]], axis=1)
-    felt = own * np.concatenate(
-        [1 / at[machines], np.ones(len(events))]
-    )  # a prior of logarithms, linear near x̂
+    # a prior of logarithms, linear near x̂
+    felt = own * np.concatenate([1 / at[machines], np.ones(len(events))])
     front = np.concatenate([front, np.diag(felt)])
     behind = np.concatenate([J[:, network], np.zeros((split, len(network)))])
     r = np.concatenate([r, own * (m_d_z - prior.mean[e:])])

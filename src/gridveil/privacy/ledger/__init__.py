@@ -294,9 +294,8 @@ class Ledger:
             else:
                 writer.rebuild(_named(kept, adopted), outcome)
             if writer.count == 1 and not all(kept.values()):
-                self._keep(
-                    writer.head, outcome
-                )  # it was cut off when it was begun: a second cut must not leave it without
+                # it was cut off when it was begun: a second cut must not leave it without
+                self._keep(writer.head, outcome)
             with writer.sealed(outcome, read=False):
                 yield writer
             writer.seal()
@@ -371,9 +370,8 @@ class Ledger:
         what was spent.
         """
         check_outside_bundles(folder)
-        if self._lost(
-            folder
-        ):  # before a file is made; unless another process has begun one in the meantime
+        if self._lost(folder):
+            # before a file is made; unless another process has begun one in the meantime
             if identity := self._identity():
                 return identity
             raise self._gone(folder)

@@ -234,6 +234,5 @@ def exact_values(values: Mapping[str, str]) -> dict[str, Fraction]:
 
 @lru_cache(maxsize=256)
 def _fraction(text: str) -> Fraction:
-    return Fraction(
-        text
-    )  # rows repeat a few, and to read one takes longer than the rest of its row
+    # rows repeat a few, and to read one takes longer than the rest of its row
+    return Fraction(text)

@@ -120,9 +120,8 @@ def problems(
                 if row.number > count
                 else [f"row {row.number} occurs twice"]
             )
-        if row.mac != secret.mac(
-            row.number, row.kind, row.body, before
-        ):  # both are public: no need to hide where they differ
+        if row.mac != secret.mac(row.number, row.kind, row.body, before):
+            # both are public: no need to hide where they differ
             return [
                 f"row {row.number} was changed, swapped, inserted, or follows a row that was "
                 "dropped"

@@ -69,9 +69,8 @@ class Safe:
         """
         with self.locked():
             old = self.head()
-            if (
-                old is not None and old.count >= head.count
-            ):  # an earlier one never replaces a later one
+            if old is not None and old.count >= head.count:
+                # an earlier one never replaces a later one
                 return old
             if self.place() != where:
                 replace_whole(self._place_path, f"{where}\n".encode("utf-8", "surrogateescape"))

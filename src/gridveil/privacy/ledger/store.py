@@ -88,9 +88,8 @@ class Store(Database):
         names = set(inspect(connection).get_table_names())
         metadata.create_all(connection)
         if self.is_sqlite:
-            connection.exec_driver_sql(
-                f"PRAGMA user_version = {SCHEMA_VERSION}"
-            )  # where a gridveil of schema 1 looks
+            # where a gridveil of schema 1 looks
+            connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute(delete(meta).where(meta.c.name == "schema_version"))
         self.write_meta(connection, "schema_version", str(SCHEMA_VERSION))
         return found or (1 if "entry" in names and self.is_sqlite else 0)

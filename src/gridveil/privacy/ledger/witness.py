@@ -63,14 +63,12 @@ class Witness:
                 select(seen.c.head).where(seen.c.ledger == head.ledger)
             ).scalar()
             old = parse_head(known) if known else None
-            if (
-                old is not None and old.count >= head.count
-            ):  # an earlier one never replaces a later one
+            if old is not None and old.count >= head.count:
+                # an earlier one never replaces a later one
                 return old
             connection.execute(delete(seen).where(seen.c.ledger == head.ledger))
-            local = (
-                where if self._database.is_sqlite else ""
-            )  # to a server of several machines a path means nothing
+            # to a server of several machines a path means nothing
+            local = where if self._database.is_sqlite else ""
             connection.execute(
                 seen.insert().values(ledger=head.ledger, head=json.dumps(vars(head)), place=local)
             )

@@ -201,9 +201,8 @@ class Writer:
             else []
         )
         known = self._checked(found[0]) if found else None
-        if (
-            known is None or known.lineage != lineage
-        ):  # else it was compared with all others when it was admitted
+        if known is None or known.lineage != lineage:
+            # else it was compared with all others when it was admitted
             other = self.kin(version, besides=lineage) if version else None
             if other is not None:
                 raise LedgerError(
