@@ -12,14 +12,14 @@ demo: .venv/run
 	$(BIN)/gridveil demo --out gridveil-demo
 
 test: .venv/dev
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu"
 
 test-all: .venv/dev
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 -m "not gpu"
 
 # The slow rest alone: with `make test` before it, all of `make test-all`.
 test-slow: .venv/dev
-	$(BIN)/python -m pytest -q -n 2 -m slow
+	$(BIN)/python -m pytest -q -n 2 -m "slow and not gpu"
 
 check: .venv/dev
 	$(BIN)/ruff format --check .
