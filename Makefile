@@ -38,7 +38,7 @@ bench-fidelity: .venv/dev
 	$(BIN)/python benchmarks/aggregates.py
 	$(BIN)/python benchmarks/fidelity_events.py
 
-# The page docs/reproduction.md, with 1000 runs an epsilon; ten minutes or more. Interrupted, it goes on where it stopped.
+# The page docs/reproduction.md, with 1000 runs per epsilon; ten minutes or more. Interrupted, it goes on where it stopped.
 reproduction: .venv/run
 	mkdir -p build
 	$(BIN)/gridveil paper --runs 1000 --out build/reproduction --json > build/results.json

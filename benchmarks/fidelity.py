@@ -50,7 +50,7 @@ JUDGED_S = 20.0
 EXACT_SIGMA = 1e-7  # what a record without noise is taken for
 LOAD_ERROR = 0.1  # of each bus's change of load, in the study of mismatch
 LOAD_DAMPING = (
-    1.0  # of loads, in the study of mismatch [p.u. power / p.u. frequency, a p.u. of load]
+    1.0  # of loads, in the study of mismatch [p.u. power / p.u. frequency, per p.u. of load]
 )
 ORIGIN = Provenance("simulated", "the case's own answer to +20 % load")
 Row = dict[str, Any]

@@ -435,7 +435,7 @@ def test_a_child_that_dies_or_talks_nonsense_is_one_error(exported, monkeypatch,
 def test_a_child_that_does_not_end_is_ended(exported, monkeypatch):
     monkeypatch.setattr(cgmes, "TIMEOUT_S", 0.05)
     monkeypatch.setattr(cgmes, "TIMEOUT_S_PER_MB", 0.0)
-    with pytest.raises(InputError, match="did not come to an end") as refusal:
+    with pytest.raises(InputError, match="did not finish") as refusal:
         read_cgmes(exported / "ieee14")
     assert refusal.value.__context__ is None
 

@@ -49,7 +49,7 @@ def reproduce(
             f"There is no figure {unknown[0]!r}.", remedy=f"Choose from {', '.join(FIGURES)}."
         )
     if not 2 <= runs <= 100_000:
-        raise OptionError(f"{runs} runs cannot be done.", expected="2 to 100000 runs an epsilon")
+        raise OptionError(f"{runs} runs cannot be done.", expected="2 to 100000 runs per epsilon")
     experiment = Experiment.ieee30()
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,7 @@ def report(
     return f"""# The paper, reproduced
 
 Written by `gridveil paper --runs {runs}`; every figure on this page is that run's own. All of it is a **demo**: it draws with
-seeds and shows the truth, and nothing of it is charged to a ledger. {runs} runs an ε ({-(-runs // 100)} fixed seeds, up to 100
+seeds and shows the truth, and nothing of it is charged to a ledger. {runs} runs per ε ({-(-runs // 100)} fixed seeds, up to 100
 runs each), IEEE-30, profile `paper`: M = 10, D = 5, T = 20 s⁻¹, G = 0.04, ω_b = 1, Euler 0.01 s, 30 s, 500 projected
 gradient steps of η = 100. Figures are numbered by their order in the paper's source.
 

@@ -18,11 +18,9 @@ from gridveil.foundation.errors import NOTHING_SPENT, InputError, OptionError
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.publication.release import PORTS, PORTS_TOLD, Release, loaded_buses
 
-# So near are columns of buses that the network holds together at one cut vertex; others differ by
-# 1e-3 or more.
+# Columns closer than this count as equal: buses behind one cut vertex. Others differ by 1e-3 or more.
 EQUAL = 1e-9
-# So much do arbitrary weights count beside equal ones where zones are told apart: enough to break
-# ties, and no more.
+# Weight of arbitrary line weights beside equal ones: enough to break ties between zones, no more.
 TIE_BREAK = 1e-6
 
 

@@ -79,7 +79,7 @@ class Release:
     provenance : of the trajectories that the fit used.
     receipt : what the ledger gave for the draw; None for a demo, and for a release that was loaded.
     events : what the fit found of events that were not wholly known; a bundle does not carry them.
-    load_damping : public damping of a p.u. of load [p.u. power / p.u. frequency], which d includes;
+    load_damping : public damping per p.u. of load [p.u. power / p.u. frequency], which d includes;
     None: not known, as in a bundle of an earlier gridveil.
     """
 

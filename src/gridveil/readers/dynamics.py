@@ -31,7 +31,7 @@ class Dynamics:
     governor_rate : T [1/s].
     droop_gain : G = 1/R [p.u. / p.u.].
     base : whether these are p.u. of the system's base, or of each machine's rated MVA.
-    load_damping : damping of load [p.u. power / p.u. frequency a p.u. of load], public.
+    load_damping : damping of load [p.u. power / p.u. frequency per p.u. of load], public.
     omega_b : [rad/s], 2π f unless told otherwise.
     frequency_hz : nominal [Hz], else the file's, else 60.
     publish_loads : whether a bundle may carry the file's loads.

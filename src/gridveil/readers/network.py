@@ -48,7 +48,7 @@ class Rows:
             row=row + 1,
             line=int(self.lines[row]) if self.lines is not None else None,
             expected=expected,
-            remedy=remedy or "Mend that row and try again.",
+            remedy=remedy or "Fix that row and try again.",
         )
 
 
@@ -72,7 +72,7 @@ class JoinedRows(Rows):
         """Say what is wrong with a row, by its place in its own table."""
         table, own = self.places[row]
         line = int(self.lines[row]) if self.lines is not None else None
-        remedy = remedy or "Mend that row and try again."
+        remedy = remedy or "Fix that row and try again."
         return InputError(
             problem,
             file=self.file,

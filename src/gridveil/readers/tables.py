@@ -42,7 +42,7 @@ class Table:
             row=row + 1,
             line=self.lines[row] if self.lines is not None else None,
             expected=expected,
-            remedy=remedy or "Mend that row and try again.",
+            remedy=remedy or "Fix that row and try again.",
         )
 
     def column(self, number: int, meaning: str) -> Array:

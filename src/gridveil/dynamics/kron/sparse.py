@@ -9,7 +9,7 @@ from scipy import sparse
 
 from gridveil.grid.facts import Array, IntArray
 
-# Up to so many buses one dense solve is faster than the bookkeeping of sparse levels.
+# At or below this many buses, one dense solve is faster than sparse levels.
 DENSE_UP_TO = 300
 # A bus with more neighbours than this costs more in a sparse product than in the dense finish
 # (measured on 10k to 70k buses).

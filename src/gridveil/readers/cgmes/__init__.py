@@ -100,7 +100,7 @@ def _tables(file: str, files: Mapping[str, bytes]) -> dict[str, Table]:
         )
         answer = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        problem = f"pypowsybl did not come to an end within {limit:.0f} s"
+        problem = f"pypowsybl did not finish within {limit:.0f} s"
     except ValueError:
         problem = "pypowsybl broke down over the model"
     if "tables" not in answer:  # raised out here: the answer, cut off, may hold private values

@@ -58,7 +58,7 @@ class Elements(Rows):
             file=self.file,
             table=f"{self.kinds[row].replace('_', ' ')}, {shown}",
             expected=expected,
-            remedy=remedy or "Mend that element and try again.",
+            remedy=remedy or "Fix that element and try again.",
         )
 
 

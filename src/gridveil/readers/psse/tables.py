@@ -46,7 +46,7 @@ class Table:
         return Rows(self.file, self.name, self.lines)
 
     def refuse(
-        self, bad: Any, problem: str, *, expected: str, remedy: str = "Mend that row and try again."
+        self, bad: Any, problem: str, *, expected: str, remedy: str = "Fix that row and try again."
     ) -> None:
         """Refuse the first row for which bad is true."""
         for position in np.flatnonzero(bad)[:1]:
@@ -220,5 +220,5 @@ def _value(
         row=record.row + 1,
         line=record.line,
         expected=expected,
-        remedy="Mend that row and try again.",
+        remedy="Fix that row and try again.",
     )
