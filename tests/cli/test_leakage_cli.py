@@ -367,7 +367,7 @@ def test_what_is_wrong_with_a_coarser_record_is_not_said_of_the_finer_one(tmp_pa
     values[np.rint(50 * time).astype(int) % 5 == 0, 1] = np.nan
     record = write_measured(tmp_path / "in", time, values)
     for option, words, wrong in (
-        ("--rate=10Hz", "10 samples a second", "100 % of column 'south' is missing"),
+        ("--rate=10Hz", "10 samples per second", "100 % of column 'south' is missing"),
         ("--round=5Hz", "rounded to 5000 mHz", "column 'north' is constant"),
     ):
         done = gridveil(
@@ -500,7 +500,7 @@ def test_a_coarser_record_tells_less_and_is_written(tmp_path):
     given = ["--keep=4", "--rate=10Hz", "--round=1mHz", "--out", tmp_path / "out"]
     found = as_json(gridveil("leakage", "star5", "--trajectory", record, *given, "--json"))
     before, after = found["records"]
-    assert after["record"] == "bus 4 only, 10 samples a second, rounded to 1 mHz"
+    assert after["record"] == "bus 4 only, 10 samples per second, rounded to 1 mHz"
     assert after["locations"] == ["4"]
     assert after["sigma_pu"] == pytest.approx(np.hypot(before["sigma_pu"], 1e-3 / 60 / np.sqrt(12)))
     public = "total_load_public"

@@ -19,9 +19,7 @@ NOT_LOADED = "Nothing was loaded."
 
 
 def inside_bundle(path: Path, *names: str) -> bool:
-    """Whether a place lies, links followed, in a folder that holds all files of some names, by
-    which a bundle is known.
-    """
+    """Whether a place, links followed, lies in a bundle: a folder that holds all these files."""
     try:
         return any(
             all((folder / name).exists() for name in names)
@@ -33,9 +31,7 @@ def inside_bundle(path: Path, *names: str) -> bool:
 
 
 def check_outside_bundles(path: Path) -> None:
-    """Refuse a place inside a bundle: it lists every file that it holds, and would no longer
-    verify.
-    """
+    """Refuse a place inside a bundle, which would no longer verify with another file in it."""
     if inside_bundle(path, SUMS, DOCUMENT):
         raise OptionError(
             f"{path} lies inside a bundle, which would no longer verify.",
@@ -45,9 +41,7 @@ def check_outside_bundles(path: Path) -> None:
 
 
 def check_free(path: Path) -> None:
-    """Refuse a place that is taken, cannot be written to or lies inside a bundle, before anything
-    is drawn.
-    """
+    """Refuse a place that is taken, not writable or inside a bundle, before anything is drawn."""
     try:
         taken = path.exists() or path.is_symlink()
         parent = next(
@@ -89,9 +83,7 @@ def check_free_folder(path: Path) -> None:
 
 
 def write_files(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write files as a folder, or as one zip if the path ends in .zip, in one move: whoever sees it
-    sees all of it.
-    """
+    """Write files in one move, as a folder or as one zip if the path ends in .zip."""
     try:
         with _in_one_move(path) as made:
             if path.suffix == ".zip":
@@ -107,9 +99,7 @@ def write_files(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, mode: int = 0o777) -> None:
-    """Write files as a new folder in one move, for those whom its mode admits: whoever sees it sees
-    all of it.
-    """
+    """Write files as a new folder with this mode, in one move."""
     try:
         with _in_one_move(path) as made:
             _fill(made, files, mode)
@@ -123,9 +113,7 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, mode: int = 0o777) -
 
 @contextmanager
 def _in_one_move(path: Path) -> Iterator[Path]:
-    """Give a place beside a path to make something at; move it there if it was made whole, else
-    leave nothing.
-    """
+    """Give a place beside a path to make something at; move it there once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with workplace(path.parent) as made:
         crash_points.step("bundle-begun")
@@ -136,9 +124,7 @@ def _in_one_move(path: Path) -> Iterator[Path]:
 
 
 def _move(made: Path, path: Path) -> None:
-    """Move what was made to its place; a file that has appeared there in the meantime is not
-    replaced.
-    """
+    """Move what was made to its place; never replace a file that appeared there meanwhile."""
     if made.is_file():
         try:
             path.hardlink_to(made)
@@ -161,9 +147,7 @@ def _fill(folder: Path, files: Mapping[str, bytes], mode: int) -> None:
 
 
 def canonical_zip(files: Mapping[str, bytes]) -> bytes:
-    """Pack files so that the same ones always give the same bytes: sorted, stored, without
-    times.
-    """
+    """Pack files so that equal files give equal bytes: sorted, stored, without times."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):

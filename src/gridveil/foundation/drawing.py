@@ -1,6 +1,4 @@
-"""Figures, all in one look: units on every axis, colours that colour-blind readers can tell
-apart.
-"""
+"""Figures, all in one look: units on every axis, colours for colour-blind readers."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ def mark_demo(figure: Figure) -> None:
 
 
 def plain(words: str) -> str:
-    """Words with a name in them: matplotlib would set what stands between dollars, and hide what
-    begins with _.
-    """
+    """Escape words with a name in them: matplotlib would set dollars and hide a leading _."""
     text = shown(words)
     text = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
     return (" " * text.startswith("_") + text).replace("$", r"\$")

@@ -62,9 +62,7 @@ def _raise(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold signals back for a moment: what must not break off in the middle, or code that an
-    exception would abort.
-    """
+    """Hold signals back for a moment, around code that must not break off in the middle."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
     if threading.current_thread() is not threading.main_thread() or not handlers:

@@ -1,6 +1,4 @@
-"""Words of the owner's own: one line of plain text, so that a bundle shows them as they are and
-nothing else by them.
-"""
+"""The owner's own words: one line of plain text, which a bundle shows as it is."""
 
 from __future__ import annotations
 

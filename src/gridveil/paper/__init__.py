@@ -37,8 +37,7 @@ def iterations(runs: int) -> int:
 def reproduce(
     runs: int, out: Path, only: Sequence[str] = (), progress: Callable[[], None] | None = None
 ) -> Reproduction:
-    """Run section IV (and II-D) of the paper; write figures, data and the page `reproduction.md`
-    into a folder.
+    """Run section IV (and II-D) of the paper; write figures, data and `reproduction.md`.
 
     An interrupted call loses at most the block of runs it was in: the next one goes on from there,
     to the same figures.

@@ -157,9 +157,7 @@ def _mismatch_claim(levels: Sequence[Level]) -> Claim:
 
 
 def _mean_claim(words: str, stated: float, found: Mismatch, near: float) -> Claim:
-    """Compare a mean that the paper states, a time mean in p.u.², with ours; near : the relative
-    distance that still holds.
-    """
+    """Compare the paper's time mean [p.u.²] with ours; near : relative distance to hold."""
     seconds = found.mean / found.time_mean
     low, high = found.mean_low / seconds, found.mean_high / seconds
     distance = abs(found.time_mean / stated - 1)
@@ -187,9 +185,7 @@ def _bias_claim(experiment: Experiment, loose: Level, tight: Level) -> Claim:
 
 
 def _shift_claims(experiment: Experiment, tight: Level) -> list[Claim]:
-    """What the paper reads off its box plots of single lines and machines (it numbers machines 1 to
-    6 there).
-    """
+    """What the paper reads off its box plots of lines and machines (numbered 1 to 6 there)."""
     lines = [tuple(edge) for edge in (experiment.truth.edges + 1).tolist()]
     shift = {line: abs(value) for line, value in zip(lines, tight.shift_by_line, strict=True)}
     typical = float(np.median(list(shift.values())))

@@ -1,6 +1,4 @@
-"""Section IV of the paper: many runs of Algorithm 1 on one grid, batched, in blocks that survive an
-interruption.
-"""
+"""Section IV of the paper: many batched runs of Algorithm 1, in blocks that survive a stop."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ def named_transients() -> list[Transient]:
 
 
 def random_transients(buses: Sequence[str], count: int, seed: int = 2026) -> list[Transient]:
-    """Draw transients by a fixed rule: one to three buses, each with ±0.1 to ±0.5 p.u. of load, at
-    t = 10 s.
-    """
+    """Draw transients by a fixed rule: 1 to 3 buses, ±0.1 to ±0.5 p.u. of load each, at 10 s."""
     random = np.random.default_rng(seed)
     found = []
     for number in range(count):
@@ -92,8 +88,7 @@ class Runs:
 
 
 class Experiment:
-    """The paper's experiment on a grid: profile `paper`, one public trajectory, transients that the
-    fit never saw.
+    """The paper's experiment: profile `paper`, one public trajectory, transients unseen by the fit.
 
     Everything it makes is a demo: it draws with seeds and compares with the truth.
     """
@@ -132,9 +127,7 @@ class Experiment:
         )
 
     def responses(self, theta: Array, K_ac: Array) -> Array:
-        """Frequencies of models (runs, p) from each transient's event on: (runs, transients,
-        samples, g) [p.u.].
-        """
+        """Frequencies of models (runs, p) after events (runs, transients, samples, g) [p.u.]."""
         family, parameters = self._driven(theta, K_ac, self._loads)
         samples = round((HORIZON_S - EVENT_S) / self.dt_s) + 1
         return step_responses(
@@ -198,9 +191,7 @@ class Experiment:
         )
 
     def _driven(self, theta: Array, K_ac: Array, loads: Array) -> tuple[DrivenSwingFamily, Array]:
-        """The family with inputs `loads` (ports, s), and θ with each model's own u = ℓ_γ + K_ac ℓ_β
-        behind it.
-        """
+        """The family with inputs `loads` (ports, s), and θ with each model's u = ℓ_γ + K_ac ℓ_β."""
         g = len(self.truth.m)
         u = loads[:g].T + (K_ac @ loads[g:]).swapaxes(1, 2)
         family = DrivenSwingFamily(
@@ -215,9 +206,7 @@ class Experiment:
         return family, np.concatenate([theta, u.reshape(len(theta), -1)], axis=1)
 
     def _distance(self, theta: Array, K_ac: Array) -> Array:
-        """L of each model on each transient: ∫ |ω − ω_ref|² dt, summed over machines (runs,
-        transients) [p.u.² s].
-        """
+        """L of each model on each transient: Σ ∫ |ω − ω_ref|² dt (runs, transients) [p.u.² s]."""
         found = self.responses(theta, K_ac) - self.true_responses
         return self.dt_s * np.einsum("rtng,rtng->rt", found, found)
 

@@ -134,9 +134,7 @@ def mismatch_over_iterations(experiment: Experiment, results: Results) -> tuple[
 
 
 def fidelity(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
-    """Fig. 5: distribution of L over runs, before and after step 3; shaded: 80 % intervals, dotted:
-    means.
-    """
+    """Fig. 5: distribution of L before and after step 3; shaded: 80 % intervals, dotted: means."""
     del experiment
     figure, panels = new_figure(COLUMN, 3.4, len(results), 1, sharex=True)
     rows = ["epsilon,run,L_lap_named_pu2_s,L_pp_named_pu2_s,L_lap_all_pu2_s,L_pp_all_pu2_s"]
@@ -197,9 +195,7 @@ def fidelity(experiment: Experiment, results: Results) -> tuple[Figure, list[str
 
 
 def trajectories(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
-    """Fig. 6: frequencies of up to 100 models at the smallest ε on the named transients, machine by
-    machine.
-    """
+    """Fig. 6: frequencies of up to 100 models at the smallest ε, machine by machine."""
     from matplotlib.collections import LineCollection
 
     epsilon, runs = next(iter(results.items()))

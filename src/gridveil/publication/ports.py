@@ -18,7 +18,7 @@ from gridveil.foundation.errors import NOTHING_SPENT, InputError, OptionError
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.publication.release import PORTS, PORTS_TOLD, Release, loaded_buses
 
-# Columns closer than this count as equal: buses behind one cut vertex. Others differ by 1e-3 or more.
+# Columns closer than this count as equal: buses behind one cut vertex. Others differ by 1e-3.
 EQUAL = 1e-9
 # Weight of arbitrary line weights beside equal ones: enough to break ties between zones, no more.
 TIE_BREAK = 1e-6

@@ -1,5 +1,4 @@
-"""The all-but-one adversary: knows every parameter but one asset's, and which two values that one
-may have.
+"""The all-but-one adversary: knows all parameters but one asset's, and its two possible values.
 
 Of each coordinate c that differs by α_c between the two, noise of scale b_c leaves the
 log-likelihood ratio ℓ_c = clip(2 z_c, ±ε_c), with ε_c = α_c/b_c and z_c the output's distance from
@@ -21,8 +20,7 @@ NODES = 16
 
 
 def exact_advantage(losses: Sequence[float]) -> float:
-    """The advantage of the best test against Laplace noise, E[(1 − e^(−ℓ))⁺] under one of the two
-    hypotheses.
+    """Advantage of the best test against Laplace noise, E[(1 − e^(−ℓ))⁺] under one hypothesis.
 
     losses : ε_c of the coordinates that differ. One alone gives 1 − e^(−ε/2); more are integrated
     one by one.

@@ -13,8 +13,7 @@ TABLE, TURNS = 129, 16
 
 
 def noisy_values(released: Array, loss: GroupLoss, bounds: Range) -> Array:
-    """Undo a posterior mean: the clipped noisy y with E[x | y] = released, which grows with y;
-    (n,).
+    """Undo a posterior mean: the clipped noisy y with E[x | y] = released; (n,).
 
     A table brackets each y, then false position and halving take turns.
     """
@@ -59,8 +58,7 @@ def within(guess: Array, truth: Array, loss: GroupLoss) -> np.ndarray:
 
 
 def best_guesses(y: Array, loss: GroupLoss, bounds: Range, *, points: int = 512) -> Array:
-    """Guess x so that P(|x − guess| ≤ α | y) is largest, under the log-uniform prior on the public
-    bounds; (n,).
+    """Guess x so that P(|x − guess| ≤ α | y) is largest, with a log-uniform prior; (n,).
 
     No other guess lands within α of the truth more often, if the prior holds.
     """

@@ -71,8 +71,7 @@ def invert(
     starts: int = STARTS,
     stop_if_exact: bool = False,
 ) -> Inversion:
-    """Find line weights whose Kron reduction is the model's: from L_red alone, or from L_red and
-    K_ac.
+    """Find line weights whose Kron reduction is the model's: from L_red, or L_red and K_ac.
 
     facts : the topology that the attacker knows; bounds : public ones of k, where starts lie.
     patterns : (b, f) what each of the model's columns of K_ac is the answer to; None: K_ac is not
@@ -117,9 +116,7 @@ class _Problem:
 
     @cached_property
     def size(self) -> Array:
-        """What a residual is relative to: the entry, and a little of the largest one of its
-        kind.
-        """
+        """Scale of a residual: its entry, and a little of the largest entry of its kind."""
         size = np.abs(self.target)
         for kind in (slice(0, self.weights), slice(self.weights, None)):
             size[kind] += FLOOR * size[kind].max(initial=0.0)
@@ -141,9 +138,7 @@ class _Problem:
 
 
 def _starts(lines: int, bounds: Range, count: int) -> Iterator[Array]:
-    """The middle of the public bounds first, so that what nothing fixes stays at the blind guess;
-    then random ones.
-    """
+    """Starts: the middle of the public bounds, where free entries stay, then random ones."""
     yield np.full(lines, np.log(middle(bounds)))
     random = np.random.default_rng(lines)
     low, high = np.log(bounds.least), np.log(bounds.upper)

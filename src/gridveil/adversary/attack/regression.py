@@ -1,5 +1,4 @@
-"""The swing equation as a linear regression: k_r, m, d and u from records at every machine, by
-least squares.
+"""The swing equation as a linear regression: k_r, m, d, u from records at every machine.
 
 Each row of the swing equation is linear in its own parameters. Integrated from rest to t, row i
 reads
@@ -34,8 +33,7 @@ def regress(
     dt_s: float,
     scheme: SchemeName,
 ) -> Array:
-    """Solve the integrated swing equations for θ = (k_r, m, d, u) by least squares, with Σu of each
-    step equal to totals (s,).
+    """Solve the integrated swing equations for θ = (k_r, m, d, u); totals (s,) : Σu of each step.
 
     With totals None the first step's total is taken as 1 p.u. and governors are left out: only
     ratios are found. Integrals are left sums for `euler`, which makes the regression exact for its
@@ -79,9 +77,7 @@ def regress(
 
 
 def with_totals(rest: int, g: int, totals: Array, inputs: int) -> tuple[Array, Array]:
-    """θ = offset + basis x, where the sums of u of the first steps are as given and the others are
-    free.
-    """
+    """θ = offset + basis x, with the sums of u of the first steps fixed and the others free."""
     sums_to_0 = np.linalg.qr(np.concatenate([np.ones((g, 1)), np.eye(g)[:, 1:]], axis=1))[0][:, 1:]
     offset = np.zeros(rest + inputs * g)
     blocks = [np.eye(rest)]
@@ -112,9 +108,7 @@ def _euler_governors(facts: GridFacts, omega: Array, h: float) -> Array:
 
 
 def _integrals(time: Array, omega: Array, steps: Sequence[float]) -> tuple[Array, Array, Array]:
-    """ω without gaps, ∫ω and ∫∫ω from the first sample on, by cubic splines between the steps,
-    where ω bends.
-    """
+    """ω without gaps, ∫ω and ∫∫ω from the first sample on, by cubic splines between steps."""
     filled, once, twice = (np.zeros_like(omega) for _ in range(3))
     kinks = [0, *(int(np.searchsorted(time, at - 1e-9)) for at in steps[1:]), len(time) - 1]
     for start, stop in pairwise(dict.fromkeys(kinks)):

@@ -1,5 +1,4 @@
-"""Edges from a release whose topology the attacker does not know: equal columns of K_ac, then a
-sparse Laplacian fit.
+"""Edges from a release of unknown topology: equal columns of K_ac, then a sparse fit.
 
 With X the shares [I, K_ac]ᵀ of the ports, the Laplacian L of the network between them obeys L X =
 [L_red; 0]: at a machine the net pull is L_red's row, and at a loaded bus there is none, so that its
@@ -37,8 +36,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class EdgeGuess:
-    """Edges between ports, guessed: the `count` pairs of highest score; what ties for the last
-    places is drawn by lot.
+    """Guessed edges between ports: the `count` pairs of highest score, ties drawn by lot.
 
     ports : so many buses they are between.
     pairs : (p, 2) port positions, the lower first.
@@ -61,9 +59,7 @@ class EdgeGuess:
         return float(true[above].sum() + lots * true[tied].sum())
 
     def f1(self, truth: Set[Pair], edges: int | None = None) -> float:
-        """Expected F1: 2 hits / (guessed + edges), where edges may count true ones that no pair of
-        ports can show.
-        """
+        """Expected F1: 2 hits / (guessed + edges); edges may count some that no pair can show."""
         return f1(self.hits(truth), self.count, len(truth) if edges is None else edges)
 
     def blind_f1(self, truth: Set[Pair], edges: int | None = None) -> float:
@@ -82,8 +78,7 @@ def f1(hits: float, guessed: int, edges: int) -> float:
 
 
 def equal_columns(K_ac: Array) -> tuple[IntArray, ...]:
-    """Groups of two or more columns that are equal: buses behind one cut vertex, which no machine
-    can tell apart.
+    """Groups of two or more equal columns: buses behind one cut vertex, alike to every machine.
 
     >>> [group.tolist() for group in equal_columns(np.array([[0.2, 0.5, 0.2], [0.8, 0.5, 0.8]]))]
     [[0, 2]]
@@ -129,9 +124,7 @@ def guess_edges(model: ReducedModel, bounds: Range, *, ports: int | None = None)
 
 
 def _nonnegative(rows: Array, wanted: Array) -> Array:
-    """Solve least squares with no entry below 0, on the triangle of a QR factorisation where there
-    are many rows.
-    """
+    """Solve least squares with x ≥ 0, by a QR factorisation where there are many rows."""
     from scipy.optimize import nnls
 
     if rows.shape[0] > rows.shape[1]:

@@ -1,5 +1,4 @@
-"""Estimate a reduced model from public trajectories alone, without any release: what no ε can
-protect.
+"""Estimate a reduced model from public trajectories alone: what no ε can protect.
 
 A linear regression (regression.py) starts the maximum-likelihood estimate, which is Gauss-Newton on
 the simulated output error. If all of k, m, d and u grow by one factor, ω stays as it is but for
@@ -56,9 +55,7 @@ class Scale:
 
     @property
     def free(self) -> bool:
-        """Whether the records leave the factor open: 1/Σℓ = 0, an endless one, lies within two
-        standard deviations.
-        """
+        """Whether records leave the factor open: 1/Σℓ = 0 lies within two standard deviations."""
         return self.per_load < 2 * self.deviation
 
 
@@ -98,8 +95,7 @@ def estimate(
     sigma: float,
     total_known: bool = True,
 ) -> Estimate:
-    """Estimate (k_r, m, d, u) by maximum likelihood from records at every machine, under white
-    noise of sigma [p.u.].
+    """Estimate (k_r, m, d, u) by maximum likelihood, under white noise of sigma [p.u.].
 
     Uses of facts only which buses have machines, T, G and ω_b, and of the events their times and,
     if total_known, their total loads. Neither the topology nor a release is used. sigma only scales
@@ -142,8 +138,7 @@ def estimate(
 
 
 class _OutputError:
-    """ω(x) − ω̂ as a function of x = (k_r, m, d, v) with u = N v + Σℓ/g, and of 1/Σℓ where that is
-    unknown.
+    """ω(x) − ω̂ of x = (k_r, m, d, v), u = N v + Σℓ/g, and of 1/Σℓ where that is unknown.
 
     With an unknown total, θ is per p.u. of the first step's load, and the governors' gains are
     G/Σℓ.
@@ -235,8 +230,7 @@ class _OutputError:
 
 
 def _search(task: _OutputError, start: Array) -> tuple[Array, int, bool]:
-    """Minimise |ω − ω̂|² from a start, and if that does not end, over longer and longer parts of
-    the records: x, rounds, ended.
+    """Minimise |ω − ω̂|² from a start; if it fails, over growing parts: x, rounds, ended.
 
     From a poor start fast swings soon fall out of step, and the search ends in a valley beside.
     """
@@ -291,9 +285,7 @@ def _gauss_newton(
 
 
 def _step(J: Array, r: Array, damping: float, held: NDArray[np.bool_]) -> Array:
-    """The step to the least |r + J step|², damped, over the entries that are not held or that leave
-    their bound.
-    """
+    """The damped step to the least |r + J step|², over entries free to move."""
     step, free = np.zeros(J.shape[1]), np.ones(J.shape[1], dtype=bool)
     while True:
         size = np.linalg.norm(J[:, free], axis=0)
@@ -319,9 +311,7 @@ def _cost(r: Array) -> float:
 
 
 def _at_machines(facts: GridFacts, one: Observation, total_known: bool) -> Observation:
-    """Keep the machines' columns of a record; of an event whose size is not known, keep its
-    times.
-    """
+    """Keep the machines' columns of a record; of an event of unknown size, its times."""
     names = [facts.buses[i] for i in facts.machines]
     missing = [name for name in names if name not in one.trajectory.buses]
     if missing:

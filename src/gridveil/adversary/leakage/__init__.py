@@ -1,5 +1,4 @@
-"""What public trajectories give away by themselves, before any ε is spent: rank, Cramér-Rao bounds,
-and each item's μ.
+"""What public trajectories give away before any ε: rank, Cramér-Rao bounds, each item's μ.
 
 Computed at a public table: a surrogate, or what was made of a noisy release. ω is what the table
 would answer, sampled as the records are, with white noise of standard deviation σ. Two attackers
@@ -70,8 +69,7 @@ def leakage(
     scheme: SchemeName = "exact",
     origin: str = AT_MIDDLE,
 ) -> Leakage:
-    """Work out what records give away. table : where to, see the module; sigma : standard deviation
-    of a sample [p.u.].
+    """Work out what records give away at a table. sigma : standard deviation of a sample [p.u.].
 
     Privacy
     -------
@@ -119,9 +117,7 @@ def _check_records(observed: Sequence[Observation], sigma: float) -> None:
 
 
 def _as_known(observed: Sequence[Observation]) -> list[Observation]:
-    """The same records with their events as they are guessed: an attacker may know what the owner
-    would estimate.
-    """
+    """The same records with their events as guessed: an attacker may know the owner's estimate."""
     return [replace(one, unknown=Unknown()) for one in observed]
 
 
@@ -135,8 +131,7 @@ def largest_mu(
     dt_s: float = 0.01,
     scheme: SchemeName = "exact",
 ) -> float:
-    """The largest μ of neighbours at the eight corners of the public bounds and at a table: what a
-    joint claim should use.
+    """The largest μ of neighbours at the bounds' eight corners and at a table, for a joint claim.
 
     A claim holds for all tables within the bounds, and an item weighs most where inertia, damping
     and weights are small; this looks at corners, and proves nothing about what lies between.
@@ -236,9 +231,7 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
 
 
 def _cramer_rao(J: Array, sigma: float) -> tuple[Array, Array]:
-    """Singular values of J, and standard deviations (n,) that no unbiased estimate is below; inf
-    where J leaves one open.
-    """
+    """Singular values of J, and least standard deviations (n,); inf where J leaves one open."""
     R = np.linalg.qr(J, mode="r")
     _, singular, rows = np.linalg.svd(R)
     kept = singular > ROUNDING * singular[0]

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figure:
-    """Draw the relative error that records leave an attacker in each item, one panel a group; a
-    line at what bounds leave.
-    """
+    """Draw the relative error that records leave in each item; a line marks what bounds leave."""
     import numpy as np
     from matplotlib.ticker import MaxNLocator
 

@@ -61,15 +61,11 @@ class At:
 
     @cached_property
     def explained_by_loads(self) -> Array:
-        """Orthonormal basis (rows, s) of what other sizes of the events' steps would change in
-        ω.
-        """
+        """Orthonormal basis (rows, s) of what other sizes of the steps would change in ω."""
         return np.linalg.qr(self.by_step())[0]
 
     def by_step(self) -> Array:
-        """What each step of load adds to ω (rows, s): ω is linear in loads, so these are its slopes
-        by their logarithms.
-        """
+        """What each step of load adds to ω (rows, s): ω is linear in loads, so slopes too."""
         coordinates = self.task.coordinates
         y = np.log(np.concatenate([self.values[name] for name in GROUPS]))
         theta, sense = coordinates.model(coordinates.of_network_and_machines(y))
@@ -86,9 +82,7 @@ class At:
 
     @cached_property
     def slopes(self) -> tuple[Array, Array, Array]:
-        """∂ω/∂ of (log k_r, log m, log D, v, w), of (log k, log m, log d), and of the total of each
-        step without topology.
-        """
+        """∂ω/∂(log k_r, log m, log D, v, w), ∂ω/∂(log k, log m, log d), and by totals of steps."""
         coordinates = self.task.coordinates
         y = np.log(np.concatenate([self.values[name] for name in GROUPS]))
         x, chain = coordinates.slopes(y)
@@ -114,9 +108,7 @@ class Moves:
     more: Sequence[Array]
 
     def mu(self, name: str, project: Array | None, sigma: float) -> Array:
-        """Largest |ω(θ′) − ω(θ)|/σ of each item of a group; project : (rows, ·) what is first taken
-        out.
-        """
+        """Largest |ω(θ′) − ω(θ)|/σ of each item of a group; project : (rows, ·) taken out first."""
         return np.array(
             [
                 np.max([0.0, *(_size(move, project) for move in moves)]) / sigma
@@ -139,8 +131,7 @@ class Moves:
 
 
 def moves_of(at: At, adjacency: Adjacency, bounds: Bounds) -> Moves:
-    """All neighbours that differ by α in one item, up and down, and the sets of items that the rule
-    lets move together.
+    """All neighbours by α in one item, up and down, and the sets that may move together.
 
     Entries differ by at most α, so whoever may move several may move one alone: ends of bounds make
     moves cancel, and a single one may then be the longest.
@@ -173,9 +164,7 @@ def _likely_sets(
     items: Mapping[str, Sequence[Sequence[Array]]],
     project: Array | None,
 ) -> list[tuple[Change, ...]]:
-    """Sets of two or three changes in different groups that move ω most, as far as the sum of what
-    each does alone tells.
-    """
+    """Sets of two or three changes in different groups that move ω most, by their sum."""
     changes: list[list[Change | None]] = []
     moves: list[Array] = []
     for name in GROUPS:
@@ -224,9 +213,7 @@ def _difference(at: At, changes: Sequence[Change]) -> Array:
 
 
 def _size(move: Array, project: Array | None) -> float:
-    """Length of a difference, of what a change of loads cannot explain if project holds an
-    orthonormal basis of those.
-    """
+    """Length of a difference, without what `project`, a basis of load changes, explains."""
     return float(np.linalg.norm(_left(move, project)))
 
 

@@ -15,9 +15,7 @@ LEAST_SIGMA = 1e-9
 
 
 def sigma_of(one: Observation) -> tuple[float, str]:
-    """Noise of a record [p.u.], and where it is from: what is declared of it, else its own
-    scatter.
-    """
+    """Noise of a record [p.u.] and its origin: declared, else its own scatter."""
     return (
         own_sigma(one.trajectory, one.event.steps[0].at_s)
         if one.sigma is None
@@ -26,8 +24,7 @@ def sigma_of(one: Observation) -> tuple[float, str]:
 
 
 def own_sigma(trajectory: Trajectory, event_s: float) -> tuple[float, str]:
-    """Noise of a record by its own scatter [p.u.], and how it was found: the smaller, hence the
-    more cautious, of two ways.
+    """Noise of a record by its scatter [p.u.], and how: the smaller, more cautious, of two ways.
 
     One is the standard deviation before the event, the other the scatter of second differences,
     which slow swings hardly move.

@@ -21,8 +21,7 @@ GIVEN_AWAY, HIDDEN = 0.10, 0.90
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """What records tell about the entries of one group, as relative standard deviations (of the
-    logarithm).
+    """What records tell about a group's entries: standard deviations of their logarithms.
 
     bound : (n,) Cramér-Rao, inf where the records leave an entry open.
     with_bounds : (n,) the same with the public bounds as a prior.
@@ -40,9 +39,7 @@ class Told:
 
     @property
     def best(self) -> float:
-        """Least over the entries, with the public bounds: that of the machine at a recorded bus,
-        say.
-        """
+        """Least over the entries, with the public bounds: of a machine at a recorded bus, say."""
         return float(self.with_bounds.min(initial=self.prior))
 
 

@@ -1,5 +1,4 @@
-"""J(θ) = Σ_records Σ_n w_n |y_n(θ) − ŷ_n|² for batches of linear models, with the exact gradient of
-the scheme that is run.
+"""J(θ) = Σ_records Σ_n w_n |y_n(θ) − ŷ_n|² for batches of models, with its exact gradient.
 
 Models are linear and start at rest, so an event with several steps is a sum of shifted step
 responses, one a column.

@@ -47,9 +47,7 @@ class Gaussian:
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
-    """Where a search ended: x (n,), its cost, residuals and slopes there, steps taken, and whether
-    it converged.
-    """
+    """Where a search ended: x (n,), cost, residuals, slopes, steps taken, and convergence."""
 
     x: Array
     cost: float
@@ -69,8 +67,7 @@ def minimise(
     iterations: int = 30,
     tolerance: float = 1e-6,
 ) -> Minimum:
-    """Walk down to a minimum. cap : the longest step of any entry; tolerance : the decrease at
-    which it ends.
+    """Walk down to a minimum. cap : longest step of any entry; tolerance : decrease to end at.
 
     Damping is in units of the prior, so that directions that the data do not see are never scaled
     by them. Entries on the box that a step would push out stay there for that step (an active set).

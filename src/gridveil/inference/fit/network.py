@@ -1,6 +1,4 @@
-"""The Kron reduction as a function of line weights, with its derivatives: what stage 2 of the fit
-moves through.
-"""
+"""The Kron reduction as a function of line weights, with derivatives, for stage 2 of the fit."""
 
 from __future__ import annotations
 

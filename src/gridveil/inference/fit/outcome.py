@@ -1,6 +1,4 @@
-"""What the two-stage fit found: a network, how far the records fix it, and the events that were not
-wholly known.
-"""
+"""Result of the two-stage fit: a network, how far records fix it, and the unknown events."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ from gridveil.inference.fit.unknown import EstimatedEvent
 
 @dataclass(frozen=True, eq=False)
 class Identifiability:
-    """Which directions of y = (log k, log m, log d, and z where an event is unknown) the records
-    fix, and which the release.
+    """Which directions of y = (log k, log m, log d, z) the records fix, and which the release.
 
     information : (n,) eigenvalues of the records' Fisher information in units of the prior's
     precision, largest first: a direction with a value above 1 is fixed more by data than by the
@@ -88,9 +85,7 @@ def outcome(
     costs: tuple[float, ...],
     history: Array,
 ) -> TwoStage:
-    """Say what the maximum of the posterior means: its network and reduced model, how sure they
-    are, and the events.
-    """
+    """Turn the posterior's maximum into a network, its reduced model, its errors and the events."""
     facts = task.coordinates.facts
     e, g = len(facts.edges), len(facts.machines)
     values = np.exp(found.x[: e + 2 * g])

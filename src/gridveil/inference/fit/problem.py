@@ -87,9 +87,7 @@ def problem(
 def as_records(
     observed: Sequence[Observation], dt_s: float
 ) -> tuple[tuple[str, ...], list[Record]]:
-    """Put observations on one clock: the buses that were recorded, and records with one input for
-    each step of each event.
-    """
+    """Put observations on one clock: recorded buses, and records with one input per step."""
     buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
     records: list[Record] = []
     column = 0

@@ -1,5 +1,4 @@
-"""Predicted records and their derivatives by every parameter: forward sensitivities of the discrete
-scheme that is run.
+"""Predicted records and their derivatives: forward sensitivities of the discrete scheme.
 
 With z_{n+1} = E z_n, a parameter's sensitivity follows s_{n+1} = E s_n + E' z_n. In the
 eigenvectors of the model both are sums of powers, so that any sample is read off directly and no
@@ -79,8 +78,7 @@ class Sampling:
 
     @classmethod
     def of(cls, records: Records, thin: int = 1, until: int | None = None) -> Sampling:
-        """Use every observed sample, or every thin-th; records with several steps need their steps
-        apart by such a stride.
+        """Use every observed sample, or every thin-th; several steps must lie a stride apart.
 
         until : the last clock step after a record's first step of load that is looked at; default:
         all.
@@ -127,8 +125,7 @@ class Sampling:
 
 
 class Predictor:
-    """Records as a function of θ = (k_r, m, d, u) and of the shares `sense` (h, g) that make
-    outputs of the machines' ω.
+    """Records as a function of θ = (k_r, m, d, u) and of shares `sense` (h, g) of the machines' ω.
 
     delays : how late the event of some records came [s]; its first step is one of the scheme over
     what is left of that step.
@@ -143,9 +140,7 @@ class Predictor:
         self.scheme: SchemeName = scheme
 
     def sampling(self, thin: int = 1, until: int | None = None) -> Sampling:
-        """Choose the samples that are compared: every thin-th, up to `until` clock steps after a
-        record's first step.
-        """
+        """Choose the samples to compare: every thin-th, up to `until` steps after the event."""
         return Sampling.of(self.records, thin, until)
 
     def values(
@@ -178,9 +173,7 @@ class Predictor:
         return np.concatenate([value[at][seen] for value, at, seen in taken])
 
     def _late(self, shift: int, delay_s: float, stride: int) -> tuple[int, float]:
-        """The first of every stride-th sample that a delayed step acts on, and the time since then
-        in steps.
-        """
+        """First of every stride-th sample that a delayed step acts on, and the steps since then."""
         delay = delay_s / self.dt_s
         whole = stride * ceil(delay / stride - 1e-12)
         return shift + whole, max(whole - delay, 0.0)
@@ -200,9 +193,7 @@ class Predictor:
         sensed: IntArray,
         delays: Mapping[int, float] = ON_TIME,
     ) -> Array:
-        """Slopes of all records (rows, ·) by the entries `moving` of θ, each share of the outputs
-        `sensed`, and each delay.
-        """
+        """Slopes of records (rows, ·) by θ's `moving` entries, `sensed` shares and delays."""
         h, g = sense.shape
         left, right = self.family.directions(theta, moving)
         modes = Modes.of(self.family.lti(theta), self.scheme, self.dt_s)

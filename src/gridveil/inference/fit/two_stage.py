@@ -1,5 +1,4 @@
-"""The two-stage fit: first the reduced model that the records ask for, then the network that
-explains it.
+"""The two-stage fit: first the reduced model that fits the records, then a network behind it.
 
 Stage 1 fits x = (log k_r, log m, log D, v, w) freely, with a Gaussian prior pushed through Kron.
 Stage 2 looks for line weights whose reduction gives that x, weighted by the records' information
@@ -91,8 +90,7 @@ def two_stage(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TwoStage:
-    """Find the most probable network given public records and a release: max p(records | k, m, d)
-    p(k, m, d | release).
+    """Find the most probable network: max p(records | k, m, d) p(k, m, d | release).
 
     belief : posterior of the noisy release, see `gridveil.inference.posterior`.
     sigma : standard deviation of a sample, of sensor and model error together [p.u. frequency], for
@@ -189,8 +187,7 @@ def _sampling(
 
 
 def windows(task: Task, middle: ReducedModel) -> list[int]:
-    """Clock steps after an event that are looked at, one after the other: a period of the fastest
-    mode, twice that, and so on.
+    """Clock steps after an event to look at in turn: a period of the fastest mode, then doubling.
 
     A record that rings for many periods has many explanations that are each off by a period; its
     first period has one.
@@ -216,8 +213,7 @@ def _follow(
     parts: Sequence[int],
     start: Array,
 ) -> Minimum:
-    """Fit x, or y, to the records, from their first period to all of them, with σ coming down from
-    1e-3 to its own value.
+    """Fit x or y to the records, from their first period to all, σ falling from 1e-3 to its value.
 
     Residuals of the result are in units of σ.
     """
@@ -251,8 +247,7 @@ def _stages_of_unknown(
     lines: Array,
     starts: Sequence[Array],
 ) -> tuple[list[Minimum], Minimum]:
-    """Both stages and a first polish, from one start after the other until two explain the records;
-    the least cost wins.
+    """Run both stages from several starts until two explain the records; the least cost wins.
 
     Where an event is not wholly known, stage 1 finds several explanations that no network gives.
     Returns what stage 2 found from the best, and that after the polish.
@@ -287,9 +282,7 @@ def _stages_of_unknown(
 def _begin_again(
     task: Task, belief: Mapping[str, Posterior], pushed: Gaussian, observed: Sequence[Observation]
 ) -> list[Array]:
-    """Places for stage 1 to begin: the prior's mean, the same with events when they seem to have
-    come, draws of the release.
-    """
+    """Starts for stage 1: the prior's mean, with events where they seem to be, then draws."""
     coordinates, random = task.coordinates, np.random.default_rng(AGAIN)
     late = [onset_s(observed[record]) for record in coordinates.unknowns.timed]
     drawn = [belief[name].sample(random, AGAIN) for name in GROUPS]
@@ -306,8 +299,7 @@ def _begin_again(
 def _stage_2(
     task: Task, first: Array, sampling: Sampling, sigma: float, prior: Gaussian, starts: Array
 ) -> list[Minimum]:
-    """Find line weights whose reduction gives stage 1's x (first), from each start (·, e): y = (log
-    k, log m, log d, z).
+    """Find line weights whose reduction gives stage 1's x, from each start (·, e).
 
     Near x̂ the records say ½ |J (θ − θ̂) + r|². An orthogonal factorisation of [J; prior of m, D,
     z] with m, D and z in front takes them out (their Schur complement, without squaring J), and

@@ -102,8 +102,7 @@ class EstimatedEvent:
 
 @dataclass(frozen=True, eq=False)
 class Unknowns:
-    """All that is unknown of the events of some observations: z = (v of each free step, log |S| of
-    some, delays of some).
+    """Unknowns of the events: z = (v of each free step, log |S| of some, delays of some).
 
     machines : g.
     free : (f,) numbers of the steps whose place is unknown, over all records.
@@ -183,9 +182,7 @@ class Unknowns:
         return totals
 
     def prior(self) -> Gaussian:
-        """What is believed of z before any record: shares of variance 1/g, log-uniform totals,
-        uniform delays [s].
-        """
+        """Prior of z: shares of variance 1/g, log-uniform totals, uniform delays [s]."""
         shares = len(self.free) * (self.machines - 1)
         logs = np.log(self.sizes)
         mean = np.concatenate([np.zeros(shares), logs.mean(axis=1), np.zeros(len(self.timed))])
@@ -215,9 +212,7 @@ def together(first: Gaussian, second: Gaussian) -> Gaussian:
 
 
 def onset_s(one: Observation) -> float:
-    """Guess how late an event came [s], within its window: where the deviation first leaves the
-    noise, not before.
-    """
+    """Guess how late an event came [s], within its window: where the deviation leaves the noise."""
     time, omega = one.trajectory.time_s, one.trajectory.omega
     at, window = one.event.steps[0].at_s, one.unknown.window_s
     seen = np.isfinite(omega).any(axis=1)

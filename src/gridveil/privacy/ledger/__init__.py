@@ -37,8 +37,7 @@ __all__ = ["Account", "Charge", "Entry", "Ledger", "Receipt", "Version", "defaul
 
 
 class Ledger:
-    """A durable account of privacy spent: append-only, chained by keyed hashes, in SQLite or
-    PostgreSQL.
+    """A durable account of privacy spent: append-only, keyed hash chain, SQLite or PostgreSQL.
 
     location : a path, or a URL such as postgresql://host/database. Its key and its latest head lie
     outside the database, in `safe` (default: the folder `ledgers` of gridveil's home).
@@ -108,9 +107,7 @@ class Ledger:
     def set_budget(
         self, lineage: str, adjacency: Adjacency, epsilon: Fraction, version: Version | None = None
     ) -> None:
-        """Give a lineage its budget, or raise it; adjacency and α stay as they were first set, for
-        ever.
-        """
+        """Give a lineage its budget, or raise it; its adjacency and α never change."""
         with self._writing() as writer:
             writer.admit(lineage, version)
             writer.set_budget(lineage, adjacency, epsilon)
@@ -216,16 +213,13 @@ class Ledger:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Which of head and witness know nothing of this ledger: without both, it is not written
-        to.
-        """
+        """Which of head and witness do not know this ledger; without both, it is not written to."""
         return tuple(
             name for name, head in self._kept("Nothing was checked.").items() if head is None
         )
 
     def adopt(self, *heads: Head) -> None:
-        """Take the ledger, as it stands, for whole where its head or its witness is missing, and
-        note so in it.
+        """Accept the ledger as it stands where head or witness is missing, and note that in it.
 
         Every row is checked first, against heads too, of certificates say: nothing else tells what
         a ledger without head and witness has lost.
@@ -234,9 +228,7 @@ class Ledger:
             writer.append("adopted", {"missing": list(self.missing)})
 
     def export(self) -> list[dict[str, Any]]:
-        """Return all rows, for an auditor: no key, nothing of a grid; what an older gridveil wrote
-        of one is left out.
-        """
+        """Return all rows for an auditor: no key, and nothing about a grid."""
         return self._from_rows(_exported)
 
     def _from_rows(self, read: Callable[[list[Row]], T]) -> T:
@@ -257,9 +249,7 @@ class Ledger:
         }
 
     def _stranger(self) -> Head | None:
-        """The head of another ledger that was here: then this one, whose budgets are others, was
-        put in its place.
-        """
+        """The head of another ledger that was here, in whose place this one was put."""
         mine = self._safe.ledger
         for here in {self._store.place, self._store.name}:
             if found := head_at(self._safe.folder, here, besides=mine) or self._witness.head_at(
@@ -308,9 +298,7 @@ class Ledger:
         )
 
     def _keep(self, head: Head, outcome: str) -> None:
-        """Note where the ledger stands; whatever was noted before must have been of this ledger,
-        and of no copy.
-        """
+        """Note where the ledger stands; an earlier note must be of this ledger, not of a copy."""
         try:
             before = {"head": self._safe.keep(head, self._store.place)}
         except OSError as error:
@@ -331,9 +319,7 @@ class Ledger:
                     )
 
     def _check_keepable(self, outcome: str) -> None:
-        """Refuse to write where head or witness could not be kept, since each try would spend and
-        draw nothing.
-        """
+        """Refuse to write where head or witness cannot be kept: a try would spend in vain."""
         try:
             with self._safe.locked():
                 writable = os.access(self._safe.folder, os.W_OK)
@@ -366,9 +352,7 @@ class Ledger:
             return identity
 
     def _begin(self, folder: Path) -> str:
-        """Begin a new ledger, unless one with rows was at this place: an empty one would forget
-        what was spent.
-        """
+        """Begin a new ledger, unless one with rows was here: an empty one would forget them."""
         check_outside_bundles(folder)
         if self._lost(folder):
             # before a file is made; unless another process has begun one in the meantime

@@ -1,6 +1,4 @@
-"""Marks of a network: how a ledger knows a grid again, or a part of it, whatever its file looks
-like.
-"""
+"""Marks of a network: how a ledger recognises a grid, or a part of it, in any file."""
 
 from __future__ import annotations
 
@@ -29,8 +27,7 @@ SAMPLE = 512
 
 @lru_cache(maxsize=4)
 def line_marks(facts: GridFacts) -> dict[str, list[bytes]]:
-    """Describe each line by the names of its ends, and by the network around it. Lines that look
-    the same are numbered.
+    """Describe each line by its ends' names and by the network around it; number equal ones.
 
     By names, a copy or a part is known whatever lines and machines were added or dropped; by what
     is around (numbers of lines of the ends and of their neighbours, and whether machines are
@@ -65,8 +62,7 @@ def line_marks(facts: GridFacts) -> dict[str, list[bytes]]:
 
 
 class Sought:
-    """A grid's keyed marks, written kind:name, taken apart once so that they can be compared with
-    those of many others.
+    """A grid's keyed marks, kind:name, taken apart once to be compared with many others.
 
     telling : all that a grid alike can share with this one; one that has none of them is a
     stranger.
@@ -106,9 +102,7 @@ def are_alike(one: Iterable[str], other: Iterable[str]) -> bool:
 
 
 def facts_alike(one: GridFacts, other: GridFacts) -> bool:
-    """Whether two grids look like versions of one, or one like part of the other, by their public
-    facts alone.
-    """
+    """Whether two grids look like versions of one, or one like part of the other."""
     return are_alike(
         *(
             [
@@ -122,8 +116,7 @@ def facts_alike(one: GridFacts, other: GridFacts) -> bool:
 
 
 def found_in(part: dict[str, set[str]], whole: dict[str, set[str]]) -> tuple[int, int]:
-    """Count the lines of a grid that another has by name, and all of them; a line that a bus splits
-    counts once.
+    """Count a grid's lines that another has by name, and all; a line split by a bus counts once.
 
     Of samples only what both would hold is compared: below the last mark of either.
     """

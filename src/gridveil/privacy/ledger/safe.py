@@ -17,9 +17,7 @@ from gridveil.privacy.ledger.chain import LARGEST_HEAD, Head, Secret, parse_head
 
 @dataclass(frozen=True)
 class Safe:
-    """The files of a ledger outside its database: its key and its latest head, in a folder of their
-    own.
-    """
+    """A ledger's files outside its database, its key and its latest head, in their own folder."""
 
     folder: Path
     ledger: str
@@ -64,9 +62,7 @@ class Safe:
         return head
 
     def keep(self, head: Head, where: str) -> Head | None:
-        """Replace the head by a later one, and note where its ledger is; return the one that was
-        kept before.
-        """
+        """Replace the head by a later one, note its ledger's place, return the one before."""
         with self.locked():
             old = self.head()
             if old is not None and old.count >= head.count:

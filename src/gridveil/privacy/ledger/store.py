@@ -79,9 +79,7 @@ class Store(Database):
     """The rows of one ledger, and what is kept beside them."""
 
     def prepare(self, connection: Connection) -> int:
-        """Create the tables that are missing; return the schema version that was found (0: a new
-        ledger).
-        """
+        """Create missing tables; return the schema version that was there (0: a new ledger)."""
         found = self.schema(connection)
         if found == SCHEMA_VERSION:
             return found

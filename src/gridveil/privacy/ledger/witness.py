@@ -1,5 +1,4 @@
-"""The witness: the last head that it saw of each ledger, kept where no backup of the ledger
-reaches.
+"""The witness: each ledger's last seen head, kept where no backup of the ledger reaches.
 
 A ledger that is restored from its backup, database, key and head together, has forgotten what was
 spent since, and nothing in it tells. The witness knows better. It must therefore never be restored
@@ -55,9 +54,7 @@ class Witness:
             metadata.create_all(connection)
 
     def keep(self, head: Head, where: str, outcome: str) -> Head | None:
-        """Remember a later head, and where its ledger is; return the one that it remembered
-        before.
-        """
+        """Remember a later head and its ledger's place; return the one remembered before."""
         with self._database.writing(outcome) as connection:
             known = connection.execute(
                 select(seen.c.head).where(seen.c.ledger == head.ledger)
@@ -80,9 +77,7 @@ class Witness:
             return old
 
     def head_at(self, where: str, besides: str = "") -> Head | None:
-        """Find the last head of a ledger, but one, that was at a place and was written to; only a
-        local witness tells.
-        """
+        """Find the last head of another ledger written at a place; only a local witness knows."""
         if not self._database.is_sqlite:
             return None
         found = self._find(and_(seen.c.place == where, seen.c.ledger != besides), NOTHING_SPENT)
@@ -104,9 +99,7 @@ class Witness:
 
 
 def default_witness() -> str:
-    """Where the witness lies if nobody says otherwise: $GRIDVEIL_WITNESS, or the user's state
-    folder, not the data folder.
-    """
+    """Default place of the witness: $GRIDVEIL_WITNESS, or the user's state folder."""
     if named := os.environ.get("GRIDVEIL_WITNESS"):
         return named
     try:

@@ -70,8 +70,7 @@ class Writer:
             raise self.changed("what its rows add up to was changed", outcome) from None
 
     def check_whole(self, kept: Mapping[str, Head | None], outcome: str) -> None:
-        """Refuse to write on a ledger that was changed, or has lost rows since its head or its
-        witness saw it.
+        """Refuse to write on a ledger that was changed, or lost rows since head or witness saw it.
 
         Only rows since then are read: of those before, the checkpoint holds what they add up to. To
         change them changes nothing that is counted, and `problems` finds it.
@@ -104,9 +103,7 @@ class Writer:
                 raise self.changed(problem, outcome)
 
     def problems(self, heads: Mapping[str, Head | None]) -> list[str]:
-        """Check every row, and what was sealed against what the rows add up to; return what is
-        wrong.
-        """
+        """Check every row, and the sealed sums against the rows; return what is wrong."""
         rows = self._store.rows(self._connection)
         if found := problems(self._secret, rows, heads):
             return found
@@ -125,9 +122,7 @@ class Writer:
         return [] if same else ["what its rows add up to, or the marks of its grids, was changed"]
 
     def rebuild(self, heads: Mapping[str, Head | None], outcome: str) -> None:
-        """Add all rows up anew, once they are seen to be whole; marks that an older gridveil left
-        in rows go beside them.
-        """
+        """Add up all rows anew, once checked; marks that an older gridveil left go out."""
         rows = self._store.rows(self._connection)
         for problem in problems(self._secret, rows, heads) or ([] if rows else ["it has no rows"]):
             raise self.changed(problem, outcome)
@@ -289,9 +284,7 @@ class Writer:
         return _body(row)
 
     def import_first_version(self) -> None:
-        """Carry the rows of a schema-1 ledger over: each grid becomes a lineage whose budget is
-        what it had spent.
-        """
+        """Carry over a schema-1 ledger's rows: a lineage's budget is what its grid had spent."""
         rows = [
             (state, grid, rule, epsilon, json.loads(alpha), json.loads(spent))
             for state, grid, rule, epsilon, alpha, spent in self._store.first_version(

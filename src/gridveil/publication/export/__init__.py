@@ -32,8 +32,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,11}")
 
 
 def export(release: Release, to: str, event: Event | str | None = None) -> dict[str, bytes]:
-    """Write a release in another tool's format: contents by file name, a function of the arguments
-    alone.
+    """Write a release in another tool's format: contents by file name, from the arguments alone.
 
     to : one of `FORMATS`.
     event : written along where the format carries one, by default the bundle's reference event.

@@ -41,9 +41,7 @@ SWING_PER_STEP, LONGEST_STEP_S = 0.1, 0.01
 
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
-    """Write buses, lines, classical machines, governors, loads of 0 and the event that alters
-    them.
-    """
+    """Write buses, lines, classical machines, governors, loads of 0 and the event on them."""
     assert event is not None
     model, base = release.model, release.model.base_mva
     names, reference = model.machines, reference_machines(model)
@@ -145,18 +143,14 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
 
 
 def _stubs(model: ReducedModel) -> list[Line]:
-    """Hang an empty bus on every machine that stands alone: ANDES switches off a bus without a
-    line. No power flows there.
-    """
+    """Add an empty bus to every lone machine: ANDES switches off a bus without a line."""
     joined = {end for one in lines(model) for end in (one.start, one.end)}
     alone = [n for n in range(1, len(model.m) + 1) if n not in joined]
     return [Line(n, len(model.m) + number, 1.0) for number, n in enumerate(alone, start=1)]
 
 
 def _settings(model: ReducedModel, event: Event) -> list[tuple[str, str, float]]:
-    """Settings that the model needs: loads of constant power (ANDES makes them impedances
-    otherwise), step and end.
-    """
+    """Settings the model needs: loads of constant power (not ANDES's impedances), step and end."""
     shares = {"p2p": 1.0, "p2i": 0.0, "p2z": 0.0, "q2q": 1.0, "q2i": 0.0, "q2z": 0.0}
     return [
         ("System", "mva", model.base_mva),
@@ -172,9 +166,7 @@ def _settings(model: ReducedModel, event: Event) -> list[tuple[str, str, float]]
 
 
 def time_step(model: ReducedModel) -> float:
-    """Choose a step of 1, 2 or 5 times a power of ten [s] for swings of at most sqrt(2 omega_b L_ii
-    / m_i) rad/s.
-    """
+    """Choose a step of 1, 2 or 5 · 10ⁿ [s] for swings of up to sqrt(2 omega_b L_ii / m_i) rad/s."""
     fastest = sqrt(model.omega_b * float(np.max(2 * total_weights(model) / model.m)))
     wanted = min(LONGEST_STEP_S, SWING_PER_STEP / fastest) if fastest > 0 else LONGEST_STEP_S
     return next(

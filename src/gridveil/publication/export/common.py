@@ -1,6 +1,4 @@
-"""What the writers share: a format's facts, the words in front of a file, a release's network and
-events as numbers.
-"""
+"""Shared by the writers: a format's facts, opening words, network and events as numbers."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ class Line:
 
 
 def about(release: Release) -> tuple[str, ...]:
-    """Say what a file is, in ASCII, since many tools read nothing else; the demo's mark comes
-    first.
-    """
+    """Say what a file is, in ASCII, which every tool reads; the demo's mark comes first."""
     model, guarantee = release.model, release.guarantee
     return (
         *((DEMO_MARK,) if release.demo else ()),
@@ -124,8 +120,7 @@ def rated_hz(model: ReducedModel) -> float:
 
 
 def machine_steps(model: ReducedModel, event: Event) -> tuple[tuple[float, tuple[float, ...]], ...]:
-    """Share an event over the machines: times [s] with the load u = l + K_ac l added at each
-    machine [p.u. power].
+    """Share an event over machines: times [s] with the load u = l + K_ac l of each [p.u. power].
 
     Sums are rounded once (fsum), so that every platform writes the same digits.
     """
@@ -153,8 +148,7 @@ def total_weights(model: ReducedModel) -> Array:
 
 
 def source_reactance(model: ReducedModel, share: float) -> float:
-    """Choose the reactance behind which a classical machine stands [p.u.], a small share of what
-    the network shows it.
+    """Choose a classical machine's reactance [p.u.]: a small share of what the network shows it.
 
     The released model has none: where the sum of weights is L_ii, a reactance of share / L_ii costs
     about that share.

@@ -48,9 +48,7 @@ OWNERS = (1, 1.0, 0, 1.0, 0, 1.0, 0, 1.0)
 
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
-    """Write the network, the machines' dynamics, and the shares by which a loaded bus's load falls
-    on the machines.
-    """
+    """Write the network, the machines' dynamics, and each loaded bus's shares of machines."""
     del event
     return {
         RAW: _raw(release).encode("ascii"),

@@ -1,6 +1,4 @@
-"""State space: x' = A x + B u, y = C x + D u, for python-control, MATLAB's ss and any other tool
-that takes matrices.
-"""
+"""State space x' = A x + B u, y = C x + D u, for python-control, MATLAB's ss and the like."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The owner's key folder: `signing-<id>.pem` (private, 0600), `public.pem` (for openssl),
-`keyring.json` (to be published).
+"""The key folder: `signing-<id>.pem` (private, 0600), `public.pem`, `keyring.json` (to publish).
 
 A change is one rename, that of `keyring.json`: before it the old key signs, after it the new one
 does. Whatever a crash left half done around it is finished or undone by the next call.
@@ -60,9 +59,7 @@ def new_key(folder: Path, passphrase: str | None = None) -> KeyInfo:
 
 
 def rotate(folder: Path, passphrase: str | None = None) -> KeyInfo:
-    """Replace the active key: the old one is retired (what it signed still verifies) and its
-    private half is destroyed.
-    """
+    """Replace the active key: the old one retires, still verifies, and loses its private half."""
     with _locked(folder):
         keys = _own_keys(folder)
         if not active_key(keys):
@@ -74,9 +71,7 @@ def rotate(folder: Path, passphrase: str | None = None) -> KeyInfo:
 
 
 def revoke(folder: Path, key_id: str | None = None) -> KeyInfo:
-    """Revoke a key, the active one unless another is named: whatever it signed is refused, for
-    good.
-    """
+    """Revoke a key, by default the active one: whatever it signed is refused, for good."""
     with _locked(folder):
         keys = _own_keys(folder)
         found = (
@@ -161,9 +156,7 @@ def _commit(folder: Path, keys: tuple[KeyInfo, ...]) -> None:
 
 
 def _settle(folder: Path, keys: tuple[KeyInfo, ...]) -> None:
-    """Make the other files agree with the keyring; destroys no private key but those that it gave
-    up or never took.
-    """
+    """Make files agree with the keyring; destroy only keys that it gave up or never took."""
     active = active_key(keys)
     sweep(folder)
     for path in folder.glob(".signing-*.pem"):
