@@ -21,7 +21,7 @@ from gridveil.assurance.owner_report.redraws import Redraws, epsilon_row
 from gridveil.dynamics.kron import edge_weights, kron_reduce, laplacian
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.parameters import Range
-from gridveil.inference.fit.network import Network
+from gridveil.inference.fit.network import KronMap
 from gridveil.inference.posterior import Posterior, posterior_mean
 from gridveil.paper.star import star_edges
 from gridveil.privacy.allocation import topology
@@ -74,7 +74,7 @@ def test_a_star_is_told_from_other_grids(ieee30):
 
 def test_the_jacobian_is_the_one_of_finite_differences(ieee30):
     facts, k = ieee30.facts, Private.open(ieee30.k)
-    network = Network(facts, port_patterns(facts, loaded_buses(facts)))
+    network = KronMap(facts, port_patterns(facts, loaded_buses(facts)))
     _, of_weights, of_shares = network.slopes(k)
     for line in (0, 17, 40):
         step = np.zeros(len(k))

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from gridveil.assurance.audit import (
     ALPHA,
-    Drawn,
+    ChargedReleases,
     Effort,
     audit_adjacency,
     audit_low_bits,
@@ -309,7 +309,7 @@ def test_a_draw_that_was_not_charged_is_caught(rule):
 
     def charged_once(sources):
         drawn = honest(sources)
-        return Drawn(drawn.noisy, drawn.noisy[0].guarantee.spent)
+        return ChargedReleases(drawn.noisy, drawn.noisy[0].guarantee.spent)
 
     assert failed(audit_adjacency(audited, ONE, 200_000, draw=charged_once)) == {"two releases"}
 

@@ -24,7 +24,7 @@ from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit import FitSettings, Observation, fit, problem
 from gridveil.inference.fit.coordinates import Coordinates, independent, linked, push
 from gridveil.inference.fit.least_squares import Gaussian, minimise
-from gridveil.inference.fit.network import Network
+from gridveil.inference.fit.network import KronMap
 from gridveil.inference.fit.problem import as_records
 from gridveil.inference.fit.sensitivity import Predictor, Sampling
 from gridveil.inference.fit.task import DirectResiduals, Task
@@ -95,7 +95,7 @@ def test_the_network_is_the_kron_reduction(grid):
     patterns = np.random.default_rng(0).random((len(facts.interior), 2))
     L_red, K_ac = kron_reduce(laplacian(facts.edges, grid.k, len(facts.buses)), facts.machines)
     K_ac = K_ac[:, np.argsort(np.argsort(facts.interior))]
-    network = Network(facts, patterns)
+    network = KronMap(facts, patterns)
     for found in (network(grid.k), network.slopes(grid.k)[0]):
         assert np.allclose(found.k_r, edge_weights(L_red), atol=1e-9 * grid.k.max())
         assert np.allclose(found.carried, K_ac @ patterns)

@@ -68,8 +68,8 @@ def explain(facts: GridFacts, release: Release) -> Explained:
     else:
         if len(model.m) > 1 and not too_many_lines(facts):
             patterns = port_patterns(facts, loaded_buses(facts)) @ shares
-            found = invert(model, facts, release.bounds.k, patterns, stop_if_exact=True)
-            k, misfit = found.k, found.misfit
+            inversion = invert(model, facts, release.bounds.k, patterns, stop_if_exact=True)
+            k, misfit = inversion.k, inversion.misfit
         felt = eliminate(facts.edges, k, len(facts.buses), facts.machines).to_machines(
             facts.load_damping
         )
@@ -141,6 +141,6 @@ def _differing(facts: GridFacts, release: Release) -> list[str]:
         )
     return [
         name
-        for name, (one, other) in public.items()
-        if not np.allclose(one, other, rtol=1e-9, atol=1e-12)
+        for name, (value, other) in public.items()
+        if not np.allclose(value, other, rtol=1e-9, atol=1e-12)
     ]

@@ -33,10 +33,10 @@ def new_figure(
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = list(figure.subplots(rows, columns, squeeze=False, **sharing).ravel())
-    for one in axes:
-        one.spines[["top", "right"]].set_visible(False)
-        one.grid(True, color="#dddddd", linewidth=0.6)
-        one.tick_params(labelsize=8)
+    for panel in axes:
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(True, color="#dddddd", linewidth=0.6)
+        panel.tick_params(labelsize=8)
     return figure, axes
 
 

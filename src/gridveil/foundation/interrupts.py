@@ -42,9 +42,9 @@ def raised() -> Iterator[None]:
         return
     usual = {number: signal.getsignal(number) for number in SIGNALS}
     usual = {
-        number: one
-        for number, one in usual.items()
-        if one in (signal.SIG_DFL, signal.default_int_handler)
+        number: handler
+        for number, handler in usual.items()
+        if handler in (signal.SIG_DFL, signal.default_int_handler)
     }
     for number in usual:
         signal.signal(number, _raise)

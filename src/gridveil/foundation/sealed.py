@@ -65,8 +65,8 @@ def _notes(error: BaseException) -> list[_Places]:
 
 
 def _strip(error: BaseException) -> None:
-    places, told = places_of(error), _notes(error)
-    error.__notes__ = [note for note in getattr(error, "__notes__", ()) if note not in told]
+    places, earlier = places_of(error), _notes(error)
+    error.__notes__ = [note for note in getattr(error, "__notes__", ()) if note not in earlier]
     error.add_note(
         _Places(
             "\n  ".join(

@@ -53,16 +53,16 @@ def reproduce(
     try:
         out.mkdir(parents=True, exist_ok=True)
         results = collect(experiment, runs, out / "blocks", progress)
-        found = tuple(levels(experiment, results))
+        measured = tuple(levels(experiment, results))
         star = tuple(cases())
-        judged = tuple(claims(experiment, found, star))
+        judged = tuple(claims(experiment, measured, star))
         files = [
             path for name in (only or FIGURES) for path in draw(name, experiment, results, out)
         ]
         page = out / "reproduction.md"
         page.write_text(
             report(
-                found, star, judged, [name for name in FIGURES if (out / f"{name}.png").exists()]
+                measured, star, judged, [name for name in FIGURES if (out / f"{name}.png").exists()]
             ),
             encoding="utf-8",
         )
@@ -72,4 +72,4 @@ def reproduce(
             outcome="Finished blocks of runs are kept.",
             remedy="Make room or name another folder with --out, then call it again.",
         ) from None
-    return Reproduction(found, star, judged, tuple(str(path) for path in [*files, page]))
+    return Reproduction(measured, star, judged, tuple(str(path) for path in [*files, page]))

@@ -61,13 +61,13 @@ def named_transients() -> list[Transient]:
 def random_transients(buses: Sequence[str], count: int, seed: int = 2026) -> list[Transient]:
     """Draw transients by a fixed rule: 1 to 3 buses, ±0.1 to ±0.5 p.u. of load each, at 10 s."""
     random = np.random.default_rng(seed)
-    found = []
+    transients = []
     for number in range(count):
         places = random.choice(len(buses), size=random.integers(1, 4), replace=False)
         sizes = random.uniform(0.1, 0.5, len(places)) * random.choice([-1.0, 1.0], len(places))
         change = {buses[int(place)]: float(size) for place, size in zip(places, sizes, strict=True)}
-        found.append(Transient(f"random {number + 1}", Event.load(change, at_s=EVENT_S)))
-    return found
+        transients.append(Transient(f"random {number + 1}", Event.load(change, at_s=EVENT_S)))
+    return transients
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class Experiment:
         weights = np.full(trajectory.omega.shape, self.dt_s)
         self._record = Record(((0, 0),), trajectory.omega, weights)
         self._loads = np.stack(
-            [one.event.steps[0].loads(self.truth) for one in self.transients], axis=1
+            [transient.event.steps[0].loads(self.truth) for transient in self.transients], axis=1
         )
         self.true_responses = self.responses(self.truth.theta[None], self.truth.K_ac[None])[0]
 
@@ -207,8 +207,8 @@ class Experiment:
 
     def _distance(self, theta: Array, K_ac: Array) -> Array:
         """L of each model on each transient: Σ ∫ |ω − ω_ref|² dt (runs, transients) [p.u.² s]."""
-        found = self.responses(theta, K_ac) - self.true_responses
-        return self.dt_s * np.einsum("rtng,rtng->rt", found, found)
+        deviation = self.responses(theta, K_ac) - self.true_responses
+        return self.dt_s * np.einsum("rtng,rtng->rt", deviation, deviation)
 
     def key(self) -> str:
         """Name everything that a saved block depends on."""
@@ -216,7 +216,7 @@ class Experiment:
             FORMAT,
             BLOCK,
             self.profile,
-            [one.event for one in self.transients],
+            [transient.event for transient in self.transients],
             self.truth.theta.tolist(),
             self.truth.K_ac.tolist(),
         ]

@@ -65,12 +65,12 @@ def report(
         for case in star
     )
     both = "; ".join(
-        f"ε = {one.epsilon}: {one.laplace_all.mean:.2e} → {one.fitted_all.mean:.2e}"
-        for one in levels
+        f"ε = {measured.epsilon}: {measured.laplace_all.mean:.2e} → {measured.fitted_all.mean:.2e}"
+        for measured in levels
     )
     rmse = "; ".join(
-        f"ε = {one.epsilon}: {one.rmse_before['d']:.2f} → {one.rmse_after['d']:.2f}"
-        for one in levels
+        f"ε = {measured.epsilon}: {measured.rmse_before['d']:.2f} → {measured.rmse_after['d']:.2f}"
+        for measured in levels
     )
     images = "\n".join(
         f"![Figure {n}: {caption}](fig{n}.png)"
@@ -133,10 +133,10 @@ _CAPTIONS = {
 
 
 def _line(level: Level) -> str:
-    def cells(one: Mismatch) -> str:
+    def cells(mismatch: Mismatch) -> str:
         return (
-            f"{one.mean:.2e} [{one.mean_low:.2e}, {one.mean_high:.2e}] | {one.median:.2e} | "
-            f"{one.low80:.1e} … {one.high80:.1e}"
+            f"{mismatch.mean:.2e} [{mismatch.mean_low:.2e}, {mismatch.mean_high:.2e}] | "
+            f"{mismatch.median:.2e} | {mismatch.low80:.1e} … {mismatch.high80:.1e}"
         )
 
     return (

@@ -80,5 +80,5 @@ def _rank(edges: IntArray, k: Array, buses: int, kept: int) -> int:
     return int(np.linalg.matrix_rank(np.stack(columns, axis=1), tol=1e-6))
 
 
-def _error(found: Array, truth: Array) -> float:
-    return float(np.abs(found / truth - 1).max())
+def _error(recovered: Array, truth: Array) -> float:
+    return float(np.abs(recovered / truth - 1).max())

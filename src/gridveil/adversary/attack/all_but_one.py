@@ -54,7 +54,7 @@ def _expected(losses: tuple[float, ...], start: Array) -> Array:
     )
     # The inner expectation has kinks where start + t is a sum of ±ε of the rest; Gauss-Legendre
     # works from one to the next.
-    kinks = np.array(sorted({sum(signs) for signs in product(*((-one, one) for one in rest))}))
+    kinks = np.array(sorted({sum(signs) for signs in product(*((-part, part) for part in rest))}))
     cuts = np.clip(np.concatenate([[-np.inf], kinks, [np.inf]]) - start[..., None], -loss, loss)
     low, width = cuts[..., :-1, None], np.diff(cuts)[..., None]
     node, weight = np.polynomial.legendre.leggauss(NODES)

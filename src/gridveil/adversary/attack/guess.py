@@ -38,10 +38,10 @@ def noisy_values(released: Array, loss: GroupLoss, bounds: Range) -> Array:
             if turn % 2
             else low + (high - low) * np.clip((released - at_low) / rise, 0.0, 1.0)
         )
-        found = mean(tried)
-        over = found > released
-        low, at_low = np.where(over, low, tried), np.where(over, at_low, found)
-        high, at_high = np.where(over, tried, high), np.where(over, found, at_high)
+        means = mean(tried)
+        over = means > released
+        low, at_low = np.where(over, low, tried), np.where(over, at_low, means)
+        high, at_high = np.where(over, tried, high), np.where(over, means, at_high)
     rise = np.where(at_high > at_low, at_high - at_low, 1.0)
     return low + (high - low) * np.clip((released - at_low) / rise, 0.0, 1.0)
 

@@ -21,7 +21,7 @@ from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import STARTS, stage, start_named
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import Range
-from gridveil.inference.fit.network import Network, Reduction
+from gridveil.inference.fit.network import KronMap, Reduction
 from gridveil.inference.posterior import middle
 
 # An entry counts by its relative error, down to this share of the largest of its kind.
@@ -84,22 +84,22 @@ def invert(
             f"The grid has {len(facts.edges)} lines, and this attack works on up to {LARGEST}.",
             outcome="Nothing was attacked.",
         )
-    network = Network(facts, np.zeros((len(facts.interior), 0)) if patterns is None else patterns)
+    network = KronMap(facts, np.zeros((len(facts.interior), 0)) if patterns is None else patterns)
     carried = model.K_ac if patterns is not None else np.zeros((len(model.m), 0))
     problem = _Problem(network, np.concatenate([model.k_r, carried.ravel()]), len(model.k_r))
-    found: list[tuple[Array, float]] = []
+    solutions: list[tuple[Array, float]] = []
     for number, start in enumerate(_starts(len(facts.edges), bounds, starts), start=1):
         stage(start_named(number, starts))
-        found.append(_descend(problem, start))
-        if stop_if_exact and found[-1][1] <= EXACT:
+        solutions.append(_descend(problem, start))
+        if stop_if_exact and solutions[-1][1] <= EXACT:
             break
-    misfits = np.array([misfit for _, misfit in found])
+    misfits = np.array([misfit for _, misfit in solutions])
     solved = misfits <= 2 * misfits.min() + EXACT
     # the first: from the middle of the bounds, if that will do
-    x = found[int(np.argmax(solved))][0]
+    x = solutions[int(np.argmax(solved))][0]
     rank, fixed = _identified(problem.both(x)[1])
     return Inversion(
-        np.exp(x), rank, fixed, float(misfits[np.argmax(solved)]), int(solved.sum()), len(found)
+        np.exp(x), rank, fixed, float(misfits[np.argmax(solved)]), int(solved.sum()), len(solutions)
     )
 
 
@@ -110,7 +110,7 @@ class _Problem:
     weights : so many entries are of k_r.
     """
 
-    network: Network
+    network: KronMap
     target: Array
     weights: int
 
@@ -129,12 +129,14 @@ class _Problem:
     def both(self, x: Array) -> tuple[Array, Array]:
         """Residuals at log k = x, and their Jacobian."""
         k = np.exp(x)
-        found, of_weights, of_shares = self.network.slopes(k)
+        reduction, of_weights, of_shares = self.network.slopes(k)
         slope = np.concatenate([of_weights, of_shares.reshape(-1, len(k))])
-        return self._compared(found), slope * k / self.size[:, None]
+        return self._compared(reduction), slope * k / self.size[:, None]
 
-    def _compared(self, found: Reduction) -> Array:
-        return (np.concatenate([found.k_r, found.carried.ravel()]) - self.target) / self.size
+    def _compared(self, reduction: Reduction) -> Array:
+        return (
+            np.concatenate([reduction.k_r, reduction.carried.ravel()]) - self.target
+        ) / self.size
 
 
 def _starts(lines: int, bounds: Range, count: int) -> Iterator[Array]:

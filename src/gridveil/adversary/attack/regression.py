@@ -40,21 +40,25 @@ def regress(
     data, and those of cubic splines else, which also fill gaps.
     """
     g, edges = len(facts.machines), complete_edges(len(facts.machines))
-    e, s = len(edges), sum(len(one.event.steps) for one in observed)
+    e, s = len(edges), sum(len(observation.event.steps) for observation in observed)
     rows, right = [], []
     column = 0
-    for one in observed:
-        time, omega = one.trajectory.time_s, one.trajectory.omega
-        first = int(np.argmin(np.abs(time - one.event.steps[0].at_s)))
+    for observation in observed:
+        time, omega = observation.trajectory.time_s, observation.trajectory.omega
+        first = int(np.argmin(np.abs(time - observation.event.steps[0].at_s)))
         time, omega = time[first:], omega[first:]
         h = float(time[1] - time[0])
         if scheme == "euler" and abs(h - dt_s) < 1e-9 * dt_s and np.isfinite(omega).all():
             angle, power = _left_sums(omega, h), _left_sums(_euler_governors(facts, omega, h), h)
             swing = facts.omega_b * _left_sums(angle, h)
         else:
-            omega, angle, swing = _integrals(time, omega, [step.at_s for step in one.event.steps])
+            omega, angle, swing = _integrals(
+                time, omega, [step.at_s for step in observation.event.steps]
+            )
             power, swing = _governors(facts, omega, angle, h), facts.omega_b * swing
-        ramps = np.stack([np.maximum(time - step.at_s, 0.0) for step in one.event.steps], axis=1)
+        ramps = np.stack(
+            [np.maximum(time - step.at_s, 0.0) for step in observation.event.steps], axis=1
+        )
         taken = slice(1, None, max(1, len(time) // ROWS))
         for i in range(g):
             A = np.zeros((len(time), e + 2 * g + s * g))
@@ -62,18 +66,18 @@ def regress(
                 j = edges[place].sum() - i
                 A[:, place] = swing[:, i] - swing[:, j]
             A[:, e + i], A[:, e + g + i] = omega[:, i], angle[:, i]
-            for number in range(len(one.event.steps)):
+            for number in range(len(observation.event.steps)):
                 A[:, e + 2 * g + (column + number) * g + i] = ramps[:, number]
             rows.append(A[taken])
             right.append((power[:, i] if totals is not None else np.zeros(len(time)))[taken])
-        column += len(one.event.steps)
+        column += len(observation.event.steps)
     A, b = np.concatenate(rows), np.concatenate(right)
     offset, basis = with_totals(e + 2 * g, g, np.ones(1) if totals is None else totals, s)
     columns = A @ basis
     size = np.linalg.norm(columns, axis=0)
     size[size == 0] = 1.0
-    found = np.linalg.lstsq(columns / size, b - A @ offset, rcond=None)[0] / size
-    return offset + basis @ found
+    solution = np.linalg.lstsq(columns / size, b - A @ offset, rcond=None)[0] / size
+    return offset + basis @ solution
 
 
 def with_totals(rest: int, g: int, totals: Array, inputs: int) -> tuple[Array, Array]:

@@ -102,7 +102,7 @@ def estimate(
     the standard deviations.
     """
     check_size(facts)
-    seen = [_at_machines(facts, one, total_known) for one in observed]
+    seen = [_at_machines(facts, observation, total_known) for observation in observed]
     totals = _totals(facts, seen)
     if np.abs(totals).max() < 1e-12:
         raise OptionError(
@@ -215,18 +215,18 @@ class _OutputError:
         """Slopes of ω by x (rows, ·)."""
         theta, share = self.theta(x), 1.0 if self.total_known else x[-1]
         moving, none = np.arange(len(theta)), np.empty(0, dtype=np.int64)
-        found = (
+        slopes = (
             self.predictor(share).slopes(theta, self.sense, self.sampling, moving, none)
             @ self.basis
         )
         if self.total_known:
-            return found
+            return slopes
         step = 1e-3 * max(share, 1e-2)
         up, down = (
             self.predictor(share + sign * step).values(theta, self.sense, self.sampling)
             for sign in (1, -1)
         )
-        return np.column_stack([found, (up - down) / (2 * step)])
+        return np.column_stack([slopes, (up - down) / (2 * step)])
 
 
 def _search(task: _OutputError, start: Array) -> tuple[Array, int, bool]:
@@ -246,8 +246,8 @@ def _search(task: _OutputError, start: Array) -> tuple[Array, int, bool]:
         )
         other, more, converged = _gauss_newton(task.residuals, task.slopes, other, task.lower)
         rounds += more
-    found = [(x, rounds, False), (other, rounds, converged)]
-    return min(found, key=lambda one: _cost(task.residuals(one[0])))
+    searches = [(x, rounds, False), (other, rounds, converged)]
+    return min(searches, key=lambda search: _cost(task.residuals(search[0])))
 
 
 def _gauss_newton(
@@ -310,10 +310,10 @@ def _cost(r: Array) -> float:
     return cost if np.isfinite(cost) else np.inf
 
 
-def _at_machines(facts: GridFacts, one: Observation, total_known: bool) -> Observation:
+def _at_machines(facts: GridFacts, observation: Observation, total_known: bool) -> Observation:
     """Keep the machines' columns of a record; of an event of unknown size, its times."""
     names = [facts.buses[i] for i in facts.machines]
-    missing = [name for name in names if name not in one.trajectory.buses]
+    missing = [name for name in names if name not in observation.trajectory.buses]
     if missing:
         raise OptionError(
             f"The records leave out {len(missing)} of {len(names)} machines' buses.",
@@ -321,12 +321,14 @@ def _at_machines(facts: GridFacts, one: Observation, total_known: bool) -> Obser
             outcome=NOT_ATTACKED,
             remedy="Use from_records, which takes the public topology and bounds as well.",
         )
-    places = [one.trajectory.buses.index(name) for name in names]
-    trajectory = replace(one.trajectory, omega=one.trajectory.omega[:, places], buses=tuple(names))
-    event = one.event
+    places = [observation.trajectory.buses.index(name) for name in names]
+    trajectory = replace(
+        observation.trajectory, omega=observation.trajectory.omega[:, places], buses=tuple(names)
+    )
+    event = observation.event
     if not total_known:
         event = Event(tuple(Step(step.at_s, change={names[0]: 1.0}) for step in event.steps))
-    return replace(one, trajectory=trajectory, event=event)
+    return replace(observation, trajectory=trajectory, event=event)
 
 
 def _totals(facts: GridFacts, observed: Sequence[Observation]) -> Array:
@@ -334,7 +336,9 @@ def _totals(facts: GridFacts, observed: Sequence[Observation]) -> Array:
     g = len(facts.machines)
     # it only says which port is which bus
     ports = reduced_model(facts, np.ones(len(facts.edges)), np.ones(g), np.ones(g))
-    return np.array([step.loads(ports).sum() for one in observed for step in one.event.steps])
+    return np.array(
+        [step.loads(ports).sum() for observation in observed for step in observation.event.steps]
+    )
 
 
 def _parts(facts: GridFacts, inputs: int) -> dict[str, slice]:

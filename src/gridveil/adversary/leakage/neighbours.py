@@ -169,28 +169,28 @@ def _likely_sets(
     moves: list[Array] = []
     for name in GROUPS:
         places = [(name, i, to) for i, tos in enumerate(ends[name]) for to in tos]
-        alone = [_left(move, project) for found in items[name] for move in found]
+        alone = [_left(move, project) for pair in items[name] for move in pair]
         longest = np.argsort([-np.linalg.norm(move) for move in alone], kind="stable")[
             :LONGEST
         ].tolist()
-        changes.append([None, *(places[one] for one in longest)])
-        moves.append(np.stack([np.zeros_like(at.omega), *(alone[one] for one in longest)]))
+        changes.append([None, *(places[move] for move in longest)])
+        moves.append(np.stack([np.zeros_like(at.omega), *(alone[move] for move in longest)]))
     k, m, d = moves
-    squared = [(one**2).sum(axis=1) for one in moves]
+    squared = [(signal**2).sum(axis=1) for signal in moves]
     length = squared[0][:, None, None] + squared[1][:, None] + squared[2]
     length = length + 2 * ((k @ m.T)[:, :, None] + (k @ d.T)[:, None, :] + m @ d.T)
     order = np.argsort(-length, axis=None, kind="stable")
     sets = (
         tuple(
             change
-            for change in (group[one] for group, one in zip(changes, place, strict=True))
+            for change in (group[index] for group, index in zip(changes, place, strict=True))
             if change
         )
         for place in zip(
-            *(found.tolist() for found in np.unravel_index(order, length.shape)), strict=True
+            *(indices.tolist() for indices in np.unravel_index(order, length.shape)), strict=True
         )
     )
-    return list(islice((one for one in sets if len(one) > 1), COMPUTED))
+    return list(islice((chosen for chosen in sets if len(chosen) > 1), COMPUTED))
 
 
 def _ends(value: float, name: str, adjacency: Adjacency, bounds: Bounds) -> list[float]:

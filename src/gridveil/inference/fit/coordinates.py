@@ -17,7 +17,7 @@ import numpy as np
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import GROUPS
 from gridveil.inference.fit.least_squares import Gaussian
-from gridveil.inference.fit.network import Network, Reduction
+from gridveil.inference.fit.network import KronMap, Reduction
 from gridveil.inference.fit.unknown import Unknowns, together
 from gridveil.inference.posterior import Posterior
 
@@ -90,13 +90,13 @@ class Coordinates:
         return total, scale
 
     @cached_property
-    def network(self) -> Network:
+    def network(self) -> KronMap:
         """Carries loads of steps, a unit at each recorded interior bus, and interior damping."""
         interior = self.facts.interior
         units = np.zeros((len(interior), len(self.sensed)))
         units[self.sensed[:, 1], np.arange(len(self.sensed))] = 1.0
         damping = self.facts.load_damping[interior, None]
-        return Network(self.facts, np.concatenate([self.drive[interior], units, damping], axis=1))
+        return KronMap(self.facts, np.concatenate([self.drive[interior], units, damping], axis=1))
 
     @cached_property
     def basis(self) -> Array:
@@ -261,7 +261,7 @@ def push(
 
 def linked(facts: GridFacts) -> IntArray:
     """Positions of reduced weights that topology allows: paths that pass no other machine's bus."""
-    k_r = Network(facts, np.zeros((len(facts.interior), 0)))(np.ones(len(facts.edges))).k_r
+    k_r = KronMap(facts, np.zeros((len(facts.interior), 0)))(np.ones(len(facts.edges))).k_r
     return np.flatnonzero(k_r > NO_WEIGHT * k_r.max(initial=0.0))
 
 

@@ -85,12 +85,12 @@ def minimise(
         )
         step = there - x
         promised = -float(gradient @ step + 0.5 * step @ curvature @ step)
-        found = _evaluate(residuals, prior, there, weight)
-        if found[0] < cost:
+        trial = _evaluate(residuals, prior, there, weight)
+        if trial[0] < cost:
             steps += 1
-            gain = min((cost - found[0]) / promised, 1.0) if promised > 0 else 0.0
-            converged = cost - found[0] <= tolerance and damping <= 1.0
-            x, (cost, r) = there, found
+            gain = min((cost - trial[0]) / promised, 1.0) if promised > 0 else 0.0
+            converged = cost - trial[0] <= tolerance and damping <= 1.0
+            x, (cost, r) = there, trial
             slopes = residuals.slopes(x)
             gradient, curvature = _expand(prior, x, r, slopes, weight)
             damping = (

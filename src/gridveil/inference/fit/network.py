@@ -12,14 +12,14 @@ from gridveil.grid.facts import Array, GridFacts, complete_edges
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """k_r (..., e_r) and K_ac B (..., g, f) at some line weights, in the units of `Network`."""
+    """k_r (..., e_r) and K_ac B (..., g, f) at some line weights, in the units of `KronMap`."""
 
     k_r: Array
     carried: Array
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class KronMap:
     """k ↦ (k_r, K_ac B), for a grid's public topology and some patterns B on its interior buses.
 
     patterns : (b, f), for example the loads ℓ_β of an event [p.u. power], or a unit at a bus whose

@@ -93,12 +93,12 @@ class Sampling:
             first = own[0] if own else 0
             stride = gcd(
                 stride,
-                *(int(one) - first for one in np.unique(numbers)),
-                *(one - first for one in own),
+                *(int(number) - first for number in np.unique(numbers)),
+                *(step - first for step in own),
             )
         stride = max(stride, 1)
         wide = stride * thin
-        if all((one - own[0]) % wide == 0 for own in shifts for one in own):
+        if all((step - own[0]) % wide == 0 for own in shifts for step in own):
             stride = wide
         last = records.samples if until is None else until
         firsts = [min(own, default=0) for own in shifts]
@@ -366,6 +366,6 @@ class Modes:
                 across *= own[part, None]
                 across += share * signal[part, None]
                 factors[:, :, place], factors[:, :, place + 1] = across.real, across.imag
-            found = clock @ factors.reshape(-1, clock.shape[1]).T
-            out[:, :, part] = found.reshape(len(clock), -1, h).transpose(0, 2, 1)
+            sums = clock @ factors.reshape(-1, clock.shape[1]).T
+            out[:, :, part] = sums.reshape(len(clock), -1, h).transpose(0, 2, 1)
         return out

@@ -48,9 +48,12 @@ class Task:
         ports = reduced_model(facts, any_k, any_m_d, any_m_d)
         order = np.concatenate([facts.machines, facts.interior])
         buses, records = as_records(observed, dt_s)
-        drive = np.zeros((len(facts.buses), sum(len(one.event.steps) for one in observed)))
+        drive = np.zeros(
+            (len(facts.buses), sum(len(observation.event.steps) for observation in observed))
+        )
         drive[order] = np.stack(
-            [step.loads(ports) for one in observed for step in one.event.steps], axis=1
+            [step.loads(ports) for observation in observed for step in observation.event.steps],
+            axis=1,
         )
         unknown = Unknowns.of(observed, g, drive.sum(axis=0))
         drive[:, unknown.free] = 0.0  # nobody knows where
@@ -74,7 +77,9 @@ class Task:
             sense=np.eye(g),
             bounds=bounds,
         )
-        sigmas = np.array([np.nan if one.sigma is None else one.sigma for one in observed])
+        sigmas = np.array(
+            [np.nan if observation.sigma is None else observation.sigma for observation in observed]
+        )
         return cls(
             coordinates, Predictor(family, Records.of(records), dt_s=dt_s, scheme=scheme), sigmas
         )

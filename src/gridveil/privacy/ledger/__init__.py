@@ -200,16 +200,16 @@ class Ledger:
         outcome = "Nothing was checked."
         kept = self._kept(outcome)  # before the rows: what is written in between is no lost row
         with self._store.reading(outcome) as connection:
-            found = Writer(self._store, connection, self._secret).problems(_named(kept, heads))
+            problems = Writer(self._store, connection, self._secret).problems(_named(kept, heads))
             count, _ = self._store.extent(connection)
-        if not found and self._stranger():
-            found = ["another ledger was at this place, and this one was put there instead"]
-        if not found and count > 1 and not (heads or any(kept.values())):
-            found = [
+        if not problems and self._stranger():
+            problems = ["another ledger was at this place, and this one was put there instead"]
+        if not problems and count > 1 and not (heads or any(kept.values())):
+            problems = [
                 "there is neither head nor witness nor certificate to tell whether rows are "
                 "missing at the end"
             ]
-        return found
+        return problems
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -252,10 +252,10 @@ class Ledger:
         """The head of another ledger that was here, in whose place this one was put."""
         mine = self._safe.ledger
         for here in {self._store.place, self._store.name}:
-            if found := head_at(self._safe.folder, here, besides=mine) or self._witness.head_at(
+            if head := head_at(self._safe.folder, here, besides=mine) or self._witness.head_at(
                 here, besides=mine
             ):
-                return found
+                return head
         return None
 
     @contextmanager
@@ -362,7 +362,7 @@ class Ledger:
         self._witness.prepare(NOTHING_SPENT)
         self._store.make()
         with self._store.writing() as connection:
-            found = self._store.prepare(connection)
+            schema = self._store.prepare(connection)
             identity = self._store.read_meta(connection, "ledger")
             if identity is not None:  # another process was first
                 return identity
@@ -373,7 +373,7 @@ class Ledger:
             self._store.write_meta(connection, "ledger", identity)
             writer = Writer(self._store, connection, self._secret)
             writer.append("opened", {"ledger": identity})
-            if found == 1:
+            if schema == 1:
                 writer.import_first_version()
             writer.seal()
         self._keep(writer.head, NOTHING_SPENT)
@@ -409,11 +409,11 @@ def _named(kept: Mapping[str, Head | None], others: Sequence[Head]) -> dict[str,
 
 
 def _exported(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    found = [
+    exported = [
         {"number": row.number, "kind": row.kind, "body": json.loads(row.body), "mac": row.mac}
         for row in rows
     ]
-    for row in found:
+    for row in exported:
         if row["kind"] == "version":
             row["body"] = {"lineage": row["body"]["lineage"]}
-    return found
+    return exported

@@ -171,23 +171,23 @@ OF_A_LINEAGE = ("registered", "budget", "reserved")
 
 def replay(rows: Iterable[Row]) -> dict[str, Account]:
     """Add up the rows, lineage by lineage."""
-    found: dict[str, Account] = {}
+    accounts: dict[str, Account] = {}
     for row in rows:
         if row.kind in OF_A_LINEAGE:
             body = json.loads(row.body)
             name = body["lineage"]
-            found[name] = found.get(name, Account(name)).after(row.kind, body)
-    return found
+            accounts[name] = accounts.get(name, Account(name)).after(row.kind, body)
+    return accounts
 
 
 def entries_of(rows: Iterable[Row]) -> list[Entry]:
     """List the draws, oldest first, each as far as it has come."""
-    found: dict[int, Entry] = {}
+    entries: dict[int, Entry] = {}
     for row in rows:
         body = json.loads(row.body)
         if row.kind == "reserved":
             epsilon, alpha = Fraction(body["epsilon"]), exact_values(body["alpha"])
-            found[row.number] = Entry(
+            entries[row.number] = Entry(
                 row.number,
                 "reserved",
                 body["lineage"],
@@ -197,11 +197,11 @@ def entries_of(rows: Iterable[Row]) -> list[Entry]:
                 body["spent"],
                 None,
             )
-        elif body.get("of") in found:
-            found[body["of"]] = replace(
-                found[body["of"]], state=row.kind, digest=body.get("digest")
+        elif body.get("of") in entries:
+            entries[body["of"]] = replace(
+                entries[body["of"]], state=row.kind, digest=body.get("digest")
             )
-    return list(found.values())
+    return list(entries.values())
 
 
 def check_same(account: Account, adjacency: Adjacency) -> None:

@@ -96,12 +96,12 @@ class Sought:
         )
 
 
-def are_alike(one: Iterable[str], other: Iterable[str]) -> bool:
+def are_alike(first: Iterable[str], other: Iterable[str]) -> bool:
     """Compare the keyed marks of two grids, written kind:name."""
-    return Sought(one).is_like(other)
+    return Sought(first).is_like(other)
 
 
-def facts_alike(one: GridFacts, other: GridFacts) -> bool:
+def facts_alike(first: GridFacts, other: GridFacts) -> bool:
     """Whether two grids look like versions of one, or one like part of the other."""
     return are_alike(
         *(
@@ -110,7 +110,7 @@ def facts_alike(one: GridFacts, other: GridFacts) -> bool:
                 for kind, marks in line_marks(facts).items()
                 for mark in marks
             ]
-            for facts in (one, other)
+            for facts in (first, other)
         )
     )
 
@@ -131,11 +131,11 @@ def found_in(part: dict[str, set[str]], whole: dict[str, set[str]]) -> tuple[int
         for grid in (part, whole)
         for marks in (grid["names"], grid["through"])
     )
-    found = len(lines & (their_lines | their_split))
+    count = len(lines & (their_lines | their_split))
     # A bus that splits a line has two lines which the other grid does not know: no more are taken
     # for such than those allow.
-    joined = min(len(split & their_lines), (len(lines) - found) // 2)
-    return found + joined, len(lines) - joined
+    joined = min(len(split & their_lines), (len(lines) - count) // 2)
+    return count + joined, len(lines) - joined
 
 
 def _share(mine: set[str], theirs: set[str]) -> float:
@@ -145,8 +145,8 @@ def _share(mine: set[str], theirs: set[str]) -> float:
 
 
 def _is_part(part: dict[str, set[str]], whole: dict[str, set[str]]) -> bool:
-    found, size = found_in(part, whole)
-    return any(found >= lines and found > share * size for share, lines in PART)
+    shared, size = found_in(part, whole)
+    return any(shared >= lines and shared > share * size for share, lines in PART)
 
 
 def by_kind(marks: Iterable[str]) -> dict[str, set[str]]:

@@ -44,8 +44,8 @@ class Witness:
 
     def head(self, ledger: str, outcome: str) -> Head | None:
         """Read the last head that it saw of a ledger; None: it knows nothing of it."""
-        found = self._find(seen.c.ledger == ledger, outcome)
-        return found[0] if found else None
+        heads = self._find(seen.c.ledger == ledger, outcome)
+        return heads[0] if heads else None
 
     def prepare(self, outcome: str) -> None:
         """Make it if there is none; refuse one that cannot be written to."""
@@ -80,8 +80,8 @@ class Witness:
         """Find the last head of another ledger written at a place; only a local witness knows."""
         if not self._database.is_sqlite:
             return None
-        found = self._find(and_(seen.c.place == where, seen.c.ledger != besides), NOTHING_SPENT)
-        return next((head for head in found if head.count > 1), None)
+        heads = self._find(and_(seen.c.place == where, seen.c.ledger != besides), NOTHING_SPENT)
+        return next((head for head in heads if head.count > 1), None)
 
     def _find(self, which: ColumnElement[bool], outcome: str) -> list[Head]:
         if not self._database.exists:

@@ -15,8 +15,8 @@ from gridveil.publication.export.common import NOT_WRITTEN, Format
 from gridveil.publication.release import Release, reference_event
 
 FORMATS: dict[str, Format] = {
-    one.name: one
-    for one in (
+    format_.name: format_
+    for format_ in (
         andes.FORMAT,
         psse.FORMAT,
         matpower.FORMAT,
@@ -46,7 +46,7 @@ def export(release: Release, to: str, event: Event | str | None = None) -> dict[
             remedy="Do not use the bundle; ask its publisher for it again.",
         )
     if event is not None and not chosen.carries_event:
-        carrying = ", ".join(name for name, one in FORMATS.items() if one.carries_event)
+        carrying = ", ".join(name for name, format_ in FORMATS.items() if format_.carries_event)
         raise OptionError(
             f"The format {to} carries no event: it has the model, and the shares by which loads "
             "fall on machines.",

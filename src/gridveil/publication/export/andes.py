@@ -49,7 +49,7 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
     stubs = _stubs(model)
     buses = (
         *enumerate(names, start=1),
-        *((one.end, f"{names[one.start - 1]}_end") for one in stubs),
+        *((line.end, f"{names[line.start - 1]}_end") for line in stubs),
     )
     xd1 = source_reactance(model, XD1_SHARE)
     rated = {"Sn": base, "Vn": BASE_KV}
@@ -79,17 +79,17 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
         "PV": [{"idx": n, "bus": n, **rated, **still} for n in numbers if n not in reference],
         "Line": [
             {
-                "idx": f"line_{one.start}_{one.end}",
-                "bus1": one.start,
-                "bus2": one.end,
+                "idx": f"line_{line.start}_{line.end}",
+                "bus1": line.start,
+                "bus2": line.end,
                 "Sn": base,
                 "Vn1": BASE_KV,
                 "Vn2": BASE_KV,
                 "r": 0.0,
-                "x": one.x,
+                "x": line.x,
                 "b": 0.0,
             }
-            for one in (*lines(model), *stubs)
+            for line in (*lines(model), *stubs)
         ],
         "GENCLS": [
             {
@@ -134,17 +134,17 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
         ],
     }
     rows = {
-        name: ",\n".join(f"  {json.dumps(row)}" for row in found)
-        for name, found in case.items()
-        if found
+        name: ",\n".join(f"  {json.dumps(row)}" for row in table)
+        for name, table in case.items()
+        if table
     }
-    text = ",\n".join(f'"{name}": [\n{found}\n]' for name, found in rows.items())
+    text = ",\n".join(f'"{name}": [\n{listed}\n]' for name, listed in rows.items())
     return {FILE: f"{{\n{text}\n}}\n".encode("ascii")}
 
 
 def _stubs(model: ReducedModel) -> list[Line]:
     """Add an empty bus to every lone machine: ANDES switches off a bus without a line."""
-    joined = {end for one in lines(model) for end in (one.start, one.end)}
+    joined = {end for line in lines(model) for end in (line.start, line.end)}
     alone = [n for n in range(1, len(model.m) + 1) if n not in joined]
     return [Line(n, len(model.m) + number, 1.0) for number, n in enumerate(alone, start=1)]
 

@@ -140,11 +140,11 @@ def machine_steps(model: ReducedModel, event: Event) -> tuple[tuple[float, tuple
 
 def total_weights(model: ReducedModel) -> Array:
     """L_ii = sum of the weights at each machine (g,) [p.u. power / rad], rounded once."""
-    found: list[list[float]] = [[] for _ in model.m]
+    of_machines: list[list[float]] = [[] for _ in model.m]
     for (i, j), weight in zip(model.edges.tolist(), model.k_r.tolist(), strict=True):
-        found[i].append(weight)
-        found[j].append(weight)
-    return np.array([fsum(weights) for weights in found])
+        of_machines[i].append(weight)
+        of_machines[j].append(weight)
+    return np.array([fsum(weights) for weights in of_machines])
 
 
 def source_reactance(model: ReducedModel, share: float) -> float:

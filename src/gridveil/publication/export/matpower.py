@@ -69,8 +69,8 @@ def _case(release: Release) -> str:
         *_matrix(
             "branch",
             (
-                (one.start, one.end, 0, one.x, 0, 0, 0, 0, 0, 0, 1, -360, 360)
-                for one in lines(model)
+                (branch.start, branch.end, 0, branch.x, 0, 0, 0, 0, 0, 0, 1, -360, 360)
+                for branch in lines(model)
             ),
         ),
         f"% {'; '.join(unit[:4])}",

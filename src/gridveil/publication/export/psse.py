@@ -106,8 +106,8 @@ def _raw(release: Release) -> str:
         ),
         # I, J, CKT, R, X, B, RATEA, RATEB, RATEC, GI, BI, GJ, BJ, ST, MET, LEN, O1, F1, ...
         "BRANCH": (
-            _record(one.start, one.end, "'1 '", 0.0, one.x, *([0.0] * 8), 1, 1, 0.0, *OWNERS)
-            for one in lines(model)
+            _record(line.start, line.end, "'1 '", 0.0, line.x, *([0.0] * 8), 1, 1, 0.0, *OWNERS)
+            for line in lines(model)
         ),
         "AREA": ("1, 0, 0.0, 10.0, 'RELEASE     '",),
         "ZONE": ("1, 'RELEASE     '",),

@@ -74,19 +74,19 @@ def revoke(folder: Path, key_id: str | None = None) -> KeyInfo:
     """Revoke a key, by default the active one: whatever it signed is refused, for good."""
     with _locked(folder):
         keys = _own_keys(folder)
-        found = (
+        chosen = (
             next((key for key in keys if key.id == key_id), None) if key_id else active_key(keys)
         )
-        if found is None and not key_id:
+        if chosen is None and not key_id:
             raise _no_key(folder)
-        if found is None or found.status == "revoked":
+        if chosen is None or chosen.status == "revoked":
             raise SigningError(
-                f"{key_id} is {'revoked already' if found else f'no key in {folder}'}.",
+                f"{key_id} is {'revoked already' if chosen else f'no key in {folder}'}.",
                 outcome=UNCHANGED,
                 remedy="List the keys with gridveil keys show.",
             )
-        revoked = replace(found, status="revoked")
-        _commit(folder, tuple(revoked if key is found else key for key in keys))
+        revoked = replace(chosen, status="revoked")
+        _commit(folder, tuple(revoked if key is chosen else key for key in keys))
         return revoked
 
 
