@@ -130,7 +130,7 @@ def _kept(declared: Declaration, how: Coarser) -> list[str]:
 
 
 def _rows(raw: RawRecord, declared: Declaration, how: Coarser, base_mva: float) -> Sequence[int]:
-    """Rows that stay: every so many, counted from the event, so that one falls on it where one did.
+    """Rows that stay: every n-th, counted from the event, so that one falls on it where one did.
 
     Nothing is averaged.
     """

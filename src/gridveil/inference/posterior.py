@@ -30,9 +30,9 @@ from gridveil.privacy.allocation import machine_shares
 from gridveil.privacy.noisy import NoisyGrid
 
 Start = Literal["posterior", "clipped"]
-# Beyond so many scales from y the density is below 1e-19 of its peak.
+# Beyond this many scales from y, the density is below 1e-19 of its peak.
 REACH = 45.0
-# Points a side of y for moments, and cells a side for sampling, each with its own few points.
+# Points on each side of y for moments, and cells on each side for sampling.
 POINTS, CELLS, POINTS_A_CELL = 96, 64, 8
 NEWTON_STEPS = 4
 

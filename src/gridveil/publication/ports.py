@@ -50,8 +50,7 @@ def equal_groups(columns: Array) -> tuple[IntArray, ...]:
 
 
 def zone_ports(facts: GridFacts, count: int) -> tuple[IntArray, ...]:
-    """Put loaded buses into so many zones: those whose columns of K_ac would be near each other if
-    all lines were alike.
+    """Put loaded buses into zones by near columns of K_ac, as if all lines were alike.
 
     It uses the declared topology alone, and gives as many zones as asked, whatever lies equally
     near. The model answers load anywhere in a zone as if it were spread over the zone.

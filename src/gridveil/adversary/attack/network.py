@@ -42,7 +42,7 @@ class Inversion:
     """What the attacker makes of a reduced network.
 
     k : (e,) guessed line weights [p.u. power / rad]; lines that nothing fixes stay near the start.
-    rank : of the Jacobian, so many directions of log k are fixed.
+    rank : of the Jacobian: the number of directions of log k that are fixed.
     fixed : (e,) lines that are, each for itself.
     misfit : root mean square of the relative residuals; near 0 where the release is a Kron
     reduction.
@@ -107,7 +107,7 @@ def invert(
 class _Problem:
     """Residuals as a function of log k, each relative to the entry that it is of.
 
-    weights : so many entries are of k_r.
+    weights : how many entries are of k_r.
     """
 
     network: KronMap

@@ -20,11 +20,9 @@ from gridveil.grid.parameters import Range
 from gridveil.inference.posterior import middle
 from gridveil.publication.ports import equal_groups
 
-# Transmission grids have 1.2 to 1.5 lines a bus: public knowledge, of which the attacker takes the
-# lower end.
+# Transmission grids have 1.2 to 1.5 lines per bus, as is public; the attacker takes the lower end.
 EDGES_A_PORT = 1.2
-# Up to so many ports every pair is tried; above, those that are likely by distance, by k_r and by
-# K_ac.
+# At or below this many ports, every pair is tried; above, pairs likely by distance, k_r or K_ac.
 ALL_PAIRS_UP_TO, NEAREST, BY_WEIGHT, BY_SHARE = 40, 5, 6, 5
 # How little ordinary degrees count against the equations.
 DEGREE_WEIGHT = 0.05
@@ -38,7 +36,7 @@ Pair = tuple[int, int]
 class EdgeGuess:
     """Guessed edges between ports: the `count` pairs of highest score, ties drawn by lot.
 
-    ports : so many buses they are between.
+    ports : number of buses.
     pairs : (p, 2) port positions, the lower first.
     score : (p,).
     """
@@ -51,7 +49,7 @@ class EdgeGuess:
     def hits(self, truth: Set[Pair]) -> float:
         """Expected number of guessed pairs that are true."""
         true = np.array([(int(i), int(j)) in truth for i, j in self.pairs], dtype=np.float64)
-        # Scores that rounding alone tells apart are a tie.
+        # Scores that differ by rounding alone are a tie.
         score = np.round(self.score / max(float(np.abs(self.score).max(initial=0.0)), 1e-300), 9)
         last = np.sort(score)[-self.count] if self.count else np.inf
         above, tied = score > last, score == last
@@ -96,8 +94,7 @@ def can_guess(model: ReducedModel) -> bool:
 def guess_edges(model: ReducedModel, bounds: Range, *, ports: int | None = None) -> EdgeGuess:
     """Guess which ports are joined by a line. bounds : public ones of k, for an ordinary weight.
 
-    ports : so many of the model's ports are buses (topology mode: the machines alone); default:
-    all.
+    ports : how many of the model's ports are buses (topology mode: the machines); default: all.
     """
     g = len(model.m)
     share = np.concatenate([np.eye(g), model.K_ac.T])[:ports]

@@ -35,8 +35,7 @@ ROUNDS, CLOSE = 60, 1e-9
 # What no weight, inertia or damping is below [units of the groups]: at 0 the equations would break
 # down.
 LEAST = 1e-6
-# Where a search over all samples gets lost, it follows the swings from their first so many seconds
-# on [s].
+# A search that gets lost over all samples starts again over these first seconds, in turn [s].
 HORIZONS_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 

@@ -22,8 +22,7 @@ from gridveil.privacy.adjacency import Adjacency
 
 # One item of a group that is to be another value: group, place, value.
 Change = tuple[str, int, float]
-# Where entries of several groups move together, so many moves of each group are added up, and so
-# many sets computed.
+# Where entries of several groups move together: moves of each group to combine, sets to compute.
 LONGEST, COMPUTED = 24, 32
 
 

@@ -27,7 +27,7 @@ Complex = NDArray[np.complex128]
 # Eigenvalues closer than this share of how fast they fade count as one; the slowest fading that is
 # looked at [1/s].
 NEAR, SLOWEST = 1e-5, 1 / 30
-# Eigenvectors worse conditioned than this are taken of a model so much (relative) beside.
+# Where eigenvectors are worse conditioned than this, the model is nudged by this relative amount.
 WORST_CONDITION, NUDGE = 1e9, 1e-10
 # Numbers that are worked on at a time.
 CHUNK = 8_000_000

@@ -178,7 +178,7 @@ def check_size(facts: GridFacts) -> None:
 def _sampling(
     task: Task, samples: int, numbers: int = MOST_SEARCHED, until: int | None = None
 ) -> Sampling:
-    """So many samples of a record, or as many as make a Jacobian of at most so many numbers."""
+    """Limit the samples of a record, and the numbers in a Jacobian."""
     row = task.coordinates.locations * task.coordinates.size * len(task.predictor.records.observed)
     every = task.predictor.sampling().stride
     most = min(samples, max(LEAST_SAMPLES, numbers // row))

@@ -23,8 +23,8 @@ from gridveil.privacy.ledger.store import Store
 
 NAME = "checkpoint"
 SHELVES = 256
-LATEST = 256  # so many charges before it are named in a certificate
-KEPT = 2 * LATEST  # so many are kept: others may be charged between a charge and its draw
+LATEST = 256  # charges before it that a certificate names
+KEPT = 2 * LATEST  # kept: others may be charged between a charge and its draw
 
 
 class CheckpointDamaged(Exception):

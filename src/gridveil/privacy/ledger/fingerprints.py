@@ -14,14 +14,13 @@ from gridveil.grid.facts import GridFacts
 # feeders of 17 buses, with 0.22 around; a copy with one line out keeps 0.89 by names, and seasons
 # of one grid under other names share 0.24 and more around.
 ALIKE = {"names": 1 / 2, "around": 1 / 5}
-# A grid is part of another if more than this share of its lines, and at least so many, are found
+# A grid is part of another if more than this share of its lines, and at least this many, are found
 # there by names. Of few lines a larger share is asked: where buses are numbered along their lines,
 # strangers share up to 13 of 15, 20 of 39 and 36 of 75 of grids that gridveil reads; of feeders
 # more (scripts/lineages.py). In a sample, a third of the lines that buses split may seem to be
 # missing.
 PART = ((0.6, 24), (0.7, 16), (0.9, 8))
-# So many of a kind stand for all: the smallest, which are the same sample of two grids that are
-# alike.
+# This many of a kind stand for all: the smallest, the same sample for two grids that are alike.
 SAMPLE = 512
 
 

@@ -72,6 +72,6 @@ def format_named(name: str) -> Format:
 
 
 def check_formats(names: Iterable[str], machines: int) -> None:
-    """Refuse formats that are unknown or cannot take so many machines, before anything is drawn."""
+    """Refuse unknown formats, and those too small for the machines, before anything is drawn."""
     for name in names:
         format_named(name).check_size(machines)

@@ -63,5 +63,5 @@ FORMAT = Format(
         "print(control.damp(control.ss(s['A'], s['B'], s['C'], s['D'])))\""
     ),
     largest=1000,
-    because="A is a dense square of three rows a machine",
+    because="A is a dense square of three rows per machine",
 )

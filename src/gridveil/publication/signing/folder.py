@@ -241,8 +241,7 @@ def _locked(folder: Path, *, create: bool = False) -> Iterator[None]:
         raise SigningError(
             f"The key folder {folder} cannot be used ({error.strerror}).",
             outcome=f"The keys are as its {KEYRING} says.",
-            remedy="Make room, or make it yours to write; gridveil keys show tells "
-            "where you stand.",
+            remedy="Make room, or make the folder writable; gridveil keys show lists the keys.",
         ) from None
 
 
