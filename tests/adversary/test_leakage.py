@@ -425,7 +425,7 @@ def test_the_figure_says_what_its_line_is_and_has_ticks_that_can_be_read(grid):
 def test_records_and_their_noise_are_asked_for(grid):
     seen = observed(grid.facts, (grid.k, grid.m, grid.d))
     for compute in (leakage, largest_mu):
-        with pytest.raises(OptionError, match="no record to look at"):
+        with pytest.raises(OptionError, match="No record was given"):
             compute(table_of(grid), [], Bounds(), Adjacency(), sigma=SIGMA)
         for sigma in (0.0, -SIGMA, np.nan, np.inf):
             with pytest.raises(OptionError, match="standard deviation above 0"):

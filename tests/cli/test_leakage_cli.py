@@ -467,7 +467,7 @@ def test_a_figure_without_a_place_is_refused_before_any_work(tmp_path, monkeypat
         (["--sigma=loud"], "--sigma loud cannot be read"),
         (["--sigma=-1e-4"], "--sigma -1e-4 cannot be read"),
         (["--rate=fast"], "--rate fast cannot be read"),
-        (["--rate=8Hz"], "no whole part of the record's 50 Hz"),
+        (["--rate=8Hz"], "does not divide the record's 50 Hz"),
         (["--round=0mHz"], "--round 0mHz cannot be read"),
         (["--round=0.1"], "expected a frequency with its unit, such as 1mHz"),
         (["--keep=9"], "--keep names bus 9"),

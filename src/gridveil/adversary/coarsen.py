@@ -140,8 +140,7 @@ def _rows(raw: RawRecord, declared: Declaration, how: Coarser, base_mva: float) 
     every = round(1 / (how.rate_hz * interval_s))
     if every < 1 or abs(every * interval_s * how.rate_hz - 1) > 0.02:
         raise OptionError(
-            f"A rate of {how.rate_hz:g} Hz is no whole part of the record's {1 / interval_s:.4g} "
-            "Hz.",
+            f"A rate of {how.rate_hz:g} Hz does not divide the record's {1 / interval_s:.4g} Hz.",
             expected="the record's rate divided by a whole number",
             outcome=NOT_COARSER,
         )

@@ -48,7 +48,7 @@ def reproduce(
             f"There is no figure {unknown[0]!r}.", remedy=f"Choose from {', '.join(FIGURES)}."
         )
     if not 2 <= runs <= 100_000:
-        raise OptionError(f"{runs} runs cannot be done.", expected="2 to 100000 runs per epsilon")
+        raise OptionError(f"{runs} runs are not possible.", expected="2 to 100000 runs per epsilon")
     experiment = Experiment.ieee30()
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -70,6 +70,6 @@ def reproduce(
         raise GridveilError(
             f"Cannot write to {out} ({error.strerror}).",
             outcome="Finished blocks of runs are kept.",
-            remedy="Make room or name another folder with --out, then call it again.",
+            remedy="Make room or name another folder with --out, then run it again.",
         ) from None
     return Reproduction(measured, star, judged, tuple(str(path) for path in [*files, page]))

@@ -23,7 +23,7 @@ def recover_star(reduced: Array, leaves: int) -> Array:
     """
     if leaves < 3:
         raise OptionError(
-            f"A star of {leaves} leaves cannot be told from its reduced weight alone.",
+            f"A star of {leaves} leaves cannot be recovered from its reduced weight alone.",
             expected="3 leaves or more, or the column of K_ac of its centre",
             outcome="Nothing was recovered.",
         )

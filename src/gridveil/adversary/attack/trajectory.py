@@ -315,7 +315,7 @@ def _at_machines(facts: GridFacts, observation: Observation, total_known: bool) 
     missing = [name for name in names if name not in observation.trajectory.buses]
     if missing:
         raise OptionError(
-            f"The records leave out {len(missing)} of {len(names)} machines' buses.",
+            f"The records lack {len(missing)} of {len(names)} machines' buses.",
             expected="the frequency at every machine",
             outcome=NOT_ATTACKED,
             remedy="Use from_records, which takes the public topology and bounds as well.",

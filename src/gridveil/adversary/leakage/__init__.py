@@ -107,7 +107,7 @@ def leakage(
 def _check_records(observed: Sequence[Observation], sigma: float) -> None:
     if not observed:
         raise OptionError(
-            "There is no record to look at.",
+            "No record was given.",
             expected="one or more",
             outcome="Nothing was computed.",
         )

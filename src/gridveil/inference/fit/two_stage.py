@@ -167,7 +167,7 @@ def check_size(facts: GridFacts) -> None:
     """Refuse a grid whose fit would take hours and gigabytes."""
     if is_too_large(facts):
         raise OptionError(
-            f"The two-stage fit is not for {len(facts.machines)} machines.",
+            f"The two-stage fit cannot handle {len(facts.machines)} machines.",
             expected=f"at most {MOST_MACHINES}, and {MOST_WEIGHTS} reduced weights that are not "
             "zero",
             outcome=NOT_FITTED,

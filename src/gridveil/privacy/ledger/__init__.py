@@ -336,7 +336,7 @@ class Ledger:
                 f"Another ledger, of {stranger.count} rows, was at {self.location}, and this one "
                 "was put there instead.",
                 outcome=outcome,
-                remedy="Bring each back to its place: what was spent stands in both.",
+                remedy="Move each back to its place: what was spent is in both.",
             )
 
     def _identity(self) -> str | None:

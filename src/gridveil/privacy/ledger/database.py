@@ -68,7 +68,7 @@ class Database:
             ) from None
         if url.get_backend_name() != "postgresql":
             raise self.error(
-                "its URL is none of PostgreSQL's, postgresql://…; of SQLite, give the path alone"
+                "its URL is not one of PostgreSQL, postgresql://…; for SQLite, give a path"
             )
         bare = url.set(
             drivername="postgresql",

@@ -32,7 +32,7 @@ class Safe:
             raise LedgerError(
                 f"The key of ledger {self.ledger} is missing or unreadable: {self._key_path}.",
                 outcome=NOTHING_SPENT,
-                remedy="Bring the key back from its backup: without it a ledger can neither be "
+                remedy="Restore the key from a backup: without it a ledger can neither be "
                 "checked nor written.",
             ) from None
         return Secret(self.ledger, data)
@@ -56,7 +56,7 @@ class Safe:
             raise LedgerError(
                 f"The head of ledger {self.ledger} cannot be read: {self._head_path}.",
                 outcome=NOTHING_SPENT,
-                remedy="Let this user read it, or bring it back from its backup; if it is lost, "
+                remedy="Make it readable, or restore it from a backup; if it is lost, "
                 "remove it and see `gridveil ledger adopt`.",
             )
         return head

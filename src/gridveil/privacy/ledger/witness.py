@@ -73,7 +73,7 @@ class Witness:
                 select(seen.c.head).where(seen.c.ledger == head.ledger)
             ).scalar()
             if not kept or parse_head(kept) != head:
-                raise self._database.error("it does not keep what it is told", outcome)
+                raise self._database.error("it does not keep what is written to it", outcome)
             return old
 
     def head_at(self, where: str, besides: str = "") -> Head | None:
@@ -92,9 +92,7 @@ class Witness:
             texts = connection.execute(select(seen.c.head).where(which)).scalars().all()
         heads = [head for text in texts if (head := parse_head(text))]
         if len(heads) < len(texts):
-            raise self._database.error(
-                "what it holds of a ledger is no head: it was changed", outcome
-            )
+            raise self._database.error("its record of a ledger is no head: it was changed", outcome)
         return heads
 
 
@@ -108,5 +106,5 @@ def default_witness() -> str:
         raise LedgerError(
             "This user has no home folder to keep the ledger's witness in.",
             outcome=NOTHING_SPENT,
-            remedy="Say where it may lie with --witness or $GRIDVEIL_WITNESS.",
+            remedy="Name a place with --witness or $GRIDVEIL_WITNESS.",
         ) from None

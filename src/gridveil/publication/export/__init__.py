@@ -41,7 +41,7 @@ def export(release: Release, to: str, event: Event | str | None = None) -> dict[
     chosen.check_size(len(release.model.m))
     if not all(PLAIN_NAME.fullmatch(port) for port in release.model.ports):
         raise BundleError(
-            "A bus of the model is not called by letters and digits, as gridveil calls them.",
+            "A bus of the model has a name that gridveil never gives: letters and digits only.",
             outcome=NOT_WRITTEN,
             remedy="Do not use the bundle; ask its publisher for it again.",
         )

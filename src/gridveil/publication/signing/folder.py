@@ -115,7 +115,7 @@ def load_signer(folder: Path, passphrase: str | None = None) -> Signer | None:
         raise SigningError(
             f"{place} needs its passphrase.",
             outcome=NOT_SIGNED,
-            remedy="Set GRIDVEIL_PASSPHRASE, or work at a terminal, where it is asked for.",
+            remedy="Set GRIDVEIL_PASSPHRASE, or run at a terminal, which asks for it.",
         )
     signer = from_pem(pem, passphrase)
     if signer is None or signer.public_key != active.public_key:
@@ -140,7 +140,7 @@ def _activate(folder: Path, others: tuple[KeyInfo, ...], passphrase: str | None)
         raise SigningError(
             "The passphrase is empty or too long.",
             outcome=UNCHANGED,
-            remedy=f"Take one of 1 to {MAX_PASSPHRASE} bytes.",
+            remedy=f"Choose one of 1 to {MAX_PASSPHRASE} bytes.",
         )
     private = Ed25519PrivateKey.generate()
     key = KeyInfo(private.public_key().public_bytes_raw(), "active")
