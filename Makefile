@@ -12,14 +12,14 @@ demo: .venv/run
 	$(BIN)/gridveil demo --out gridveil-demo
 
 test: .venv/dev
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu"
 
 test-all: .venv/dev
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 -m "not gpu"
 
 # The slow rest alone: with `make test` before it, all of `make test-all`.
 test-slow: .venv/dev
-	$(BIN)/python -m pytest -q -n 2 -m slow
+	$(BIN)/python -m pytest -q -n 2 -m "slow and not gpu"
 
 check: .venv/dev
 	$(BIN)/ruff format --check .
@@ -30,15 +30,15 @@ check: .venv/dev
 bench: .venv/dev
 	$(BIN)/python benchmarks/bench.py
 
-# Every fit at the same epsilon, with its control beside it; on IEEE-30 100 draws a row, on ieee39 10, on IEEE-118 5; then releases
-# without a trajectory, 1000 draws a row, and events that are not known. An hour or more.
+# Every fit at the same epsilon, with its control beside it; on IEEE-30 100 draws per row, on ieee39 10, on IEEE-118 5; then releases
+# without a trajectory, 1000 draws per row, and events that are not known. An hour or more.
 bench-fidelity: .venv/dev
 	$(BIN)/python benchmarks/fidelity.py
 	$(BIN)/python benchmarks/fidelity_grids.py
 	$(BIN)/python benchmarks/aggregates.py
 	$(BIN)/python benchmarks/fidelity_events.py
 
-# The page docs/reproduction.md, with 1000 runs an epsilon; ten minutes or more. Interrupted, it goes on where it stopped.
+# The page docs/reproduction.md, with 1000 runs per epsilon; ten minutes or more. Interrupted, it goes on where it stopped.
 reproduction: .venv/run
 	mkdir -p build
 	$(BIN)/gridveil paper --runs 1000 --out build/reproduction --json > build/results.json

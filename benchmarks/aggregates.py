@@ -86,9 +86,8 @@ def unlike_rows(draws: int, seed: int) -> Iterator[Row]:
     """Machines that differ: m in 2–32, d in 1–17; ratings that follow m, and none."""
     random = np.random.default_rng([seed, 30])
     study = Study([unlike(random) for _ in range(GRIDS)], draws, seed)
-    surrogate = declared_public(
-        unlike(random)
-    )  # another grid of their kind: what an owner would name
+    # another grid of their kind: what an owner would name
+    surrogate = declared_public(unlike(random))
     for epsilon in (Fraction(1), Fraction(1, 2)):
         for rule in UNLIKE:
             adjacency, settings = Adjacency(rule), (epsilon, PROFILE.bounds)

@@ -50,7 +50,7 @@ JUDGED_S = 20.0
 EXACT_SIGMA = 1e-7  # what a record without noise is taken for
 LOAD_ERROR = 0.1  # of each bus's change of load, in the study of mismatch
 LOAD_DAMPING = (
-    1.0  # of loads, in the study of mismatch [p.u. power / p.u. frequency, a p.u. of load]
+    1.0  # of loads, in the study of mismatch [p.u. power / p.u. frequency, per p.u. of load]
 )
 ORIGIN = Provenance("simulated", "the case's own answer to +20 % load")
 Row = dict[str, Any]
@@ -421,7 +421,8 @@ def in_words(row: Row) -> str:
         if row[key]:
             text += f", {row[key]} worse than Laplace ({where})"
     if "converged" in row:
-        text += f"; σ {row['sigma']:.1e}, {row['converged']:.0%} converged, relative error of m {row['relative_error_m']:.2g}"
+        text += f"; σ {row['sigma']:.1e}, {row['converged']:.0%} converged"
+        text += f", relative error of m {row['relative_error_m']:.2g}"
         text += f", of d {row['relative_error_d']:.2g}, of k_r {row['relative_error_k_r']:.2g}"
     return text
 

@@ -266,9 +266,8 @@ def _fixed_search(
             getattr(bounds, name).upper,
         )
     values = np.clip(values, low, high)
-    box = Gaussian(
-        np.log(values), np.eye(len(values)), np.log(low), np.log(high)
-    )  # a pull of 1e-7 p.u.: none
+    # a pull of 1e-7 p.u.: none
+    box = Gaussian(np.log(values), np.eye(len(values)), np.log(low), np.log(high))
     at_rest = np.concatenate([np.log(values), task.coordinates.basis.T @ load])
     found, x = None, box.mean
     for window in parts:

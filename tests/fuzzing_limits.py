@@ -15,10 +15,8 @@ from gridveil.inference.records import read_trajectory
 from gridveil.readers.cases import open_grid
 from measured_helpers import write_measured
 
-LIMIT_S, LIMIT_GB = (
-    9,
-    1.0,
-)  # a file's processor time, three times what the slowest of 10 850 took, and memory at its peak
+# a file's processor time, three times what the slowest of 10 850 took, and memory at its peak
+LIMIT_S, LIMIT_GB = (9, 1.0)
 JAVA_GB = 2.0  # the same of CGMES, whose child process is pypowsybl's
 LARGEST = 4 * 10**6  # bytes of a mutated file
 SIZES = (10**3,) * 8 + (10**4,) * 6 + (10**5,) * 4 + (10**6,)

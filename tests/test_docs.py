@@ -1,5 +1,6 @@
 """README and docs are true: their Python runs, their commands work, their schema is the code's."""
 
+import itertools
 import json
 import os
 import re
@@ -9,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from gridveil import open_grid, read_trajectory
+from gridveil.cli import app
 from gridveil.privacy.guarantee import CONDITIONAL
 from gridveil.publication.certificate import CertificateDocument
 from gridveil.publication.schema import ReleaseDocument
@@ -65,12 +68,71 @@ def test_the_readme_works_from_top_to_bottom(workplace):
     assert (workplace / "response.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES[1:] if blocks(page, "python")], ids=lambda page: page.name
+)
 def test_the_python_on_a_page_runs(page, workplace):
     if page.name == "trajectories.md":
         (workplace / "record.toml").write_text(blocks(page, "toml")[0], encoding="utf-8")
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), {})
+
+
+def options_of(command):
+    """The options of a command and of those below it; a switch has two."""
+    own = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    below = getattr(command, "commands", {}).values()
+    return own.union({"--help"}, *map(options_of, below))
+
+
+def in_code(page):
+    """Lines of code blocks, and words set as code."""
+    text = page.read_text(encoding="utf-8")
+    fenced = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+    lines = [line.strip() for block in fenced.findall(text) for line in block.splitlines()]
+    return lines + re.findall(r"`([^`\n]+)`", fenced.sub("", text))
+
+
+PROGRAM = typer.main.get_command(app)
+BENCHMARKS = "".join(
+    path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("*.py")
+)
+
+
+def unknown(words):
+    """Commands and options of gridveil that a line names and that are not there."""
+    command, names = PROGRAM, words.replace("\\|", " ").split()[1:]
+    for name in itertools.takewhile(str.islower, names):
+        if name not in getattr(command, "commands", {}):
+            break
+        command = command.commands[name]
+    missing = names[:1] if command is PROGRAM and names[0].isalpha() else []
+    options = re.findall(r"(?<![\w-])--[a-z][a-z-]*", words)
+    return missing + [option for option in options if option not in options_of(command)]
+
+
+COMMAND_LINES = {
+    page: [words for words in in_code(page) if re.match(r"gridveil [a-z-]", words)]
+    for page in PAGES
+}
+LONE_OPTIONS = {
+    page: [words for words in in_code(page) if re.match(r"--[a-z]", words)] for page in PAGES
+}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if COMMAND_LINES[page]], ids=lambda page: page.name
+)
+def test_the_commands_on_a_page_are_there_with_their_options(page):
+    assert {words: unknown(words) for words in COMMAND_LINES[page] if unknown(words)} == {}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if LONE_OPTIONS[page]], ids=lambda page: page.name
+)
+def test_the_options_that_a_page_names_alone_are_of_a_command_or_a_benchmark(page):
+    for words in LONE_OPTIONS[page]:
+        assert all(f'"{option}"' in BENCHMARKS for option in unknown(f"gridveil {words}")), words
 
 
 def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):

@@ -124,9 +124,8 @@ def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(2)])
 def test_a_noisy_weight_lies_within_alpha_as_often_as_epsilon_says(ieee30, epsilon):
     k, hits, best = Private.open(ieee30.k), [], []
-    free = (k - 1 > BOX.lower) & (
-        k + 1 < BOX.upper
-    )  # of the others, clipping moves some to within α
+    # of the others, clipping moves some to within α
+    free = (k - 1 > BOX.lower) & (k + 1 < BOX.upper)
     for seed in range(200):
         settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
         noisy = perturb(ieee30, epsilon=epsilon, **settings, sampler=DemoSampler(seed))
@@ -226,9 +225,8 @@ def test_averaging_wins_with_the_root_of_the_number_of_releases():
     for count in (4, 100):
         y = np.clip(truth + random.laplace(0, loss.scale, (count, 200)), BOX.lower, BOX.upper)
         errors[count] = np.sqrt(np.mean((combined(y, loss, BOX) - truth) ** 2))
-    assert errors[100] == pytest.approx(
-        loss.scale / 10, rel=0.25
-    )  # of the median of Laplace noise: b / √R
+    # of the median of Laplace noise: b / √R
+    assert errors[100] == pytest.approx(loss.scale / 10, rel=0.25)
     assert 3.5 < errors[4] / errors[100] < 9
 
 

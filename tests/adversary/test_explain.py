@@ -49,9 +49,8 @@ def test_the_table_gives_the_release_back(source):
 def test_merged_ports_and_withheld_loads_are_understood():
     source = open_grid("ieee30", options={"publish_loads": False})
     made = released(source, ports=zone_ports(source.facts, 6))
-    found = explain(
-        open_grid("ieee30").facts, made
-    )  # opened with its loads, which the release withholds
+    # opened with its loads, which the release withholds
+    found = explain(open_grid("ieee30").facts, made)
     assert found.misfit is not None and found.misfit < 1e-9
     assert not found.table.facts.loads_are_public
 
@@ -61,9 +60,8 @@ def test_topology_mode_leaves_lines_in_the_middle(source):
     found = explain(source.facts, made)
     assert (found.misfit, found.doubts) == (None, ())
     np.testing.assert_allclose(found.table.k, 10.0)
-    assert (
-        np.ptp(found.table.d) < 1e-9
-    )  # a sum in equal shares, once the public damping of loads is taken away
+    # a sum in equal shares, once the public damping of loads is taken away
+    assert np.ptp(found.table.d) < 1e-9
 
 
 def test_one_exact_answer_is_enough_and_the_same_as_of_all_starts(source, monkeypatch):

@@ -152,9 +152,8 @@ def test_ieee30_has_the_figures_of_the_background_paper():
         "This trajectory alone gives inertia to about 2.4 % and damping to about 2.5 %: there no ε "
         "protects them any more, and a release can only add to it."
     )
-    assert (
-        1.05 < derivative_ratio(table, leak, event) < 1.5
-    )  # the derivative's form of μ is low where an item is small
+    # the derivative's form of μ is low where an item is small
+    assert 1.05 < derivative_ratio(table, leak, event) < 1.5
 
 
 def derivative_ratio(table, leak, event):
@@ -426,7 +425,7 @@ def test_the_figure_says_what_its_line_is_and_has_ticks_that_can_be_read(grid):
 def test_records_and_their_noise_are_asked_for(grid):
     seen = observed(grid.facts, (grid.k, grid.m, grid.d))
     for compute in (leakage, largest_mu):
-        with pytest.raises(OptionError, match="no record to look at"):
+        with pytest.raises(OptionError, match="No record was given"):
             compute(table_of(grid), [], Bounds(), Adjacency(), sigma=SIGMA)
         for sigma in (0.0, -SIGMA, np.nan, np.inf):
             with pytest.raises(OptionError, match="standard deviation above 0"):
@@ -459,9 +458,8 @@ def test_a_record_shows_its_own_noise(lead):
     assert sigma == pytest.approx(SIGMA, rel=0.1)
     assert origin.startswith("its scatter")
     drift = replace(record, omega=record.omega + 1e-3 * np.sin(time / 3)[:, None])
-    assert own_sigma(drift, lead / 50)[0] == pytest.approx(
-        SIGMA, rel=0.1
-    )  # slow drifts are not taken for noise
+    # slow drifts are not taken for noise
+    assert own_sigma(drift, lead / 50)[0] == pytest.approx(SIGMA, rel=0.1)
     with pytest.raises(OptionError, match="too short to show its own noise"):
         own_sigma(replace(record, time_s=time[:9], omega=record.omega[:9]), 0.0)
 

@@ -222,7 +222,7 @@ def test_without_the_total_load_one_factor_stays_free_and_is_named(ieee30):
 
 def test_a_machine_that_was_not_recorded_is_named():
     grid = star()
-    with pytest.raises(OptionError, match=r"leave out 1 of 4 machines' buses.*from_records"):
+    with pytest.raises(OptionError, match=r"lack 1 of 4 machines' buses.*from_records"):
         estimate(grid.facts, [record(grid.reduced, buses=["1", "2", "3", "5"])], sigma=SIGMA)
 
 

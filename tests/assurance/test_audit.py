@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from gridveil.assurance.audit import (
     ALPHA,
-    Drawn,
+    ChargedReleases,
     Effort,
     audit_adjacency,
     audit_low_bits,
@@ -211,9 +211,8 @@ def check_honest(rule, epsilon, canaries):
     whole = found[0]
     assert whole.pattern == "all"
     assert whole.counts.canaries >= canaries
-    assert (
-        epsilon * (1 - Fraction(1, 10**9)) < whole.epsilon <= epsilon
-    )  # what the ledger was charged
+    # what the ledger was charged
+    assert epsilon * (1 - Fraction(1, 10**9)) < whole.epsilon <= epsilon
     assert whole.lower_95 > 0.9 * epsilon
     two = {row.pattern.partition(" (")[0]: row for row in found[-2:]}
     assert set(two) == {"two releases", "differences"}
@@ -310,7 +309,7 @@ def test_a_draw_that_was_not_charged_is_caught(rule):
 
     def charged_once(sources):
         drawn = honest(sources)
-        return Drawn(drawn.noisy, drawn.noisy[0].guarantee.spent)
+        return ChargedReleases(drawn.noisy, drawn.noisy[0].guarantee.spent)
 
     assert failed(audit_adjacency(audited, ONE, 200_000, draw=charged_once)) == {"two releases"}
 
@@ -440,9 +439,8 @@ def command(monkeypatch, tmp_path):
 def test_the_command_prints_a_row_a_pattern_and_a_verdict(command):
     done = command("--canaries", "3000")
     assert done.exit_code == 0, done.output
-    assert (
-        done.stdout.count("stands") == 6 + 6 + 7 + 3 + 1 + 3 * 5
-    )  # patterns, sums of each rule, the sampler, noise
+    # patterns, sums of each rule, the sampler, noise
+    assert done.stdout.count("stands") == 6 + 6 + 7 + 3 + 1 + 3 * 5
     assert (
         "Passed: no bound exceeds the ε that was charged, and the noise is what was charged for."
         in done.stdout

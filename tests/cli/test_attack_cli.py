@@ -61,9 +61,8 @@ def test_every_file_and_the_screen_say_confidential(short, bundle, tmp_path):
     assert all(CONFIDENTIAL.encode() in files[name] for name in ("attack.json", "attack.md"))
     assert all(files[name].startswith(b"\x89PNG") for name in files if name.endswith(".png"))
     assert stat.S_IMODE(out.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(path.stat().st_mode) for path in out.iterdir()} == {
-        0o600
-    }  # wherever they are moved to
+    # wherever they are moved to
+    assert {stat.S_IMODE(path.stat().st_mode) for path in out.iterdir()} == {0o600}
     assert "blind" in done.out and "plain Kron" in done.out
 
 

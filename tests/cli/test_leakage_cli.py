@@ -137,10 +137,8 @@ def test_the_grid_gives_public_facts_only(tmp_path):
     found = [as_json(gridveil("leakage", grid, "--trajectory", record, "--json")) for grid in grids]
     assert found[0] == found[1]
     static = write_grid(tmp_path / "c").rename(tmp_path / "c" / "static.m")
-    for surrogate in (
-        *grids,
-        static,
-    ):  # itself, a copy with other values, and one without its dynamics
+    for surrogate in (*grids, static):
+        # itself, a copy with other values, and one without its dynamics
         done = gridveil("leakage", grids[0], "--trajectory", record, "--surrogate", surrogate)
         assert (done.code, "The surrogate is a version of the grid itself" in done.err) == (2, True)
 
@@ -369,7 +367,7 @@ def test_what_is_wrong_with_a_coarser_record_is_not_said_of_the_finer_one(tmp_pa
     values[np.rint(50 * time).astype(int) % 5 == 0, 1] = np.nan
     record = write_measured(tmp_path / "in", time, values)
     for option, words, wrong in (
-        ("--rate=10Hz", "10 samples a second", "100 % of column 'south' is missing"),
+        ("--rate=10Hz", "10 samples per second", "100 % of column 'south' is missing"),
         ("--round=5Hz", "rounded to 5000 mHz", "column 'north' is constant"),
     ):
         done = gridveil(
@@ -469,7 +467,7 @@ def test_a_figure_without_a_place_is_refused_before_any_work(tmp_path, monkeypat
         (["--sigma=loud"], "--sigma loud cannot be read"),
         (["--sigma=-1e-4"], "--sigma -1e-4 cannot be read"),
         (["--rate=fast"], "--rate fast cannot be read"),
-        (["--rate=8Hz"], "no whole part of the record's 50 Hz"),
+        (["--rate=8Hz"], "does not divide the record's 50 Hz"),
         (["--round=0mHz"], "--round 0mHz cannot be read"),
         (["--round=0.1"], "expected a frequency with its unit, such as 1mHz"),
         (["--keep=9"], "--keep names bus 9"),
@@ -502,7 +500,7 @@ def test_a_coarser_record_tells_less_and_is_written(tmp_path):
     given = ["--keep=4", "--rate=10Hz", "--round=1mHz", "--out", tmp_path / "out"]
     found = as_json(gridveil("leakage", "star5", "--trajectory", record, *given, "--json"))
     before, after = found["records"]
-    assert after["record"] == "bus 4 only, 10 samples a second, rounded to 1 mHz"
+    assert after["record"] == "bus 4 only, 10 samples per second, rounded to 1 mHz"
     assert after["locations"] == ["4"]
     assert after["sigma_pu"] == pytest.approx(np.hypot(before["sigma_pu"], 1e-3 / 60 / np.sqrt(12)))
     public = "total_load_public"

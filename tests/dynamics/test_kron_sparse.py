@@ -83,12 +83,10 @@ def same_as(found, L_red, K_ac, n, tolerance=1e-11):
     )
     np.testing.assert_array_equal(everywhere[found.keep], omega)
     np.testing.assert_allclose(everywhere[interior], K_ac.T @ omega, rtol=0, atol=10 * tolerance)
-    assert felt @ omega == pytest.approx(
-        load @ everywhere, rel=1e-10, abs=1e-10
-    )  # each is the other's transpose
-    assert felt.sum() == pytest.approx(
-        load.sum(), rel=1e-10, abs=1e-10
-    )  # no load is lost on the way
+    # each is the other's transpose
+    assert felt @ omega == pytest.approx(load @ everywhere, rel=1e-10, abs=1e-10)
+    # no load is lost on the way
+    assert felt.sum() == pytest.approx(load.sum(), rel=1e-10, abs=1e-10)
 
 
 def check(edges, k, n, keep, tolerance=1e-11):

@@ -180,9 +180,8 @@ def test_a_nadir_between_samples_at_an_end_or_beside_a_gap():
     gap = parabola.copy()
     gap[3] = np.nan
     assert nadir(time_s, gap) == (parabola[2], 1.0)
-    assert rocof(time_s, gap) == pytest.approx(
-        2 * parabola[0]
-    )  # from rest to the first sample; the gap counts for nothing
+    # from rest to the first sample; the gap counts for nothing
+    assert rocof(time_s, gap) == pytest.approx(2 * parabola[0])
 
 
 def test_what_cannot_be_compared_is_refused():

@@ -17,8 +17,8 @@ from gridveil.readers.cases import HERE, open_grid
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model
 
-REDUCED = """1-2 20.644, 1-5 0.335, 1-8 1.849, 1-11 0.214, 1-13 0.456, 2-5 6.238, 2-8 5.385, 2-11 0.561, 2-13 0.814,
-5-8 2.783, 5-11 0.269, 5-13 0.244, 8-11 1.519, 8-13 1.406, 11-13 0.668"""
+REDUCED = """1-2 20.644, 1-5 0.335, 1-8 1.849, 1-11 0.214, 1-13 0.456, 2-5 6.238, 2-8 5.385,
+2-11 0.561, 2-13 0.814, 5-8 2.783, 5-11 0.269, 5-13 0.244, 8-11 1.519, 8-13 1.406, 11-13 0.668"""
 
 # Two lines and a transformer that lifts by 5 % and shifts by 10 degrees.
 TRIANGLE = Network(
@@ -41,9 +41,8 @@ def outflow(buses, branches, shunts, voltage):
     for i, j, impedance, charging, tap in branches:
         behind_tap = voltage[i] / tap
         through = (behind_tap - voltage[j]) / impedance
-        power[i] += (
-            behind_tap * (through + 0.5j * charging * behind_tap).conjugate()
-        )  # an ideal transformer keeps power
+        # an ideal transformer keeps power
+        power[i] += behind_tap * (through + 0.5j * charging * behind_tap).conjugate()
         power[j] += voltage[j] * (-through + 0.5j * charging * voltage[j]).conjugate()
     return np.array(power)
 
@@ -142,7 +141,7 @@ def test_a_phase_shifter_turns_the_angle_behind_it():
     assert np.rad2deg(angle[1]) == pytest.approx(-10, rel=1e-9)
 
 
-def test_taps_and_shifts_of_a_file_move_its_weights_through_the_voltages_and_where_included_by_their_ratio(
+def test_taps_and_shifts_move_weights_through_the_voltages_and_where_included_by_their_ratio(
     tmp_path,
 ):
     """k = v_i v_j cos(δ_i − δ_j − φ) / (t x): at a flat operating point a tap divides one weight,

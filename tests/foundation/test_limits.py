@@ -87,7 +87,10 @@ def workbook(sheet, **more):
     office = "application/vnd.openxmlformats-officedocument.spreadsheetml"
     return zipped(
         {
-            "[Content_Types].xml": f'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override PartName="/xl/workbook.xml" ContentType="{office}.sheet.main+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="{office}.worksheet+xml"/></Types>',
+            "[Content_Types].xml": "<Types "
+            'xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override '
+            f'PartName="/xl/workbook.xml" ContentType="{office}.sheet.main+xml"/><Override '
+            f'PartName="/xl/worksheets/sheet1.xml" ContentType="{office}.worksheet+xml"/></Types>',
             "_rels/.rels": "<Relationships "
             'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship '
             f'Id="rId1" Type="{kinds}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
@@ -96,7 +99,8 @@ def workbook(sheet, **more):
             "xl/_rels/workbook.xml.rels": "<Relationships "
             'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship '
             f'Id="rId1" Type="{kinds}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
-            "xl/worksheets/sheet1.xml": f"<worksheet {space}><sheetData>{sheet}</sheetData></worksheet>",
+            "xl/worksheets/sheet1.xml": f"<worksheet {space}>"
+            f"<sheetData>{sheet}</sheetData></worksheet>",
         }
         | more
     )

@@ -37,8 +37,13 @@ def release(folder, *options, grid=None):
     )
 
 
-def test_a_stage_that_nobody_listens_to_is_told_to_nobody():
+def test_a_stage_that_nobody_listens_to_is_told_to_nobody(capsys):
+    heard = []
+    with told_to(heard.append):
+        stage("reading the grid")
     stage("drawing the noise")
+    assert heard == ["reading the grid"]
+    assert capsys.readouterr() == ("", "")
 
 
 def test_the_inner_listener_hears_and_the_outer_one_does_again_afterwards():

@@ -241,7 +241,8 @@ def show(kind, value, frames):
     print("".join(error.format()))
     from rich.traceback import Traceback
     from rich.console import Console
-    shown = Traceback.from_exception(kind, value, frames, show_locals=True, locals_max_length=None, locals_max_string=None)
+    whole = {"locals_max_length": None, "locals_max_string": None}
+    shown = Traceback.from_exception(kind, value, frames, show_locals=True, **whole)
     Console(width=200).print(shown)
 sys.excepthook = show
 open_grid(sys.argv[1])

@@ -117,9 +117,8 @@ def test_profile_paper_takes_the_papers_steps(source, truth, steps, horizon_s):
     assert np.abs(found.model.theta / theta - 1).max() < 1e-10
     assert np.abs(found.history / history - 1).max() < 1e-10
     assert (found.mismatch_before, found.mismatch_after) == (found.history[0], found.history[-1])
-    assert (
-        found.mismatch_after < found.history[1]
-    )  # the first step also brings the start into the box
+    # the first step also brings the start into the box
+    assert found.mismatch_after < found.history[1]
     assert not found.converged  # it stops after its steps, wherever that is
 
 

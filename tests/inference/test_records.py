@@ -146,9 +146,8 @@ def test_gaps_stay_gaps_whether_cells_are_empty_or_rows_missing(tmp_path, facts,
     found = read(tmp_path, facts, TIME[there], values[there])
     assert found.interval_s == pytest.approx(0.02)
     assert [one.gaps for one in found.locations] == pytest.approx([1 - there.mean()] * 2)
-    assert len(found.trajectory.time_s) == len(
-        TIME
-    )  # what is missing is there as NaN, so that weights are right
+    # what is missing is there as NaN, so that weights are right
+    assert len(found.trajectory.time_s) == len(TIME)
     assert np.array_equal(np.isfinite(found.trajectory.omega[:, 0]), there)
     assert (found.on_step, found.interpolated, found.left_out) == (2 * there.sum(), 0, 0)
 
@@ -174,9 +173,8 @@ def test_a_rate_of_30_hz_is_moved_by_less_than_half_a_step(tmp_path, facts):
     record = found.trajectory
     assert found.interval_s == pytest.approx(1 / 30)
     (weighed,) = as_records([found.observation], 0.01)[1]
-    assert weighed.weights == pytest.approx(
-        1 / 30, rel=1e-3
-    )  # not 0.03 s, the first interval on the clock
+    # not 0.03 s, the first interval on the clock
+    assert weighed.weights == pytest.approx(1 / 30, rel=1e-3)
     assert len(record.time_s) == len(times)
     assert np.abs(record.time_s - times).max() <= 0.005 + 1e-12
     assert (found.on_step, found.interpolated) == (2 * 121, 2 * 240)
@@ -227,9 +225,8 @@ def test_the_clock_is_laid_through_the_event(tmp_path, facts):
     assert found.event_s / 0.01 == pytest.approx(round(found.event_s / 0.01))
     since = found.trajectory.time_s - found.event_s
     assert np.nanmax(np.abs(found.trajectory.omega - signal(since, 0.0))) < 1e-7
-    assert np.isnan(
-        found.trajectory.omega[np.abs(since) < 0.01]
-    ).all()  # no line is drawn across the event
+    # no line is drawn across the event
+    assert np.isnan(found.trajectory.omega[np.abs(since) < 0.01]).all()
     assert found.interpolated > 1000
 
 

@@ -456,9 +456,8 @@ def test_the_result_is_the_most_probable_network(buses, nats):
     assert found.cost < other.fun + nats
     inside = (y > prior.lower + 1e-9) & (y < prior.upper - 1e-9)
     gradient = differences(lambda at: np.array([cost(at)]), y, 1e-5)[0]
-    assert (
-        np.abs(gradient / np.sqrt(np.diag(prior.precision)))[inside].max() < 0.05
-    )  # in nats a prior's σ
+    # in nats a prior's σ
+    assert np.abs(gradient / np.sqrt(np.diag(prior.precision)))[inside].max() < 0.05
 
 
 def test_the_covariance_and_the_information_are_those_of_the_curvature():
@@ -531,9 +530,8 @@ def test_the_smallest_grids_are_fitted(machines):
     assert found.m == pytest.approx(grid.m, rel=1e-3)
     assert found.d == pytest.approx(grid.d, rel=1e-3)
     if len(machines) == 3:
-        assert found.model.k_r == pytest.approx(
-            [5, 0, 8], rel=1e-3, abs=1e-9
-        )  # 1 and 3 meet only behind 2
+        # 1 and 3 meet only behind 2
+        assert found.model.k_r == pytest.approx([5, 0, 8], rel=1e-3, abs=1e-9)
 
 
 # --- in Algorithm 1 -------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ def test_the_example_runs_on_another_grid():
 
 @pytest.fixture(scope="module")
 def published():
-    """The 1000 runs an ε whose figures stand in docs/reproduction.md."""
+    """The 1000 runs per ε whose figures stand in docs/reproduction.md."""
     return json.loads((DOCS / "reproduction" / "results.json").read_text(encoding="utf-8"))
 
 

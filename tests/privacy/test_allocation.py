@@ -108,9 +108,8 @@ def test_two_neighbours_are_never_further_apart_than_the_noise_was_made_for(
         abs(Fraction(a) - Fraction(b))
         for a, b in zip(*map(np.ndarray.tolist, drawn_from), strict=True)
     )
-    if (
-        drawn == "items" and not adjacency.relative
-    ):  # untouched: the only rounding is the neighbour's own
+    if drawn == "items" and not adjacency.relative:
+        # untouched: the only rounding is the neighbour's own
         assert apart <= alpha
     else:
         assert apart <= distance_made_for(adjacency, drawn, len(values))

@@ -127,9 +127,8 @@ def test_two_hundred_kills_at_random_moments_leave_every_draw_charged_and_no_hal
         time.sleep(moments.uniform(0, span))
         process.kill()
         process.join()
-        span *= (
-            0.9 if out.exists() else 1.1
-        )  # a release takes as long as a busy machine lets it: follow that
+        # a release takes as long as a busy machine lets it: follow that
+        span *= 0.9 if out.exists() else 1.1
         runs += 1
         kills += process.exitcode == -signal.SIGKILL
         drawn += mark(out).exists()

@@ -246,7 +246,7 @@ def test_eight_lines_say_nothing_if_one_of_them_is_another():
 
 
 @pytest.mark.slow
-def test_no_two_public_grids_that_are_not_related_are_taken_for_one_but_two_feeders_of_the_same_shape():
+def test_no_two_unrelated_public_grids_are_taken_for_one_but_two_feeders_of_the_same_shape():
     marks = {name: lineages.keyed(facts) for name, facts in lineages.public_grids().items()}
     assert len(marks) > 50
     sought = {name: Sought(known) for name, known in marks.items()}

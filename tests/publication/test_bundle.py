@@ -442,7 +442,8 @@ from gridveil.publication.bundle import verify
 from gridveil.foundation.errors import BundleError
 
 bundle, altered = map(Path, sys.argv[1:])
-files = {path.name: path.read_bytes() for path in sorted(bundle.iterdir()) if path.name != "SHA256SUMS"}
+files = {path.name: path.read_bytes() for path in sorted(bundle.iterdir())}
+del files["SHA256SUMS"]
 good, refused = files["model.mat"], 0
 for position in range(116, len(good), 3):
     files["model.mat"] = good[:position] + bytes([good[position] ^ 0xFF]) + good[position + 1 :]

@@ -61,11 +61,12 @@ def test_the_certificate_states_promise_charge_and_conditions(bundle, made):
     assert Fraction(certificate["epsilon_charged"]) <= Fraction(1, 2)
     assert certificate["groups"]["m"]["scale"] == made.guarantee.groups["m"].scale
     assert certificate["claim"] == UNCONDITIONAL
+    # loads withheld, no trajectory
     assert certificate["not_protected"] == [
         *NETWORK_NOT_PROTECTED,
         GOVERNORS_NOT_PROTECTED,
         OPERATING_POINT_NOT_PROTECTED,
-    ]  # loads withheld, no trajectory
+    ]
     assert Fraction(certificate["lineage_spent"]) == Fraction(certificate["epsilon_charged"])
     assert certificate["lineage_budget"] == "1/2"
     assert certificate["software"]["opendp"] in certificate["mechanism"]

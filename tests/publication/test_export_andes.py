@@ -34,7 +34,8 @@ import andes, numpy as np
 andes.config_logger(50)
 for case in json.loads(sys.argv[1]):
     if case["file"].endswith(".raw"):
-        system = andes.load(case["file"], addfile=case["file"][:-3] + "dyr", default_config=True, no_output=True, setup=False)
+        system = andes.load(case["file"], addfile=case["file"][:-3] + "dyr",
+                            default_config=True, no_output=True, setup=False)
         system.GENCLS.fn.v[:] = [system.config.freq] * system.GENCLS.n
         for key, value in case["PQ"].items():
             setattr(system.PQ.config, key, value)

@@ -124,9 +124,8 @@ def test_a_matrix_above_two_gigabytes_is_refused_before_a_byte_of_it_is_made():
 def test_a_release_that_no_bundle_could_hold_is_refused_before_its_budget_is_spent(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(
-        matfile, "LARGEST", 40
-    )  # bytes: less than 3 machines and 2 loaded buses take
+    # bytes: less than 3 machines and 2 loaded buses take
+    monkeypatch.setattr(matfile, "LARGEST", 40)
     done = gridveil(
         "release",
         write_grid(tmp_path),

@@ -85,9 +85,8 @@ def test_there_are_as_many_zones_as_asked_even_where_buses_tie(name):
         zones = zone_ports(facts, count)
         assert (len(zones), sorted(np.concatenate(zones).tolist())) == (count, list(range(size)))
     same = [one.tolist() for one in zone_ports(facts, len(equal))]
-    assert same == [
-        one.tolist() for one in equal
-    ]  # nothing is nearer than what no weights can tell apart
+    # nothing is nearer than what no weights can tell apart
+    assert same == [one.tolist() for one in equal]
 
 
 @pytest.mark.parametrize("published", [True, False])

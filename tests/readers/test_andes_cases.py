@@ -53,19 +53,21 @@ for path in sys.argv[1:]:
     names = lambda values: [str(value) for value in values]
     line, units, governors = system.Line, [], []
     for model in (system.GENCLS, system.GENROU):
-        for bus, index, row in zip(names(model.bus.v), names(model.idx.v), numbers(model, "u", "M", "D", "fn")):
+        rows = numbers(model, "u", "M", "D", "fn")
+        for bus, index, row in zip(names(model.bus.v), names(model.idx.v), rows):
             units.append({"bus": bus, "idx": index, **row})
-    for name, columns in {"TGOV1": ("R", "T1", "T2", "T3"), "TGOV1N": ("R", "T1", "T2", "T3"), "TG2": ("R", "T1", "T2"),
-                          "IEEEG1": ("K", *(f"T{n}" for n in range(1, 8)), "K1n", "K3n", "K5n", "K7n")}.items():
+    turbines = ("K", *(f"T{n}" for n in range(1, 8)), "K1n", "K3n", "K5n", "K7n")
+    for name, columns in {"TGOV1": ("R", "T1", "T2", "T3"), "TGOV1N": ("R", "T1", "T2", "T3"),
+                          "TG2": ("R", "T1", "T2"), "IEEEG1": turbines}.items():
         model = getattr(system, name)
         if model.n:
             model.s_update() if name == "IEEEG1" else None
             governors += [{"model": name, "syn": syn, **row} for syn, row in
                           zip(names(model.syn.v), numbers(model, "u", *columns))]
     found[path] = {
-        "bus": names(system.Bus.idx.v), "v": list(system.Bus.v.v), "a": list(system.Bus.a.v), "base": system.config.mva,
-        "from": names(line.bus1.v), "to": names(line.bus2.v), "line": numbers(line, "u", "r", "x", "tap", "phi"),
-        "units": units, "governors": governors,
+        "bus": names(system.Bus.idx.v), "v": list(system.Bus.v.v), "a": list(system.Bus.a.v),
+        "base": system.config.mva, "from": names(line.bus1.v), "to": names(line.bus2.v),
+        "line": numbers(line, "u", "r", "x", "tap", "phi"), "units": units, "governors": governors,
     }
 print(json.dumps(found))
 """

@@ -113,15 +113,15 @@ BAD_FILES = {
     ),
     "NaN": (
         with_text(X[2], "NaN"),
-        ["table mpc.branch, row 3, line 19", "column 4 (x)", "a finite number", "Mend that row"],
+        ["table mpc.branch, row 3, line 19", "column 4 (x)", "a finite number", "Fix that row"],
     ),
     "inf": (
         with_text(X[2], "Inf"),
-        ["table mpc.branch, row 3, line 19", "column 4 (x)", "a finite number", "Mend that row"],
+        ["table mpc.branch, row 3, line 19", "column 4 (x)", "a finite number", "Fix that row"],
     ),
     "NaN load": (
         with_text("4 1 40", "4 1 NaN"),
-        ["table mpc.bus, row 4, line 8", "Pd", "a finite number", "Mend that row"],
+        ["table mpc.bus, row 4, line 8", "Pd", "a finite number", "Fix that row"],
     ),
     "unknown bus in branch": (
         with_text("  3 5 0.01", "  3 77 0.01"),
@@ -129,12 +129,12 @@ BAD_FILES = {
             "table mpc.branch, row 3, line 19",
             "bus 77 is unknown",
             "a bus of the bus table",
-            "Mend that row",
+            "Fix that row",
         ],
     ),
     "a reactance in the place of a bus": (
         with_text("  3 5 0.01", f"  3 {X[1]} 0.01"),
-        ["table mpc.branch, row 3, line 19", "expected a bus of the bus table", "Mend that row"],
+        ["table mpc.branch, row 3, line 19", "expected a bus of the bus table", "Fix that row"],
     ),
     "unknown bus in gen": (
         with_text("  3 30 0", "  77 30 0"),
@@ -142,12 +142,12 @@ BAD_FILES = {
             "table mpc.gen, row 3, line 14",
             "bus 77 is unknown",
             "a bus of the bus table",
-            "Mend that row",
+            "Fix that row",
         ],
     ),
     "a bus twice": (
         with_text("  5 1 30", "  4 1 30"),
-        ["table mpc.bus, row 5, line 9", "bus 4 occurs twice", "Mend that row"],
+        ["table mpc.bus, row 5, line 9", "bus 4 occurs twice", "Fix that row"],
     ),
     "x = 0": (
         with_text(X[2], "0"),
@@ -163,7 +163,7 @@ BAD_FILES = {
     ),
     "a loop": (
         with_text("  3 5 0.01", "  3 3 0.01"),
-        ["table mpc.branch, row 3", "two different buses", "Mend that row"],
+        ["table mpc.branch, row 3", "two different buses", "Fix that row"],
     ),
     "disconnected": (
         lambda text: re.sub(r"  \d 5 0", "  3 4 0", text),

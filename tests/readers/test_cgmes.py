@@ -190,10 +190,8 @@ def test_a_model_is_read_from_a_folder_as_the_case_it_is(exported):
     plain = np.ones(14, dtype=bool)
     for ends, (series, charging, ratio) in theirs.items():
         assert ours[ends][0] * ours[ends][2] == pytest.approx(series * ratio, rel=1e-6), ends
-        if ends in (
-            (7, 8),
-            (7, 9),
-        ):  # between unlike nominal voltages: a ratio, and shunts that undo it
+        if ends in ((7, 8), (7, 9)):
+            # between unlike nominal voltages: a ratio, and shunts that undo it
             plain[np.array(ends) - 1] = False
         else:
             assert ours[ends][1:] == pytest.approx((charging, ratio), rel=1e-6, abs=1e-9), ends
@@ -389,9 +387,8 @@ def test_a_zip_with_a_file_of_no_name_is_refused(tmp_path):
     path = tmp_path / "net.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("?.xml", "<rdf:RDF/>")
-    path.write_bytes(
-        path.read_bytes().replace(b"?.xml", b"\0.xml")
-    )  # a name ends at its first zero byte
+    # a name ends at its first zero byte
+    path.write_bytes(path.read_bytes().replace(b"?.xml", b"\0.xml"))
     with pytest.raises(InputError, match=r"cut off or damaged|no XML file in it"):
         read_cgmes(path)
 

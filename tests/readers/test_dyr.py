@@ -15,9 +15,8 @@ from psse_helpers import ANDES, LINE, MACHINE, SMALL, raw
 
 GENROU = "8.0 0.03 0.4 0.05 {} {} 1.8 1.7 0.3 0.55 0.25 0.06 0.0 0.0"
 GENSAL = "5.0 0.05 0.06 {} {} 1.1 0.7 0.25 0.2 0.12 0.03 0.25"
-TWO = SMALL | {
-    "generator": [MACHINE.format(1, 250.0), MACHINE.format(2, 400.0)]
-}  # on a system base of 200 MVA
+# on a system base of 200 MVA
+TWO = SMALL | {"generator": [MACHINE.format(1, 250.0), MACHINE.format(2, 400.0)]}
 
 
 def machines(folder, text, sections=TWO):

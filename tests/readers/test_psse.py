@@ -379,9 +379,8 @@ def test_the_sample_case_of_revision_30_agrees_with_matpowers_own_conversion():
     for ends in single:
         mine, other = (series[others.index(ends)] for others, series in both)
         assert mine == pytest.approx(other, rel=1e-12), ends
-    three = slice(
-        len(ours.branches.rows) - 12, None
-    )  # star branches: ours winding by winding, theirs one by one
+    # star branches: ours winding by winding, theirs one by one
+    three = slice(len(ours.branches.rows) - 12, None)
     mine = sorted(ours.branches.series[three].tolist(), key=lambda z: (z.imag, z.real))
     others = sorted(theirs.branches.series[three].tolist(), key=lambda z: (z.imag, z.real))
     assert np.allclose(mine, others, rtol=1e-12)
@@ -640,19 +639,22 @@ DUMP = """
 import json, sys
 import andes
 andes.config_logger(50)
-found = {}
+read = {}
 for name, (raw, dyr) in json.loads(sys.argv[1]).items():
     system = andes.load(raw, addfile=dyr, setup=True, no_output=True, default_config=True)
     wanted = {
-        "Bus": "idx v0 a0", "Line": "bus1 bus2 r x b tap phi u trans", "PQ": "bus p0 q0 u", "Shunt": "bus g b u",
+        "Bus": "idx v0 a0", "Line": "bus1 bus2 r x b tap phi u trans",
+        "PQ": "bus p0 q0 u", "Shunt": "bus g b u",
         "GENCLS": "gen M D", "GENROU": "gen M D", "TGOV1": "syn R T1 T2 T3",
     }
     def column(model, name):
-        return [v if isinstance(v, str) else float(v) for v in getattr(getattr(system, model), name).v]
-    found[name] = {model: {p: column(model, p) for p in names.split()} for model, names in wanted.items()}
-    found[name]["gens"] = {str(i): int(b) for g in (system.PV, system.Slack) for i, b in zip(g.idx.v, g.bus.v)}
-    found[name]["syn"] = {str(i): str(n) for m in (system.GENROU, system.GENCLS) for i, n in zip(m.idx.v, m.gen.v)}
-json.dump(found, open(sys.argv[2], "w"))
+        values = getattr(getattr(system, model), name).v
+        return [v if isinstance(v, str) else float(v) for v in values]
+    read[name] = {m: {p: column(m, p) for p in names.split()} for m, names in wanted.items()}
+    gens, machines = (system.PV, system.Slack), (system.GENROU, system.GENCLS)
+    read[name]["gens"] = {str(i): int(b) for g in gens for i, b in zip(g.idx.v, g.bus.v)}
+    read[name]["syn"] = {str(i): str(n) for m in machines for i, n in zip(m.idx.v, m.gen.v)}
+json.dump(read, open(sys.argv[2], "w"))
 """
 
 
@@ -805,9 +807,8 @@ def test_transformers_with_two_taps_are_those_of_pypowsybl(tmp_path, cw, cz, fir
     sections = SMALL | {
         "transformer": [head(cw=cw, cz=cz), *lines, head(k=2, cz=min(cz, 2)), *THREE]
     }
-    path = raw(
-        tmp_path, sections, header="0, 100.0, {}, 0, 1, 50.0 / made by hand"
-    )  # pypowsybl's p.u. is of 100 MVA
+    # pypowsybl's p.u. is of 100 MVA
+    path = raw(tmp_path, sections, header="0, 100.0, {}, 0, 1, 50.0 / made by hand")
     grid, theirs = read_psse(path, None), pypowsybl.network.load(str(path))
     theirs.per_unit = True
     two = theirs.get_2_windings_transformers(all_attributes=True).iloc[0]

@@ -184,9 +184,8 @@ def spill(planted):
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_bug_says_where_but_not_what(planted, spill, caplog, monkeypatch, home, name, options):
     monkeypatch.setattr(home, name, spill)
-    monkeypatch.setattr(
-        shutil, "rmtree", lambda *_, **__: None
-    )  # so that temp files can be searched
+    # so that temp files can be searched
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     done = release(planted, *options)
     assert done.code == 70
     assert "internal error, ValueError in fail" in done.err

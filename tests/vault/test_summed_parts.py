@@ -116,7 +116,7 @@ def test_an_item_moves_no_further_than_the_noise_is_made_for_if_one_of_its_parts
         assert distance < alpha + Fraction(1, 10**10)
 
 
-def test_a_sum_of_items_moves_no_further_than_the_noise_is_made_for_if_a_part_of_one_moves_by_alpha():
+def test_a_sum_moves_no_further_than_the_noise_is_made_for_if_a_part_of_an_item_moves_by_alpha():
     alpha = Fraction(1, 10)
     for parts in LARGE[:600].reshape(100, 6, 3) % 7 + 0.01:
         near = np.concatenate([moved(parts[:1], alpha), parts[1:]])

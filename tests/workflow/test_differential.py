@@ -180,9 +180,8 @@ QUICK = ("one-asset", "one-asset-relative")
     "rule", [pytest.param(rule, marks=[] if rule in QUICK else pytest.mark.slow) for rule in RULES]
 )
 def test_every_mechanism_and_adjacency_leaves_the_same_bytes(run, rule, mechanism):
-    number = RULES.index(rule) + len(
-        mechanism
-    )  # folders and zips, words and JSON, signed and not, in turns
+    # folders and zips, words and JSON, signed and not, in turns
+    number = RULES.index(rule) + len(mechanism)
     out = ("bundle", "bundle.zip")[number % 2]
     options = (f"--adjacency={rule}", f"--mechanism={mechanism}", f"--formats={','.join(FORMATS)}")
     left = check_equal(

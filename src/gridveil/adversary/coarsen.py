@@ -28,9 +28,11 @@ RECORD, DECLARED = "record.csv", "record.toml"
 
 @dataclass(frozen=True)
 class Coarser:
-    """How much coarser. keep : buses whose columns stay (None: all); rate_hz : samples a second
-    (None: all of them);
-    step_hz : values are rounded to multiples of it [Hz] (None: not at all).
+    """How much coarser a record becomes; None leaves it as it is.
+
+    keep : buses whose columns stay.
+    rate_hz : samples per second.
+    step_hz : values are rounded to multiples of it [Hz].
     """
 
     keep: tuple[str, ...] | None = None
@@ -43,9 +45,7 @@ class Coarser:
         return self.keep is not None or self.rate_hz is not None or self.step_hz is not None
 
     def sigma(self, sigma: float, unit_hz: float) -> float:
-        """Noise of a rounded sample, in units of so many Hz: a step s adds as much as noise of
-        standard deviation s/√12.
-        """
+        """Noise of a rounded sample, in units of unit_hz [Hz]: a step s adds s/√12."""
         return math.hypot(sigma, (self.step_hz or 0.0) / unit_hz / math.sqrt(12))
 
     def notes(self, sigma: float, nominal_hz: float) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class Coarser:
         if self.keep is not None:
             parts.append(f"{'bus' if len(self.keep) == 1 else 'buses'} {', '.join(self.keep)} only")
         if self.rate_hz is not None:
-            parts.append(f"{self.rate_hz:g} samples a second")
+            parts.append(f"{self.rate_hz:g} samples per second")
         if self.step_hz is not None:
             parts.append(f"rounded to {1000 * self.step_hz:g} mHz")
         return ", ".join(parts) or "as it is"
@@ -72,8 +72,7 @@ class Coarser:
 def write_coarser(
     declared: Declaration, how: Coarser, out: Path, *, base_mva: float
 ) -> Declaration:
-    """Write a coarser record and its declaration into a new folder; return the declaration as it is
-    read back.
+    """Write a coarser record and its declaration into a new folder; return it as read back.
 
     What it says of the event still holds; sigma grows by the rounding.
     """
@@ -87,9 +86,10 @@ def write_coarser(
     )
     rows = _rows(raw, declared, how, base_mva)
     values, sigma = raw.values[rows], declared.sigma
+    # of 1 Hz
     unit = {"Hz": 1.0, "mHz": 1000.0, "p.u.": 1 / declared.nominal_hz, "rad/s": 2 * math.pi}[
         declared.unit
-    ]  # of 1 Hz
+    ]
     if how.step_hz is not None:
         values = np.rint(values / (how.step_hz * unit)) * (how.step_hz * unit)
     if sigma is not None:
@@ -130,7 +130,7 @@ def _kept(declared: Declaration, how: Coarser) -> list[str]:
 
 
 def _rows(raw: RawRecord, declared: Declaration, how: Coarser, base_mva: float) -> Sequence[int]:
-    """Rows that stay: every so many, counted from the event, so that one falls on it where one did.
+    """Rows that stay: every n-th, counted from the event, so that one falls on it where one did.
 
     Nothing is averaged.
     """
@@ -140,8 +140,7 @@ def _rows(raw: RawRecord, declared: Declaration, how: Coarser, base_mva: float) 
     every = round(1 / (how.rate_hz * interval_s))
     if every < 1 or abs(every * interval_s * how.rate_hz - 1) > 0.02:
         raise OptionError(
-            f"A rate of {how.rate_hz:g} Hz is no whole part of the record's {1 / interval_s:.4g} "
-            "Hz.",
+            f"A rate of {how.rate_hz:g} Hz does not divide the record's {1 / interval_s:.4g} Hz.",
             expected="the record's rate divided by a whole number",
             outcome=NOT_COARSER,
         )

@@ -1,5 +1,4 @@
-"""A release beside the public facts of a grid: whether it can be of that grid, and a table that
-explains it. No private value.
+"""Whether a release can be of a grid, and a table that explains it, from public facts alone.
 
 What an attacker who knows the topology makes of a release, and an owner who wants figures at a
 release instead of a surrogate.
@@ -28,8 +27,7 @@ EXPLAINED = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """A table on a grid's topology whose Kron reduction is a release's model, or comes nearest to
-    it.
+    """A table on a grid's topology whose Kron reduction is nearest to a release's model.
 
     misfit : root mean square of relative residuals of the network; None where the release shows
     none.
@@ -42,8 +40,7 @@ class Explained:
 
 
 def explain(facts: GridFacts, release: Release) -> Explained:
-    """Find a table on a grid's topology that a release may have been made of: m and d as released,
-    k by Gauss–Newton.
+    """Find a table that explains a release: m and d as released, k by Gauss–Newton.
 
     Lines that the release does not fix stay near the middle of its public bounds, as all do in
     topology mode and where they are `too_many_lines`. Loads count as public if the release
@@ -84,9 +81,7 @@ def too_many_lines(facts: GridFacts) -> bool:
 
 
 def doubts(facts: GridFacts, release: Release, misfit: float | None) -> tuple[str, ...]:
-    """Say why a release may be of another grid of the same size; nothing where nothing speaks for
-    that.
-    """
+    """Say why a release may be of another grid of the same size; empty if nothing says so."""
     said = []
     if names := _differing(facts, release):
         said.append(
@@ -144,6 +139,6 @@ def _differing(facts: GridFacts, release: Release) -> list[str]:
         )
     return [
         name
-        for name, (one, other) in public.items()
-        if not np.allclose(one, other, rtol=1e-9, atol=1e-12)
+        for name, (value, other) in public.items()
+        if not np.allclose(value, other, rtol=1e-9, atol=1e-12)
     ]

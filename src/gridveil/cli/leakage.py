@@ -72,7 +72,7 @@ def leakage(
     ] = None,
     rate: Annotated[
         str | None,
-        typer.Option(help="a coarser record: samples a second, such as 10Hz", show_default=False),
+        typer.Option(help="a coarser record: samples per second, such as 10Hz", show_default=False),
     ] = None,
     round_to: Annotated[
         str | None,

@@ -61,8 +61,7 @@ LedgerPlace = Annotated[
 AdjacencyName = Annotated[
     str | None,
     typer.Option(
-        help="one-asset (default), one-item or one-per-group; with -relative behind it, α is a "
-        "ratio",
+        help="one-asset (default), one-item or one-per-group; append -relative and α is a ratio",
         show_default=False,
     ),
 ]

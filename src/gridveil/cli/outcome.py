@@ -90,11 +90,13 @@ def _words(lineage: str, charged: Fraction, noted: Mapping[Path, bool | None]) -
     words = f"ε = {charged} was charged to the lineage {lineage} and stays spent; "
     if not standing:
         return f"{words}there is no bundle."
-    words += f"{'these bundles stand' if len(standing) > 1 else 'the bundle stands'}: {', '.join(standing)}"
+    words += "these bundles stand" if len(standing) > 1 else "the bundle stands"
+    words += f": {', '.join(standing)}"
     if missing:
         words += f"; there is no {', '.join(missing)}"
     if unnoted:
-        words += f"; the ledger could not note that {', '.join(unnoted)} was published, and lists its draw without a bundle"
+        words += f"; the ledger could not note that {', '.join(unnoted)} was published, "
+        words += "and lists its draw without a bundle"
     return f"{words}."
 
 

@@ -65,7 +65,7 @@ class GridReading:
     ] = None
     load_damping: Annotated[
         float | None,
-        _option("public damping of loads [p.u. power / p.u. frequency, a p.u. of load]", MACHINES),
+        _option("public damping of loads [p.u. power / p.u. frequency per p.u. of load]", MACHINES),
     ] = None
     frequency_hz: Annotated[
         float | None, _option("nominal frequency [Hz]; default 60", MACHINES)

@@ -14,7 +14,7 @@ from gridveil.cli.output import counted, print_json, print_table, print_text
 
 def paper(
     runs: Annotated[
-        int, typer.Option(help="runs of Algorithm 1 an epsilon; each 100 take a seed of their own")
+        int, typer.Option(help="runs of Algorithm 1 per epsilon; each 100 take a seed of their own")
     ] = 100,
     out: Annotated[
         Path,
@@ -45,7 +45,7 @@ def paper(
         print_json({"demo": True, **asdict(found)})
         return
     print_table(
-        f"DEMO: L on the five named transients, {runs} runs an ε [p.u.² s], mean with "
+        f"DEMO: L on the five named transients, {runs} runs per ε [p.u.² s], mean with "
         "90 % interval",
         ("ε", "L_lap", "median", "L_pp", "median", "20 s means [p.u.²]", "wins", "damping rmse"),
         [

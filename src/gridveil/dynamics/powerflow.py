@@ -37,9 +37,8 @@ class Network:
     controlled: IntArray
 
 
-@np.errstate(
-    all="ignore"
-)  # a step may lead to infinity: reported below, as one that does not converge
+# a step may lead to infinity: reported below, as one that does not converge
+@np.errstate(all="ignore")
 def newton(
     network: Network,
     voltage: Array,

@@ -153,9 +153,8 @@ def check_euler(model: Model, dt_s: float) -> None:
     |λ|².
     """
     values = eigenvalues(model)
-    moving = values[
-        np.abs(values) > 1e-9 * np.abs(values).max()
-    ]  # the common angle's λ = 0 never grows
+    # the common angle's λ = 0 never grows
+    moving = values[np.abs(values) > 1e-9 * np.abs(values).max()]
     stable = max(0.0, float(np.min(-2 * moving.real / np.abs(moving) ** 2)))
     if dt_s > stable * (1 + 1e-9):
         raise UnstableStep("euler", dt_s, stable)

@@ -46,9 +46,8 @@ def swing_responses(
         )
         after = inverse @ known
         pull_after = known - diagonal * after
-        pull_after -= pull_after.mean(
-            axis=0
-        )  # 1ᵀ L = 0; else rounding piles up as a load that nobody asked for
+        # 1ᵀ L = 0; else rounding piles up as a load that nobody asked for
+        pull_after -= pull_after.mean(axis=0)
         torque += 2 / h * (pull + pull_after)
         power = keep * power - gain * (omega + after)
         omega, pull = after, pull_after
@@ -61,9 +60,8 @@ def _inverse(model: ReducedModel, diagonal: Array, factor: float) -> Array:
     g = len(model.m)
     S = np.zeros((g, g), order="F")
     start = 0
-    for i in range(
-        g - 1
-    ):  # row by row: the pairs of a complete graph would take as much memory as S itself
+    for i in range(g - 1):
+        # row by row: the pairs of a complete graph would take as much memory as S itself
         k = model.k_r[start : start + g - 1 - i]
         S[i + 1 :, i] = -factor * k
         start += g - 1 - i

@@ -45,9 +45,8 @@ class SwingFamily(LinearFamily):
         )
         self._k, self._m, self._d = slice(0, e), slice(e, e + g), slice(e + g, e + 2 * g)
         i, j = edges.T.astype(np.int64)
-        pair = np.full(
-            (g, g), e
-        )  # the edge between two machines; where there is none, a weight of 0 behind the last
+        # the edge between two machines; where there is none, a weight of 0 behind the last
+        pair = np.full((g, g), e)
         pair[i, j] = pair[j, i] = np.arange(e)
         states, inputs, eye = 3 * g - 1, drive.shape[1], np.eye(g)
         self._omega, self._delta, power = slice(0, g), slice(g, 2 * g - 1), slice(2 * g - 1, states)

@@ -19,25 +19,19 @@ NOT_LOADED = "Nothing was loaded."
 
 
 def inside_bundle(path: Path, *names: str) -> bool:
-    """Whether a place lies, links followed, in a folder that holds all files of some names, by
-    which a bundle is known.
-    """
+    """Whether a place, links followed, lies in a bundle: a folder that holds all these files."""
     try:
         return any(
             all((folder / name).exists() for name in names)
             for folder in path.absolute().resolve().parents
         )
-    except (
-        OSError,
-        RuntimeError,
-    ):  # names that are too long, links in a circle: whoever writes there says so
+    except (OSError, RuntimeError):
+        # names that are too long, links in a circle: whoever writes there says so
         return False
 
 
 def check_outside_bundles(path: Path) -> None:
-    """Refuse a place inside a bundle: it lists every file that it holds, and would no longer
-    verify.
-    """
+    """Refuse a place inside a bundle, which would no longer verify with another file in it."""
     if inside_bundle(path, SUMS, DOCUMENT):
         raise OptionError(
             f"{path} lies inside a bundle, which would no longer verify.",
@@ -47,17 +41,14 @@ def check_outside_bundles(path: Path) -> None:
 
 
 def check_free(path: Path) -> None:
-    """Refuse a place that is taken, cannot be written to or lies inside a bundle, before anything
-    is drawn.
-    """
+    """Refuse a place that is taken, not writable or inside a bundle, before anything is drawn."""
     try:
         taken = path.exists() or path.is_symlink()
         parent = next(
             folder for folder in path.absolute().parents if folder.exists() or folder.is_symlink()
         )
-        for name in (
-            path.absolute().parts
-        ):  # of a folder that is still to be made, only this tells that its name is too long
+        for name in path.absolute().parts:
+            # of a folder that is still to be made, only this tells that its name is too long
             (parent / name).exists()
     except OSError as error:
         raise GridveilError(
@@ -92,9 +83,7 @@ def check_free_folder(path: Path) -> None:
 
 
 def write_files(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write files as a folder, or as one zip if the path ends in .zip, in one move: whoever sees it
-    sees all of it.
-    """
+    """Write files in one move, as a folder or as one zip if the path ends in .zip."""
     try:
         with _in_one_move(path) as made:
             if path.suffix == ".zip":
@@ -110,9 +99,7 @@ def write_files(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, mode: int = 0o777) -> None:
-    """Write files as a new folder in one move, for those whom its mode admits: whoever sees it sees
-    all of it.
-    """
+    """Write files as a new folder with this mode, in one move."""
     try:
         with _in_one_move(path) as made:
             _fill(made, files, mode)
@@ -126,9 +113,7 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, mode: int = 0o777) -
 
 @contextmanager
 def _in_one_move(path: Path) -> Iterator[Path]:
-    """Give a place beside a path to make something at; move it there if it was made whole, else
-    leave nothing.
-    """
+    """Give a place beside a path to make something at; move it there once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with workplace(path.parent) as made:
         crash_points.step("bundle-begun")
@@ -139,19 +124,14 @@ def _in_one_move(path: Path) -> Iterator[Path]:
 
 
 def _move(made: Path, path: Path) -> None:
-    """Move what was made to its place; a file that has appeared there in the meantime is not
-    replaced.
-    """
+    """Move what was made to its place; never replace a file that appeared there meanwhile."""
     if made.is_file():
         try:
             path.hardlink_to(made)
             return
         except OSError as error:
-            if error.errno not in (
-                errno.EPERM,
-                errno.ENOTSUP,
-                errno.ENOSYS,
-            ):  # some disks have no hard links
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                # some disks have no hard links
                 raise
             if path.exists():
                 raise FileExistsError(errno.EEXIST, "File exists", str(path)) from None
@@ -167,9 +147,7 @@ def _fill(folder: Path, files: Mapping[str, bytes], mode: int) -> None:
 
 
 def canonical_zip(files: Mapping[str, bytes]) -> bytes:
-    """Pack files so that the same ones always give the same bytes: sorted, stored, without
-    times.
-    """
+    """Pack files so that equal files give equal bytes: sorted, stored, without times."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):

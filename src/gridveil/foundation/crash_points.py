@@ -1,6 +1,4 @@
-"""Named steps at which the tests kill a release, to show that a crash never draws more than was
-charged.
-"""
+"""Named steps at which tests kill a release: a crash never draws more than was charged."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ STEPS = (
 
 
 def step(name: str) -> None:
-    """Die here, as if the power had gone, if $GRIDVEIL_FAULT names this step; or get a signal, if
-    it is STEP:SIGTERM.
-    """
+    """Die here if $GRIDVEIL_FAULT names this step; with STEP:SIGTERM, get that signal instead."""
     at, _, sent = os.environ.get("GRIDVEIL_FAULT", "").partition(":")
     if at == name:
         os.kill(os.getpid(), signal.Signals[sent or "SIGKILL"])

@@ -1,6 +1,4 @@
-"""Figures, all in one look: units on every axis, colours that colour-blind readers can tell
-apart.
-"""
+"""Figures, all in one look: units on every axis, colours for colour-blind readers."""
 
 from __future__ import annotations
 
@@ -35,10 +33,10 @@ def new_figure(
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = list(figure.subplots(rows, columns, squeeze=False, **sharing).ravel())
-    for one in axes:
-        one.spines[["top", "right"]].set_visible(False)
-        one.grid(True, color="#dddddd", linewidth=0.6)
-        one.tick_params(labelsize=8)
+    for panel in axes:
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(True, color="#dddddd", linewidth=0.6)
+        panel.tick_params(labelsize=8)
     return figure, axes
 
 
@@ -57,9 +55,7 @@ def mark_demo(figure: Figure) -> None:
 
 
 def plain(words: str) -> str:
-    """Words with a name in them: matplotlib would set what stands between dollars, and hide what
-    begins with _.
-    """
+    """Escape words with a name in them: matplotlib would set dollars and hide a leading _."""
     text = shown(words)
     text = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
     return (" " * text.startswith("_") + text).replace("$", r"\$")

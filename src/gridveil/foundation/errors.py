@@ -14,7 +14,7 @@ LONGEST_PROBLEM = 1000  # characters, as files and options may hold a million
 
 
 class GridveilError(Exception):
-    """A mistake that its maker can mend.
+    """An error the user can fix.
 
     problem : what was wrong, and where.
     outcome : what did not happen because of it.

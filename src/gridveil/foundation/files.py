@@ -24,9 +24,7 @@ def write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def replace_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file whole or not at all, durably; until then its text is for this user's eyes
-    only.
-    """
+    """Replace a file whole or not at all, durably; until then only this user can read it."""
     with workplace(path.parent) as made:
         write_synced(made, data, 0o600)
         made.chmod(mode)
@@ -46,8 +44,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def workplace(folder: Path) -> Iterator[Path]:
-    """Give a place, for this user's eyes only, to make something that is then moved elsewhere on
-    the same disk.
+    """Give a private place to make something that is then moved elsewhere on the same disk.
 
     Workplaces of runs that were killed are swept away first. A run locks its own while it lives:
     one that is not locked is nobody's any more.
@@ -67,10 +64,8 @@ def _new(folder: Path) -> tuple[Path, int | None]:
         place = Path(tempfile.mkdtemp(prefix=".gridveil-making-", dir=folder))
         try:
             lock = _lock(place)
-        except (
-            BlockingIOError,
-            FileNotFoundError,
-        ):  # another run's sweep was quicker than our lock
+        except (BlockingIOError, FileNotFoundError):
+            # another run's sweep was quicker than our lock
             continue
         except (ImportError, OSError):  # without locks nothing is swept either
             return place, None
@@ -81,8 +76,8 @@ def _new(folder: Path) -> tuple[Path, int | None]:
 
 def sweep(folder: Path) -> None:
     """Remove workplaces that nobody has locked; nothing that could be anybody else's."""
-    with suppress(OSError), os.scandir(folder) as found:
-        for place in [Path(entry) for entry in found if WORKPLACE.fullmatch(entry.name)]:
+    with suppress(OSError), os.scandir(folder) as leftover:
+        for place in [Path(entry) for entry in leftover if WORKPLACE.fullmatch(entry.name)]:
             with suppress(ImportError, OSError):
                 known = place.lstat()
                 if (

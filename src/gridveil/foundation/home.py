@@ -17,7 +17,5 @@ def gridveil_home() -> Path:
 
 
 def state_home() -> Path:
-    """Name a folder that no backup of the owner's folder holds: gridveil in the user's state
-    folder. It may not exist yet.
-    """
+    """Name gridveil's state folder, outside the owner's backups. It may not exist yet."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "gridveil"

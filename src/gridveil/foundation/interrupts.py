@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+# Windows has no HUP
 SIGNALS = [
     signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-]  # Windows has no HUP
+]
 
 
 class Ended(BaseException):
@@ -41,9 +42,9 @@ def raised() -> Iterator[None]:
         return
     usual = {number: signal.getsignal(number) for number in SIGNALS}
     usual = {
-        number: one
-        for number, one in usual.items()
-        if one in (signal.SIG_DFL, signal.default_int_handler)
+        number: handler
+        for number, handler in usual.items()
+        if handler in (signal.SIG_DFL, signal.default_int_handler)
     }
     for number in usual:
         signal.signal(number, _raise)
@@ -61,9 +62,7 @@ def _raise(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold signals back for a moment: what must not break off in the middle, or code that an
-    exception would abort.
-    """
+    """Hold signals back for a moment, around code that must not break off in the middle."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
     if threading.current_thread() is not threading.main_thread() or not handlers:

@@ -1,5 +1,4 @@
-"""Name what files and texts may hold at most: above every real grid and record, low enough that
-none stalls a machine.
+"""Upper limits of files and texts: above every real grid, low enough to stall no machine.
 
 The largest public grid, MATPOWER's case_SyntheticUSA (82 000 buses), takes 23 MB, 322 000 lines and
 four million numbers.

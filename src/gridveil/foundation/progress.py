@@ -63,7 +63,7 @@ def stage(name: str) -> None:
 
 @contextmanager
 def told_to(listener: Callable[[str], None]) -> Iterator[None]:
-    """Have every stage that begins inside told to a listener."""
+    """Report each stage begun in this block to a listener."""
     token = _listener.set(listener)
     try:
         yield

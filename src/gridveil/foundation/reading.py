@@ -108,7 +108,7 @@ def read_lines(path: Path, what: str) -> list[str]:
         raise InputError(
             problem,
             file=path.name,
-            expected=f"{what}, a line a row",
+            expected=f"{what}, one row per line",
             remedy="Check that this is such a file.",
         )
     try:

@@ -1,5 +1,4 @@
-"""Errors that leave the vault and the readers without the frames they came through: those hold
-private values.
+"""Errors leave the vault and the readers without their frames, which hold private values.
 
 Python keeps the local variables of every frame in a traceback, and some tools show them:
 `capture_locals`, rich, `pytest -l`, crash reporters. A sealed function lets an error out with the
@@ -20,9 +19,7 @@ R = TypeVar("R")
 
 
 class _Places(str):
-    """The note that lists places, a line each below its first; a class, to be told from other
-    notes.
-    """
+    """The note that lists places, one per line; a class, to be told from other notes."""
 
     __slots__ = ()
 
@@ -54,9 +51,7 @@ def sealed(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def places_of(error: BaseException) -> list[str]:
-    """The places that an error came through, outermost first, also those behind a sealed function:
-    "file:line function".
-    """
+    """Places an error came through, outermost first, sealed ones too: "file:line function"."""
     frames = [
         f"{Path(frame.f_code.co_filename).name}:{line} {frame.f_code.co_name}"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -70,8 +65,8 @@ def _notes(error: BaseException) -> list[_Places]:
 
 
 def _strip(error: BaseException) -> None:
-    places, told = places_of(error), _notes(error)
-    error.__notes__ = [note for note in getattr(error, "__notes__", ()) if note not in told]
+    places, earlier = places_of(error), _notes(error)
+    error.__notes__ = [note for note in getattr(error, "__notes__", ()) if note not in earlier]
     error.add_note(
         _Places(
             "\n  ".join(
@@ -80,11 +75,8 @@ def _strip(error: BaseException) -> None:
         )
     )
     error.__traceback__ = error.__cause__ = error.__context__ = None
-    for name in (
-        "obj",
-        "object",
-        "doc",
-    ):  # what an AttributeError, a UnicodeDecodeError or a JSONDecodeError was about
+    for name in ("obj", "object", "doc"):
+        # what an AttributeError, a UnicodeDecodeError or a JSONDecodeError was about
         if hasattr(error, name):
             with suppress(AttributeError, TypeError):
                 setattr(error, name, b"" if name == "object" else None)

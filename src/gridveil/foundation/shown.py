@@ -1,6 +1,4 @@
-"""What others wrote, made fit to be shown: in a line, in a cell of a table, in a figure, in
-JSON.
-"""
+"""Text of others, made fit to show: in a line, in a cell of a table, in a figure, in JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +9,7 @@ FORMULA = tuple("=+-@＝＋－＠")  # full-width signs too, which some spreadsh
 
 
 def shown(text: object) -> str:
-    r"""Escape whatever does not print as itself: control characters, line ends, bidi marks, lone
-    surrogates.
+    r"""Escape what does not print as itself: control characters, line ends, bidi marks, surrogates.
 
     What comes back is one line, and no terminal obeys it.
 
@@ -29,8 +26,7 @@ def shown(text: object) -> str:
 
 
 def csv_name(text: str) -> str:
-    """Make a name that no spreadsheet takes for a formula, not even one that splits cells at
-    semicolons.
+    """Make a name that no spreadsheet takes for a formula, even one that splits at semicolons.
 
     >>> csv_name("=1+1"), csv_name("G1;=1")
     ("'=1+1", 'G1; =1')
@@ -40,8 +36,7 @@ def csv_name(text: str) -> str:
 
 
 def csv_cell(value: str | float) -> str:
-    r"""Write a cell: a number in full; a name as no formula, and quoted where a comma in it would
-    end the cell.
+    r"""Write a cell: a number in full; a name as no formula, quoted if it holds a comma.
 
     >>> print(csv_cell(-0.1), csv_cell("x\n=HYPERLINK(1),"), csv_cell("@a"))
     -0.1 "x\n=HYPERLINK(1)," '@a
@@ -71,7 +66,7 @@ def json_file(data: Any) -> bytes:
 
 
 def json_line(data: Any) -> str:
-    """Write JSON in one line and one way, whatever the order of its keys, to be sealed or hashed."""
+    """Write JSON in one line, whatever the order of its keys, to be sealed or hashed."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 

@@ -1,3 +1,3 @@
-"""The version, where everybody may read it."""
+"""The version: the one place it is written; pyproject.toml reads it from here."""
 
 __version__ = "0.1.0"

@@ -1,6 +1,4 @@
-"""Words of the owner's own: one line of plain text, so that a bundle shows them as they are and
-nothing else by them.
-"""
+"""The owner's own words: one line of plain text, which a bundle shows as it is."""
 
 from __future__ import annotations
 
@@ -11,7 +9,10 @@ from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 LONGEST = 1000  # characters
 # No control characters, line or paragraph separators, nor marks that turn the direction of what
 # follows.
-PLAIN = r"^[^\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]*$"
+PLAIN = (
+    r"^[^\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    r"\U000e0000-\U000e007f]*$"
+)
 # Halves of characters, which names of files can hold, have no UTF-8.
 HALVES = re.compile("[\ud800-\udfff]")
 

@@ -124,7 +124,7 @@ class GridFacts:
 
     @property
     def damping_of_load(self) -> float | None:
-        """Damping of a p.u. of load, as declared [p.u. power / p.u. frequency]: the mean over all
+        """Damping per p.u. of load, as declared [p.u. power / p.u. frequency]: the mean over all
         load; None without load.
         """
         if not self.load_damping.any():

@@ -30,9 +30,9 @@ from gridveil.privacy.allocation import machine_shares
 from gridveil.privacy.noisy import NoisyGrid
 
 Start = Literal["posterior", "clipped"]
-# Beyond so many scales from y the density is below 1e-19 of its peak.
+# Beyond this many scales from y, the density is below 1e-19 of its peak.
 REACH = 45.0
-# Points a side of y for moments, and cells a side for sampling, each with its own few points.
+# Points on each side of y for moments, and cells on each side for sampling.
 POINTS, CELLS, POINTS_A_CELL = 96, 64, 8
 NEWTON_STEPS = 4
 
@@ -120,9 +120,8 @@ class Posterior:
         part = np.divide(missing, whole, out=np.zeros_like(missing), where=whole > 0)
         s = start + part * (end - start)
         node, weight = _unit_rule(POINTS_A_CELL)
-        for _ in range(
-            NEWTON_STEPS
-        ):  # on the integral from the cell's start, which is exact to rounding
+        for _ in range(NEWTON_STEPS):
+            # on the integral from the cell's start, which is exact to rounding
             inner = start[..., None] + (s - start)[..., None] * node
             found = (s - start) * (self._density(inner, items[..., None]) @ weight)
             slope = self._density(s, items)

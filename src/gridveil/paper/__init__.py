@@ -37,8 +37,7 @@ def iterations(runs: int) -> int:
 def reproduce(
     runs: int, out: Path, only: Sequence[str] = (), progress: Callable[[], None] | None = None
 ) -> Reproduction:
-    """Run section IV (and II-D) of the paper; write figures, data and the page `reproduction.md`
-    into a folder.
+    """Run section IV (and II-D) of the paper; write figures, data and `reproduction.md`.
 
     An interrupted call loses at most the block of runs it was in: the next one goes on from there,
     to the same figures.
@@ -49,21 +48,21 @@ def reproduce(
             f"There is no figure {unknown[0]!r}.", remedy=f"Choose from {', '.join(FIGURES)}."
         )
     if not 2 <= runs <= 100_000:
-        raise OptionError(f"{runs} runs cannot be done.", expected="2 to 100000 runs an epsilon")
+        raise OptionError(f"{runs} runs are not possible.", expected="2 to 100000 runs per epsilon")
     experiment = Experiment.ieee30()
     try:
         out.mkdir(parents=True, exist_ok=True)
         results = collect(experiment, runs, out / "blocks", progress)
-        found = tuple(levels(experiment, results))
+        measured = tuple(levels(experiment, results))
         star = tuple(cases())
-        judged = tuple(claims(experiment, found, star))
+        judged = tuple(claims(experiment, measured, star))
         files = [
             path for name in (only or FIGURES) for path in draw(name, experiment, results, out)
         ]
         page = out / "reproduction.md"
         page.write_text(
             report(
-                found, star, judged, [name for name in FIGURES if (out / f"{name}.png").exists()]
+                measured, star, judged, [name for name in FIGURES if (out / f"{name}.png").exists()]
             ),
             encoding="utf-8",
         )
@@ -71,6 +70,6 @@ def reproduce(
         raise GridveilError(
             f"Cannot write to {out} ({error.strerror}).",
             outcome="Finished blocks of runs are kept.",
-            remedy="Make room or name another folder with --out, then call it again.",
+            remedy="Make room or name another folder with --out, then run it again.",
         ) from None
-    return Reproduction(found, star, judged, tuple(str(path) for path in [*files, page]))
+    return Reproduction(measured, star, judged, tuple(str(path) for path in [*files, page]))

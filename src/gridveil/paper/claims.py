@@ -156,18 +156,17 @@ def _mismatch_claim(levels: Sequence[Level]) -> Claim:
     )  # fmt: skip
 
 
-def _mean_claim(words: str, stated: float, found: Mismatch, near: float) -> Claim:
-    """Compare a mean that the paper states, a time mean in p.u.², with ours; near : the relative
-    distance that still holds.
-    """
-    seconds = found.mean / found.time_mean
-    low, high = found.mean_low / seconds, found.mean_high / seconds
-    distance = abs(found.time_mean / stated - 1)
+def _mean_claim(words: str, stated: float, mismatch: Mismatch, near: float) -> Claim:
+    """Compare the paper's time mean [p.u.²] with ours; near : relative distance to hold."""
+    seconds = mismatch.mean / mismatch.time_mean
+    low, high = mismatch.mean_low / seconds, mismatch.mean_high / seconds
+    distance = abs(mismatch.time_mean / stated - 1)
     return Claim(
         "IV-B",
         words,
-        f"integral {found.mean:.2e} [{found.mean_low:.2e}, {found.mean_high:.2e}] p.u.² s, median "
-        f"{found.median:.2e}; mean over the 20 s {found.time_mean:.2e} [{low:.2e}, {high:.2e}] "
+        f"integral {mismatch.mean:.2e} [{mismatch.mean_low:.2e}, {mismatch.mean_high:.2e}] "
+        f"p.u.² s, median {mismatch.median:.2e}; mean over the 20 s {mismatch.time_mean:.2e} "
+        f"[{low:.2e}, {high:.2e}] "
         "p.u.²",
         _verdict(distance < near, distance < 0.6),
     )
@@ -187,9 +186,7 @@ def _bias_claim(experiment: Experiment, loose: Level, tight: Level) -> Claim:
 
 
 def _shift_claims(experiment: Experiment, tight: Level) -> list[Claim]:
-    """What the paper reads off its box plots of single lines and machines (it numbers machines 1 to
-    6 there).
-    """
+    """What the paper reads off its box plots of lines and machines (numbered 1 to 6 there)."""
     lines = [tuple(edge) for edge in (experiment.truth.edges + 1).tolist()]
     shift = {line: abs(value) for line, value in zip(lines, tight.shift_by_line, strict=True)}
     typical = float(np.median(list(shift.values())))

@@ -1,6 +1,4 @@
-"""Section IV of the paper: many runs of Algorithm 1 on one grid, batched, in blocks that survive an
-interruption.
-"""
+"""Section IV of the paper: many batched runs of Algorithm 1, in blocks that survive a stop."""
 
 from __future__ import annotations
 
@@ -61,17 +59,15 @@ def named_transients() -> list[Transient]:
 
 
 def random_transients(buses: Sequence[str], count: int, seed: int = 2026) -> list[Transient]:
-    """Draw transients by a fixed rule: one to three buses, each with ±0.1 to ±0.5 p.u. of load, at
-    t = 10 s.
-    """
+    """Draw transients by a fixed rule: 1 to 3 buses, ±0.1 to ±0.5 p.u. of load each, at 10 s."""
     random = np.random.default_rng(seed)
-    found = []
+    transients = []
     for number in range(count):
         places = random.choice(len(buses), size=random.integers(1, 4), replace=False)
         sizes = random.uniform(0.1, 0.5, len(places)) * random.choice([-1.0, 1.0], len(places))
         change = {buses[int(place)]: float(size) for place, size in zip(places, sizes, strict=True)}
-        found.append(Transient(f"random {number + 1}", Event.load(change, at_s=EVENT_S)))
-    return found
+        transients.append(Transient(f"random {number + 1}", Event.load(change, at_s=EVENT_S)))
+    return transients
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +88,7 @@ class Runs:
 
 
 class Experiment:
-    """The paper's experiment on a grid: profile `paper`, one public trajectory, transients that the
-    fit never saw.
+    """The paper's experiment: profile `paper`, one public trajectory, transients unseen by the fit.
 
     Everything it makes is a demo: it draws with seeds and compares with the truth.
     """
@@ -117,7 +112,7 @@ class Experiment:
         weights = np.full(trajectory.omega.shape, self.dt_s)
         self._record = Record(((0, 0),), trajectory.omega, weights)
         self._loads = np.stack(
-            [one.event.steps[0].loads(self.truth) for one in self.transients], axis=1
+            [transient.event.steps[0].loads(self.truth) for transient in self.transients], axis=1
         )
         self.true_responses = self.responses(self.truth.theta[None], self.truth.K_ac[None])[0]
 
@@ -132,9 +127,7 @@ class Experiment:
         )
 
     def responses(self, theta: Array, K_ac: Array) -> Array:
-        """Frequencies of models (runs, p) from each transient's event on: (runs, transients,
-        samples, g) [p.u.].
-        """
+        """Frequencies of models (runs, p) after events (runs, transients, samples, g) [p.u.]."""
         family, parameters = self._driven(theta, K_ac, self._loads)
         samples = round((HORIZON_S - EVENT_S) / self.dt_s) + 1
         return step_responses(
@@ -198,9 +191,7 @@ class Experiment:
         )
 
     def _driven(self, theta: Array, K_ac: Array, loads: Array) -> tuple[DrivenSwingFamily, Array]:
-        """The family with inputs `loads` (ports, s), and θ with each model's own u = ℓ_γ + K_ac ℓ_β
-        behind it.
-        """
+        """The family with inputs `loads` (ports, s), and θ with each model's u = ℓ_γ + K_ac ℓ_β."""
         g = len(self.truth.m)
         u = loads[:g].T + (K_ac @ loads[g:]).swapaxes(1, 2)
         family = DrivenSwingFamily(
@@ -215,11 +206,9 @@ class Experiment:
         return family, np.concatenate([theta, u.reshape(len(theta), -1)], axis=1)
 
     def _distance(self, theta: Array, K_ac: Array) -> Array:
-        """L of each model on each transient: ∫ |ω − ω_ref|² dt, summed over machines (runs,
-        transients) [p.u.² s].
-        """
-        found = self.responses(theta, K_ac) - self.true_responses
-        return self.dt_s * np.einsum("rtng,rtng->rt", found, found)
+        """L of each model on each transient: Σ ∫ |ω − ω_ref|² dt (runs, transients) [p.u.² s]."""
+        deviation = self.responses(theta, K_ac) - self.true_responses
+        return self.dt_s * np.einsum("rtng,rtng->rt", deviation, deviation)
 
     def key(self) -> str:
         """Name everything that a saved block depends on."""
@@ -227,7 +216,7 @@ class Experiment:
             FORMAT,
             BLOCK,
             self.profile,
-            [one.event for one in self.transients],
+            [transient.event for transient in self.transients],
             self.truth.theta.tolist(),
             self.truth.K_ac.tolist(),
         ]
@@ -246,7 +235,8 @@ class Block:
     @property
     def name(self) -> str:
         """File name of the saved block."""
-        return f"epsilon-{float(self.epsilon):g}-seed-{self.seed}-runs-{self.first}-{self.first + self.count - 1}.npz"
+        last = self.first + self.count - 1
+        return f"epsilon-{float(self.epsilon):g}-seed-{self.seed}-runs-{self.first}-{last}.npz"
 
 
 def blocks(runs: int) -> Iterator[Block]:
@@ -289,13 +279,8 @@ def _read(path: Path) -> Runs | None:
     try:
         with np.load(BytesIO(read_regular(path))) as saved:
             return Runs(**{name: saved[name] for name in Runs.__dataclass_fields__})
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        EOFError,
-        BadZipFile,
-    ):  # not there, or cut off: run it again
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        # not there, or cut off: run it again
         return None
 
 

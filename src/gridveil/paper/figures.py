@@ -134,9 +134,7 @@ def mismatch_over_iterations(experiment: Experiment, results: Results) -> tuple[
 
 
 def fidelity(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
-    """Fig. 5: distribution of L over runs, before and after step 3; shaded: 80 % intervals, dotted:
-    means.
-    """
+    """Fig. 5: distribution of L before and after step 3; shaded: 80 % intervals, dotted: means."""
     del experiment
     figure, panels = new_figure(COLUMN, 3.4, len(results), 1, sharex=True)
     rows = ["epsilon,run,L_lap_named_pu2_s,L_pp_named_pu2_s,L_lap_all_pu2_s,L_pp_all_pu2_s"]
@@ -197,9 +195,7 @@ def fidelity(experiment: Experiment, results: Results) -> tuple[Figure, list[str
 
 
 def trajectories(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
-    """Fig. 6: frequencies of up to 100 models at the smallest ε on the named transients, machine by
-    machine.
-    """
+    """Fig. 6: frequencies of up to 100 models at the smallest ε, machine by machine."""
     from matplotlib.collections import LineCollection
 
     epsilon, runs = next(iter(results.items()))
@@ -217,9 +213,8 @@ def trajectories(experiment: Experiment, results: Results) -> tuple[Figure, list
         "transient,machine,time_s,truth_hz,laplace_low80_hz,laplace_high80_hz,fitted_low80_hz,fitted_high80_hz"
     ]
     for t in range(NAMED):
-        low, high = np.quantile(
-            sets[0][0][:, t], [0.003, 0.997]
-        )  # a few wild noisy models would flatten all others
+        # a few wild noisy models would flatten all others
+        low, high = np.quantile(sets[0][0][:, t], [0.003, 0.997])
         for g, machine in enumerate(machines):
             panel = panels[t * len(machines) + g]
             for values, colour in sets:
@@ -357,9 +352,8 @@ def _boxes(
         )
         panel.set_title(_epsilon(epsilon), fontsize=SMALL + 1, loc="left")
         panel.set_xticks(places, labels, fontsize=SMALL)
-        panel.set_yscale(
-            "log" if truth.max() > 10 * truth.min() else "linear"
-        )  # line weights span two decades
+        # line weights span two decades
+        panel.set_yscale("log" if truth.max() > 10 * truth.min() else "linear")
     figure.supylabel(unit, fontsize=SMALL + 1)
     panels[-1].set_xlabel(
         "line between machines" if "-" in labels[0] else "machine at bus", fontsize=SMALL + 1

@@ -10,9 +10,7 @@ from gridveil.grid.facts import Array, IntArray
 
 
 def place(edges: IntArray, n: int, rounds: int = 300) -> Array:
-    """Place n buses in the plane (n, 2) by stress majorisation, from their spectral embedding;
-    always the same way.
-    """
+    """Place n buses (n, 2) by stress majorisation from their spectral embedding; deterministic."""
     graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
     distance = shortest_path(graph, directed=False, unweighted=True)
     centred = -0.5 * (np.eye(n) - 1 / n) @ distance**2 @ (np.eye(n) - 1 / n)

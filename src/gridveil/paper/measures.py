@@ -142,13 +142,13 @@ def _shift(runs: Runs, part: slice) -> tuple[float, ...]:
 
 
 def _by_machine(experiment: Experiment, runs: Runs, models: int = 100) -> tuple[float, ...]:
-    found = experiment.responses(runs.after[:models], runs.K_ac[:models])[:, NAMED - 1]
-    error = ((found - experiment.true_responses[NAMED - 1]) ** 2).sum(axis=(0, 1))
+    responses = experiment.responses(runs.after[:models], runs.K_ac[:models])[:, NAMED - 1]
+    error = ((responses - experiment.true_responses[NAMED - 1]) ** 2).sum(axis=(0, 1))
     return tuple((error / error.sum()).tolist())
 
 
-def _rmse(found: Array, truth: Array) -> float:
-    return float(np.sqrt(np.mean((found - truth) ** 2)))
+def _rmse(values: Array, truth: Array) -> float:
+    return float(np.sqrt(np.mean((values - truth) ** 2)))
 
 
 def _quartile_range(values: Array) -> float:

@@ -65,12 +65,12 @@ def report(
         for case in star
     )
     both = "; ".join(
-        f"ε = {one.epsilon}: {one.laplace_all.mean:.2e} → {one.fitted_all.mean:.2e}"
-        for one in levels
+        f"ε = {measured.epsilon}: {measured.laplace_all.mean:.2e} → {measured.fitted_all.mean:.2e}"
+        for measured in levels
     )
     rmse = "; ".join(
-        f"ε = {one.epsilon}: {one.rmse_before['d']:.2f} → {one.rmse_after['d']:.2f}"
-        for one in levels
+        f"ε = {measured.epsilon}: {measured.rmse_before['d']:.2f} → {measured.rmse_after['d']:.2f}"
+        for measured in levels
     )
     images = "\n".join(
         f"![Figure {n}: {caption}](fig{n}.png)"
@@ -80,7 +80,7 @@ def report(
     return f"""# The paper, reproduced
 
 Written by `gridveil paper --runs {runs}`; every figure on this page is that run's own. All of it is a **demo**: it draws with
-seeds and shows the truth, and nothing of it is charged to a ledger. {runs} runs an ε ({-(-runs // 100)} fixed seeds, up to 100
+seeds and shows the truth, and nothing of it is charged to a ledger. {runs} runs per ε ({-(-runs // 100)} fixed seeds, up to 100
 runs each), IEEE-30, profile `paper`: M = 10, D = 5, T = 20 s⁻¹, G = 0.04, ω_b = 1, Euler 0.01 s, 30 s, 500 projected
 gradient steps of η = 100. Figures are numbered by their order in the paper's source.
 
@@ -116,7 +116,7 @@ Damping rmse: {rmse} p.u. power / p.u. frequency.
 ## Figures
 
 {images}
-"""
+"""  # noqa: E501
 
 
 _CAPTIONS = {
@@ -133,10 +133,10 @@ _CAPTIONS = {
 
 
 def _line(level: Level) -> str:
-    def cells(one: Mismatch) -> str:
+    def cells(mismatch: Mismatch) -> str:
         return (
-            f"{one.mean:.2e} [{one.mean_low:.2e}, {one.mean_high:.2e}] | {one.median:.2e} | "
-            f"{one.low80:.1e} … {one.high80:.1e}"
+            f"{mismatch.mean:.2e} [{mismatch.mean_low:.2e}, {mismatch.mean_high:.2e}] | "
+            f"{mismatch.median:.2e} | {mismatch.low80:.1e} … {mismatch.high80:.1e}"
         )
 
     return (

@@ -36,9 +36,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """The over-, well- and under-determined case: the 5-bus star, Y-Δ, and two buses in a row that
-    both go.
-    """
+    """Over-, well- and under-determined case: 5-bus star, Y-Δ, two interior buses in a row."""
     star = edge_weights(kron_reduce(laplacian(star_edges(4), STAR_WEIGHTS, 5), np.arange(4))[0])
     y_delta = np.array([2.0, 3.0, 5.0])
     delta = edge_weights(kron_reduce(laplacian(star_edges(3), y_delta, 4), np.arange(3))[0])
@@ -82,5 +80,5 @@ def _rank(edges: IntArray, k: Array, buses: int, kept: int) -> int:
     return int(np.linalg.matrix_rank(np.stack(columns, axis=1), tol=1e-6))
 
 
-def _error(found: Array, truth: Array) -> float:
-    return float(np.abs(found / truth - 1).max())
+def _error(recovered: Array, truth: Array) -> float:
+    return float(np.abs(recovered / truth - 1).max())

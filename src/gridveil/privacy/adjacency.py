@@ -10,7 +10,7 @@ rule               neighbours differ in                                  loss of
 ``one-per-group``  one entry in each of k, m and d                       ε_k + ε_m + ε_d
 =================  ====================================================  =========================
 
-With ``-relative`` behind its name, a rule counts in ratios: entries differ by a factor of at most 1
+Append ``-relative`` and a rule counts in ratios: entries differ by a factor of at most 1
 + α, noise is added to logarithms, and the distance is log(1 + α).
 """
 

@@ -50,7 +50,8 @@ def _from_decimal(number: Decimal) -> Fraction:
 def float_at_most(number: Fraction) -> float:
     """Round to the largest float not above number.
 
-    >>> Fraction(float(Fraction(1, 10))) > Fraction(1, 10) >= Fraction(float_at_most(Fraction(1, 10)))
+    >>> tenth = Fraction(1, 10)
+    >>> Fraction(float(tenth)) > tenth >= Fraction(float_at_most(tenth))
     True
     """
     nearest = float(number)

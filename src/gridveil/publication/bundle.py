@@ -367,12 +367,8 @@ def _exported(release: Release, name: str) -> dict[str, bytes]:
     """What a release gives in a format: nothing where it cannot be written in it."""
     try:
         return export(release, name)
-    except (
-        GridveilError,
-        ArithmeticError,
-        ValueError,
-        StopIteration,
-    ):  # a forged model may hold numbers of any size
+    except (GridveilError, ArithmeticError, ValueError, StopIteration):
+        # a forged model may hold numbers of any size
         return {}
 
 
@@ -400,12 +396,8 @@ def _check_certificate(
         certificate = CertificateDocument.read(files[CERTIFICATE])
         words = in_plain_words(certificate).encode()
         receipt = receipt_of(certificate)
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ):  # a forged one may hold numbers of any size
+    except (KeyError, TypeError, ValueError, OverflowError):
+        # a forged one may hold numbers of any size
         raise broken(path, f"{CERTIFICATE} is missing or is no certificate") from None
     signed_by = certificate.signed_by
     derived = certify(

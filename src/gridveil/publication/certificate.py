@@ -158,7 +158,10 @@ def certificate_problems(certificate: CertificateDocument, receipt: Receipt) -> 
     if not head_is_genuine(receipt.head):
         yield "the ledger's head does not bear its signature"
     if not len(receipt.earlier) < receipt.entry < receipt.head.count:
-        yield "the ledger's head is older than the entry, or the entry than draws that are named before it"
+        yield (
+            "the ledger's head is older than the entry, or the entry than draws that are named "
+            "before it"
+        )
     if len({receipt.nonce, *receipt.earlier}) <= len(receipt.earlier):
         yield "a draw of the ledger is named twice"
     if not Fraction(certificate.epsilon_charged) <= receipt.spent <= receipt.budget:
@@ -253,7 +256,7 @@ Several draws: {certificate.selection}
 Ledger {head.ledger}: entry {certificate.ledger_entry}, nonce {certificate.ledger_nonce},
 commitment to the draw {certificate.draw_commitment}; head after the draw: {head.count} rows, {head.mac}
 Signed by: {certificate.signed_by or "nobody: this bundle carries no signature"}
-"""
+"""  # noqa: E501
 
 
 def _odds(epsilon: Fraction) -> str:

@@ -18,10 +18,9 @@ from gridveil.foundation.errors import NOTHING_SPENT, InputError, OptionError
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.publication.release import PORTS, PORTS_TOLD, Release, loaded_buses
 
-# Columns closer than this count as equal: their buses share a cut vertex. Others differ by 1e-3 or
-# more.
+# Columns closer than this count as equal: buses behind one cut vertex. Others differ by 1e-3.
 EQUAL = 1e-9
-# Share of arbitrary weights beside equal ones where zones are told apart: enough to break ties.
+# Weight of arbitrary line weights beside equal ones: enough to break ties between zones, no more.
 TIE_BREAK = 1e-6
 
 
@@ -51,8 +50,7 @@ def equal_groups(columns: Array) -> tuple[IntArray, ...]:
 
 
 def zone_ports(facts: GridFacts, count: int) -> tuple[IntArray, ...]:
-    """Put loaded buses into so many zones: those whose columns of K_ac would be near each other if
-    all lines were alike.
+    """Put loaded buses into zones by near columns of K_ac, as if all lines were alike.
 
     It uses the declared topology alone, and gives as many zones as asked, whatever lies equally
     near. The model answers load anywhere in a zone as if it were spread over the zone.
@@ -101,9 +99,8 @@ def port_shares(facts: GridFacts, release: Release) -> Array | None:
         return np.eye(loaded)
     equal = equal_ports(facts)
     groups = equal if len(equal) == ports else zone_ports(facts, ports)
-    return merged_shares(
-        facts, groups, by_load=release.publishes_loads
-    )  # whatever the grid is opened with today
+    # whatever the grid is opened with today
+    return merged_shares(facts, groups, by_load=release.publishes_loads)
 
 
 def merged_shares(

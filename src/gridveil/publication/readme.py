@@ -109,7 +109,7 @@ Conditional on:
 
 Not protected:
 {unprotected}
-"""
+"""  # noqa: E501
 
 
 def _plain(words: str) -> str:
@@ -140,4 +140,4 @@ Copy them to a folder of their own first: some tools write beside what they read
 ```
 {lines}
 ```
-"""
+"""  # noqa: E501

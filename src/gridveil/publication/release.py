@@ -40,11 +40,8 @@ if TYPE_CHECKING:
 VALID_FOR = (
     "frequency response of the machines and loaded buses to lasting steps of load or generation"
 )
-RATINGS, RULES, PORTS = (
-    "machine ratings",
-    "rules for awkward data",
-    "ports for load",
-)  # public inputs that stand for them
+# public inputs that stand for them
+RATINGS, RULES, PORTS = ("machine ratings", "rules for awkward data", "ports for load")
 PORTS_TOLD = (
     "loaded buses that share a column of K_ac, or a zone, are one port, chosen by the "
     "topology alone"
@@ -82,7 +79,7 @@ class Release:
     provenance : of the trajectories that the fit used.
     receipt : what the ledger gave for the draw; None for a demo, and for a release that was loaded.
     events : what the fit found of events that were not wholly known; a bundle does not carry them.
-    load_damping : public damping of a p.u. of load [p.u. power / p.u. frequency], which d includes;
+    load_damping : public damping per p.u. of load [p.u. power / p.u. frequency], which d includes;
     None: not known, as in a bundle of an earlier gridveil.
     """
 
@@ -267,9 +264,8 @@ def neutral_names(facts: GridFacts) -> dict[str, str]:
 def neutral(model: ReducedModel, facts: GridFacts) -> ReducedModel:
     """Rename buses and leave out those without load."""
     names = neutral_names(facts)
-    if (
-        set(model.ports) == names.keys()
-    ):  # nothing to leave out: K_ac may be large, so it is not copied
+    if set(model.ports) == names.keys():
+        # nothing to leave out: K_ac may be large, so it is not copied
         return replace(model, ports=tuple(names[port] for port in model.ports))
     kept = [position for position, port in enumerate(model.ports) if port in names]
     return replace(

@@ -24,7 +24,7 @@ Flags = NDArray[np.bool_]
 FIGURE = re.compile(r"\d[.,]\d|\d[eE][-+]?\d")
 TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 BITS: Mapping[float, bool] = {0: False, 1: True}
-REMEDY = "Mend that row and try again."
+REMEDY = "Fix that row and try again."
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,7 +99,7 @@ def _checked(file: str, what: str, values: Any, items: list[str], *, positive: b
             f"{what} of {item} is not usable",
             file=file,
             expected="a finite number above 0" if positive else "a finite number, 0 or more",
-            remedy=f"Mend the entry of {item} in the source.",
+            remedy=f"Fix the entry of {item} in the source.",
         )
     return array
 

@@ -1,5 +1,4 @@
-"""Attacks on a release: what an adversary makes of it with what they are said to know. Never the
-vault.
+"""Attacks on a release, with what an adversary is said to know. Never imports the vault.
 
 star.py and network.py win line weights back, topology.py the edge set; averaging.py uses several
 releases, all_but_one.py all parameters but one asset's, trajectory.py public records alone (from

@@ -1,5 +1,4 @@
-"""The all-but-one adversary: knows every parameter but one asset's, and which two values that one
-may have.
+"""The all-but-one adversary: knows all parameters but one asset's, and its two possible values.
 
 Of each coordinate c that differs by α_c between the two, noise of scale b_c leaves the
 log-likelihood ratio ℓ_c = clip(2 z_c, ±ε_c), with ε_c = α_c/b_c and z_c the output's distance from
@@ -21,8 +20,7 @@ NODES = 16
 
 
 def exact_advantage(losses: Sequence[float]) -> float:
-    """The advantage of the best test against Laplace noise, E[(1 − e^(−ℓ))⁺] under one of the two
-    hypotheses.
+    """Advantage of the best test against Laplace noise, E[(1 − e^(−ℓ))⁺] under one hypothesis.
 
     losses : ε_c of the coordinates that differ. One alone gives 1 − e^(−ε/2); more are integrated
     one by one.
@@ -56,7 +54,7 @@ def _expected(losses: tuple[float, ...], start: Array) -> Array:
     )
     # The inner expectation has kinks where start + t is a sum of ±ε of the rest; Gauss-Legendre
     # works from one to the next.
-    kinks = np.array(sorted({sum(signs) for signs in product(*((-one, one) for one in rest))}))
+    kinks = np.array(sorted({sum(signs) for signs in product(*((-part, part) for part in rest))}))
     cuts = np.clip(np.concatenate([[-np.inf], kinks, [np.inf]]) - start[..., None], -loss, loss)
     low, width = cuts[..., :-1, None], np.diff(cuts)[..., None]
     node, weight = np.polynomial.legendre.leggauss(NODES)

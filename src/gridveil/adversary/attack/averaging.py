@@ -1,6 +1,4 @@
-"""Several releases of one grid: the noise averages out, as fast as the ledger's total ε allows and
-no faster.
-"""
+"""Several releases of one grid: noise averages out as fast as the total ε allows."""
 
 from __future__ import annotations
 
@@ -14,8 +12,7 @@ POINTS, PASSES, DEPTH = 2000, 3, 40.0
 
 
 def combined(y: Array, loss: GroupLoss, bounds: Range) -> Array:
-    """Estimate items from R noisy values each: the mean of p(x | y_1 … y_R) ∝ Π exp(−|x − y_r|/b) /
-    x on the bounds.
+    """Mean of p(x | y_1 … y_R) ∝ Π exp(−|x − y_r|/b) / x on the bounds, for R noisy values each.
 
     y : (R, n) clipped noisy values, in the group's unit.
     loss : of one release, with its scale b. Returns (n,).

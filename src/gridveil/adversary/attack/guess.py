@@ -13,8 +13,7 @@ TABLE, TURNS = 129, 16
 
 
 def noisy_values(released: Array, loss: GroupLoss, bounds: Range) -> Array:
-    """Undo a posterior mean: the clipped noisy y with E[x | y] = released, which grows with y;
-    (n,).
+    """Undo a posterior mean: the clipped noisy y with E[x | y] = released; (n,).
 
     A table brackets each y, then false position and halving take turns.
     """
@@ -39,10 +38,10 @@ def noisy_values(released: Array, loss: GroupLoss, bounds: Range) -> Array:
             if turn % 2
             else low + (high - low) * np.clip((released - at_low) / rise, 0.0, 1.0)
         )
-        found = mean(tried)
-        over = found > released
-        low, at_low = np.where(over, low, tried), np.where(over, at_low, found)
-        high, at_high = np.where(over, tried, high), np.where(over, found, at_high)
+        means = mean(tried)
+        over = means > released
+        low, at_low = np.where(over, low, tried), np.where(over, at_low, means)
+        high, at_high = np.where(over, tried, high), np.where(over, means, at_high)
     rise = np.where(at_high > at_low, at_high - at_low, 1.0)
     return low + (high - low) * np.clip((released - at_low) / rise, 0.0, 1.0)
 
@@ -59,8 +58,7 @@ def within(guess: Array, truth: Array, loss: GroupLoss) -> np.ndarray:
 
 
 def best_guesses(y: Array, loss: GroupLoss, bounds: Range, *, points: int = 512) -> Array:
-    """Guess x so that P(|x − guess| ≤ α | y) is largest, under the log-uniform prior on the public
-    bounds; (n,).
+    """Guess x so that P(|x − guess| ≤ α | y) is largest, with a log-uniform prior; (n,).
 
     No other guess lands within α of the truth more often, if the prior holds.
     """

@@ -1,6 +1,4 @@
-"""The network that is most probable given public records, a release, or both, where topology and
-bounds are public.
-"""
+"""The most probable network given records, a release or both, with public topology and bounds."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ def from_records(
     scheme: SchemeName,
     sigma: float,
 ) -> TwoStage:
-    """The most probable network given records, public bounds and public topology, without a
-    release; any locations.
-    """
+    """The most probable network given records at any locations, without a release."""
     return two_stage(
         facts,
         observed,

@@ -42,7 +42,7 @@ class Inversion:
     """What the attacker makes of a reduced network.
 
     k : (e,) guessed line weights [p.u. power / rad]; lines that nothing fixes stay near the start.
-    rank : of the Jacobian, so many directions of log k are fixed.
+    rank : of the Jacobian: the number of directions of log k that are fixed.
     fixed : (e,) lines that are, each for itself.
     misfit : root mean square of the relative residuals; near 0 where the release is a Kron
     reduction.
@@ -71,8 +71,7 @@ def invert(
     starts: int = STARTS,
     stop_if_exact: bool = False,
 ) -> Inversion:
-    """Find line weights whose Kron reduction is the model's: from L_red alone, or from L_red and
-    K_ac.
+    """Find line weights whose Kron reduction is the model's: from L_red, or L_red and K_ac.
 
     facts : the topology that the attacker knows; bounds : public ones of k, where starts lie.
     patterns : (b, f) what each of the model's columns of K_ac is the answer to; None: K_ac is not
@@ -88,20 +87,19 @@ def invert(
     network = KronMap(facts, np.zeros((len(facts.interior), 0)) if patterns is None else patterns)
     carried = model.K_ac if patterns is not None else np.zeros((len(model.m), 0))
     problem = _Problem(network, np.concatenate([model.k_r, carried.ravel()]), len(model.k_r))
-    found: list[tuple[Array, float]] = []
+    solutions: list[tuple[Array, float]] = []
     for number, start in enumerate(_starts(len(facts.edges), bounds, starts), start=1):
         stage(start_named(number, starts))
-        found.append(_descend(problem, start))
-        if stop_if_exact and found[-1][1] <= EXACT:
+        solutions.append(_descend(problem, start))
+        if stop_if_exact and solutions[-1][1] <= EXACT:
             break
-    misfits = np.array([misfit for _, misfit in found])
+    misfits = np.array([misfit for _, misfit in solutions])
     solved = misfits <= 2 * misfits.min() + EXACT
-    x = found[int(np.argmax(solved))][
-        0
-    ]  # the first: from the middle of the bounds, if that will do
+    # the first: from the middle of the bounds, if that will do
+    x = solutions[int(np.argmax(solved))][0]
     rank, fixed = _identified(problem.both(x)[1])
     return Inversion(
-        np.exp(x), rank, fixed, float(misfits[np.argmax(solved)]), int(solved.sum()), len(found)
+        np.exp(x), rank, fixed, float(misfits[np.argmax(solved)]), int(solved.sum()), len(solutions)
     )
 
 
@@ -109,7 +107,7 @@ def invert(
 class _Problem:
     """Residuals as a function of log k, each relative to the entry that it is of.
 
-    weights : so many entries are of k_r.
+    weights : how many entries are of k_r.
     """
 
     network: KronMap
@@ -118,9 +116,7 @@ class _Problem:
 
     @cached_property
     def size(self) -> Array:
-        """What a residual is relative to: the entry, and a little of the largest one of its
-        kind.
-        """
+        """Scale of a residual: its entry, and a little of the largest entry of its kind."""
         size = np.abs(self.target)
         for kind in (slice(0, self.weights), slice(self.weights, None)):
             size[kind] += FLOOR * size[kind].max(initial=0.0)
@@ -133,18 +129,18 @@ class _Problem:
     def both(self, x: Array) -> tuple[Array, Array]:
         """Residuals at log k = x, and their Jacobian."""
         k = np.exp(x)
-        found, of_weights, of_shares = self.network.slopes(k)
+        reduction, of_weights, of_shares = self.network.slopes(k)
         slope = np.concatenate([of_weights, of_shares.reshape(-1, len(k))])
-        return self._compared(found), slope * k / self.size[:, None]
+        return self._compared(reduction), slope * k / self.size[:, None]
 
-    def _compared(self, found: Reduction) -> Array:
-        return (np.concatenate([found.k_r, found.carried.ravel()]) - self.target) / self.size
+    def _compared(self, reduction: Reduction) -> Array:
+        return (
+            np.concatenate([reduction.k_r, reduction.carried.ravel()]) - self.target
+        ) / self.size
 
 
 def _starts(lines: int, bounds: Range, count: int) -> Iterator[Array]:
-    """The middle of the public bounds first, so that what nothing fixes stays at the blind guess;
-    then random ones.
-    """
+    """Starts: the middle of the public bounds, where free entries stay, then random ones."""
     yield np.full(lines, np.log(middle(bounds)))
     random = np.random.default_rng(lines)
     low, high = np.log(bounds.least), np.log(bounds.upper)

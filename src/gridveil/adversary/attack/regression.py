@@ -1,5 +1,4 @@
-"""The swing equation as a linear regression: k_r, m, d and u from records at every machine, by
-least squares.
+"""The swing equation as a linear regression: k_r, m, d, u from records at every machine.
 
 Each row of the swing equation is linear in its own parameters. Integrated from rest to t, row i
 reads
@@ -34,29 +33,32 @@ def regress(
     dt_s: float,
     scheme: SchemeName,
 ) -> Array:
-    """Solve the integrated swing equations for θ = (k_r, m, d, u) by least squares, with Σu of each
-    step equal to totals (s,).
+    """Solve the integrated swing equations for θ = (k_r, m, d, u); totals (s,) : Σu of each step.
 
     With totals None the first step's total is taken as 1 p.u. and governors are left out: only
     ratios are found. Integrals are left sums for `euler`, which makes the regression exact for its
     data, and those of cubic splines else, which also fill gaps.
     """
     g, edges = len(facts.machines), complete_edges(len(facts.machines))
-    e, s = len(edges), sum(len(one.event.steps) for one in observed)
+    e, s = len(edges), sum(len(observation.event.steps) for observation in observed)
     rows, right = [], []
     column = 0
-    for one in observed:
-        time, omega = one.trajectory.time_s, one.trajectory.omega
-        first = int(np.argmin(np.abs(time - one.event.steps[0].at_s)))
+    for observation in observed:
+        time, omega = observation.trajectory.time_s, observation.trajectory.omega
+        first = int(np.argmin(np.abs(time - observation.event.steps[0].at_s)))
         time, omega = time[first:], omega[first:]
         h = float(time[1] - time[0])
         if scheme == "euler" and abs(h - dt_s) < 1e-9 * dt_s and np.isfinite(omega).all():
             angle, power = _left_sums(omega, h), _left_sums(_euler_governors(facts, omega, h), h)
             swing = facts.omega_b * _left_sums(angle, h)
         else:
-            omega, angle, swing = _integrals(time, omega, [step.at_s for step in one.event.steps])
+            omega, angle, swing = _integrals(
+                time, omega, [step.at_s for step in observation.event.steps]
+            )
             power, swing = _governors(facts, omega, angle, h), facts.omega_b * swing
-        ramps = np.stack([np.maximum(time - step.at_s, 0.0) for step in one.event.steps], axis=1)
+        ramps = np.stack(
+            [np.maximum(time - step.at_s, 0.0) for step in observation.event.steps], axis=1
+        )
         taken = slice(1, None, max(1, len(time) // ROWS))
         for i in range(g):
             A = np.zeros((len(time), e + 2 * g + s * g))
@@ -64,24 +66,22 @@ def regress(
                 j = edges[place].sum() - i
                 A[:, place] = swing[:, i] - swing[:, j]
             A[:, e + i], A[:, e + g + i] = omega[:, i], angle[:, i]
-            for number in range(len(one.event.steps)):
+            for number in range(len(observation.event.steps)):
                 A[:, e + 2 * g + (column + number) * g + i] = ramps[:, number]
             rows.append(A[taken])
             right.append((power[:, i] if totals is not None else np.zeros(len(time)))[taken])
-        column += len(one.event.steps)
+        column += len(observation.event.steps)
     A, b = np.concatenate(rows), np.concatenate(right)
     offset, basis = with_totals(e + 2 * g, g, np.ones(1) if totals is None else totals, s)
     columns = A @ basis
     size = np.linalg.norm(columns, axis=0)
     size[size == 0] = 1.0
-    found = np.linalg.lstsq(columns / size, b - A @ offset, rcond=None)[0] / size
-    return offset + basis @ found
+    solution = np.linalg.lstsq(columns / size, b - A @ offset, rcond=None)[0] / size
+    return offset + basis @ solution
 
 
 def with_totals(rest: int, g: int, totals: Array, inputs: int) -> tuple[Array, Array]:
-    """θ = offset + basis x, where the sums of u of the first steps are as given and the others are
-    free.
-    """
+    """θ = offset + basis x, with the sums of u of the first steps fixed and the others free."""
     sums_to_0 = np.linalg.qr(np.concatenate([np.ones((g, 1)), np.eye(g)[:, 1:]], axis=1))[0][:, 1:]
     offset = np.zeros(rest + inputs * g)
     blocks = [np.eye(rest)]
@@ -112,9 +112,7 @@ def _euler_governors(facts: GridFacts, omega: Array, h: float) -> Array:
 
 
 def _integrals(time: Array, omega: Array, steps: Sequence[float]) -> tuple[Array, Array, Array]:
-    """ω without gaps, ∫ω and ∫∫ω from the first sample on, by cubic splines between the steps,
-    where ω bends.
-    """
+    """ω without gaps, ∫ω and ∫∫ω from the first sample on, by cubic splines between steps."""
     filled, once, twice = (np.zeros_like(omega) for _ in range(3))
     kinks = [0, *(int(np.searchsorted(time, at - 1e-9)) for at in steps[1:]), len(time) - 1]
     for start, stop in pairwise(dict.fromkeys(kinks)):

@@ -11,8 +11,7 @@ from gridveil.grid.facts import Array, GridFacts
 
 
 def recover_star(reduced: Array, leaves: int) -> Array:
-    """Recover a star's weights from k_r alone: k'_ij = y_i y_j for all pairs, solved for log y;
-    then k_i = y_i Σ y.
+    """Recover a star's weights from k_r alone: k'_ij = y_i y_j, solved for log y; k_i = y_i Σ y.
 
     All pairs count alike, so that rounding or noise in one does not decide. Two leaves are in
     series, and two weights cannot be told from one.
@@ -24,7 +23,7 @@ def recover_star(reduced: Array, leaves: int) -> Array:
     """
     if leaves < 3:
         raise OptionError(
-            f"A star of {leaves} leaves cannot be told from its reduced weight alone.",
+            f"A star of {leaves} leaves cannot be recovered from its reduced weight alone.",
             expected="3 leaves or more, or the column of K_ac of its centre",
             outcome="Nothing was recovered.",
         )
@@ -36,8 +35,7 @@ def recover_star(reduced: Array, leaves: int) -> Array:
 
 
 def recover_star_by_share(reduced: Array, share: Array) -> Array:
-    """Recover a star's weights from k_r and its centre's column of K_ac: k'_ij = S K_i K_j gives S,
-    and k_i = S K_i.
+    """Recover a star's weights from k_r and K_ac of its centre: k'_ij = S K_i K_j, k_i = S K_i.
 
     reduced : as in `recover_star`; share : (leaves,) the column, k_i / Σ k. Two leaves are enough.
 

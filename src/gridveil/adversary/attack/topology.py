@@ -1,5 +1,4 @@
-"""Edges from a release whose topology the attacker does not know: equal columns of K_ac, then a
-sparse Laplacian fit.
+"""Edges from a release of unknown topology: equal columns of K_ac, then a sparse fit.
 
 With X the shares [I, K_ac]ᵀ of the ports, the Laplacian L of the network between them obeys L X =
 [L_red; 0]: at a machine the net pull is L_red's row, and at a loaded bus there is none, so that its
@@ -21,11 +20,9 @@ from gridveil.grid.parameters import Range
 from gridveil.inference.posterior import middle
 from gridveil.publication.ports import equal_groups
 
-# Transmission grids have 1.2 to 1.5 lines a bus: public knowledge, of which the attacker takes the
-# lower end.
+# Transmission grids have 1.2 to 1.5 lines per bus, as is public; the attacker takes the lower end.
 EDGES_A_PORT = 1.2
-# Up to so many ports every pair is tried; above, those that are likely by distance, by k_r and by
-# K_ac.
+# At or below this many ports, every pair is tried; above, pairs likely by distance, k_r or K_ac.
 ALL_PAIRS_UP_TO, NEAREST, BY_WEIGHT, BY_SHARE = 40, 5, 6, 5
 # How little ordinary degrees count against the equations.
 DEGREE_WEIGHT = 0.05
@@ -37,10 +34,9 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class EdgeGuess:
-    """Edges between ports, guessed: the `count` pairs of highest score; what ties for the last
-    places is drawn by lot.
+    """Guessed edges between ports: the `count` pairs of highest score, ties drawn by lot.
 
-    ports : so many buses they are between.
+    ports : number of buses.
     pairs : (p, 2) port positions, the lower first.
     score : (p,).
     """
@@ -53,7 +49,7 @@ class EdgeGuess:
     def hits(self, truth: Set[Pair]) -> float:
         """Expected number of guessed pairs that are true."""
         true = np.array([(int(i), int(j)) in truth for i, j in self.pairs], dtype=np.float64)
-        # Scores that rounding alone tells apart are a tie.
+        # Scores that differ by rounding alone are a tie.
         score = np.round(self.score / max(float(np.abs(self.score).max(initial=0.0)), 1e-300), 9)
         last = np.sort(score)[-self.count] if self.count else np.inf
         above, tied = score > last, score == last
@@ -61,9 +57,7 @@ class EdgeGuess:
         return float(true[above].sum() + lots * true[tied].sum())
 
     def f1(self, truth: Set[Pair], edges: int | None = None) -> float:
-        """Expected F1: 2 hits / (guessed + edges), where edges may count true ones that no pair of
-        ports can show.
-        """
+        """Expected F1: 2 hits / (guessed + edges); edges may count some that no pair can show."""
         return f1(self.hits(truth), self.count, len(truth) if edges is None else edges)
 
     def blind_f1(self, truth: Set[Pair], edges: int | None = None) -> float:
@@ -82,8 +76,7 @@ def f1(hits: float, guessed: int, edges: int) -> float:
 
 
 def equal_columns(K_ac: Array) -> tuple[IntArray, ...]:
-    """Groups of two or more columns that are equal: buses behind one cut vertex, which no machine
-    can tell apart.
+    """Groups of two or more equal columns: buses behind one cut vertex, alike to every machine.
 
     >>> [group.tolist() for group in equal_columns(np.array([[0.2, 0.5, 0.2], [0.8, 0.5, 0.8]]))]
     [[0, 2]]
@@ -101,8 +94,7 @@ def can_guess(model: ReducedModel) -> bool:
 def guess_edges(model: ReducedModel, bounds: Range, *, ports: int | None = None) -> EdgeGuess:
     """Guess which ports are joined by a line. bounds : public ones of k, for an ordinary weight.
 
-    ports : so many of the model's ports are buses (topology mode: the machines alone); default:
-    all.
+    ports : how many of the model's ports are buses (topology mode: the machines); default: all.
     """
     g = len(model.m)
     share = np.concatenate([np.eye(g), model.K_ac.T])[:ports]
@@ -129,9 +121,7 @@ def guess_edges(model: ReducedModel, bounds: Range, *, ports: int | None = None)
 
 
 def _nonnegative(rows: Array, wanted: Array) -> Array:
-    """Solve least squares with no entry below 0, on the triangle of a QR factorisation where there
-    are many rows.
-    """
+    """Solve least squares with x ≥ 0, by a QR factorisation where there are many rows."""
     from scipy.optimize import nnls
 
     if rows.shape[0] > rows.shape[1]:

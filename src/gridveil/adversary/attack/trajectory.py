@@ -1,5 +1,4 @@
-"""Estimate a reduced model from public trajectories alone, without any release: what no ε can
-protect.
+"""Estimate a reduced model from public trajectories alone: what no ε can protect.
 
 A linear regression (regression.py) starts the maximum-likelihood estimate, which is Gauss-Newton on
 the simulated output error. If all of k, m, d and u grow by one factor, ω stays as it is but for
@@ -36,8 +35,7 @@ ROUNDS, CLOSE = 60, 1e-9
 # What no weight, inertia or damping is below [units of the groups]: at 0 the equations would break
 # down.
 LEAST = 1e-6
-# Where a search over all samples gets lost, it follows the swings from their first so many seconds
-# on [s].
+# A search that gets lost over all samples starts again over these first seconds, in turn [s].
 HORIZONS_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -56,9 +54,7 @@ class Scale:
 
     @property
     def free(self) -> bool:
-        """Whether the records leave the factor open: 1/Σℓ = 0, an endless one, lies within two
-        standard deviations.
-        """
+        """Whether records leave the factor open: 1/Σℓ = 0 lies within two standard deviations."""
         return self.per_load < 2 * self.deviation
 
 
@@ -98,15 +94,14 @@ def estimate(
     sigma: float,
     total_known: bool = True,
 ) -> Estimate:
-    """Estimate (k_r, m, d, u) by maximum likelihood from records at every machine, under white
-    noise of sigma [p.u.].
+    """Estimate (k_r, m, d, u) by maximum likelihood, under white noise of sigma [p.u.].
 
     Uses of facts only which buses have machines, T, G and ω_b, and of the events their times and,
     if total_known, their total loads. Neither the topology nor a release is used. sigma only scales
     the standard deviations.
     """
     check_size(facts)
-    seen = [_at_machines(facts, one, total_known) for one in observed]
+    seen = [_at_machines(facts, observation, total_known) for observation in observed]
     totals = _totals(facts, seen)
     if np.abs(totals).max() < 1e-12:
         raise OptionError(
@@ -142,8 +137,7 @@ def estimate(
 
 
 class _OutputError:
-    """ω(x) − ω̂ as a function of x = (k_r, m, d, v) with u = N v + Σℓ/g, and of 1/Σℓ where that is
-    unknown.
+    """ω(x) − ω̂ of x = (k_r, m, d, v), u = N v + Σℓ/g, and of 1/Σℓ where that is unknown.
 
     With an unknown total, θ is per p.u. of the first step's load, and the governors' gains are
     G/Σℓ.
@@ -220,23 +214,22 @@ class _OutputError:
         """Slopes of ω by x (rows, ·)."""
         theta, share = self.theta(x), 1.0 if self.total_known else x[-1]
         moving, none = np.arange(len(theta)), np.empty(0, dtype=np.int64)
-        found = (
+        slopes = (
             self.predictor(share).slopes(theta, self.sense, self.sampling, moving, none)
             @ self.basis
         )
         if self.total_known:
-            return found
+            return slopes
         step = 1e-3 * max(share, 1e-2)
         up, down = (
             self.predictor(share + sign * step).values(theta, self.sense, self.sampling)
             for sign in (1, -1)
         )
-        return np.column_stack([found, (up - down) / (2 * step)])
+        return np.column_stack([slopes, (up - down) / (2 * step)])
 
 
 def _search(task: _OutputError, start: Array) -> tuple[Array, int, bool]:
-    """Minimise |ω − ω̂|² from a start, and if that does not end, over longer and longer parts of
-    the records: x, rounds, ended.
+    """Minimise |ω − ω̂|² from a start; if it fails, over growing parts: x, rounds, ended.
 
     From a poor start fast swings soon fall out of step, and the search ends in a valley beside.
     """
@@ -252,8 +245,8 @@ def _search(task: _OutputError, start: Array) -> tuple[Array, int, bool]:
         )
         other, more, converged = _gauss_newton(task.residuals, task.slopes, other, task.lower)
         rounds += more
-    found = [(x, rounds, False), (other, rounds, converged)]
-    return min(found, key=lambda one: _cost(task.residuals(one[0])))
+    searches = [(x, rounds, False), (other, rounds, converged)]
+    return min(searches, key=lambda search: _cost(task.residuals(search[0])))
 
 
 def _gauss_newton(
@@ -291,9 +284,7 @@ def _gauss_newton(
 
 
 def _step(J: Array, r: Array, damping: float, held: NDArray[np.bool_]) -> Array:
-    """The step to the least |r + J step|², damped, over the entries that are not held or that leave
-    their bound.
-    """
+    """The damped step to the least |r + J step|², over entries free to move."""
     step, free = np.zeros(J.shape[1]), np.ones(J.shape[1], dtype=bool)
     while True:
         size = np.linalg.norm(J[:, free], axis=0)
@@ -318,25 +309,25 @@ def _cost(r: Array) -> float:
     return cost if np.isfinite(cost) else np.inf
 
 
-def _at_machines(facts: GridFacts, one: Observation, total_known: bool) -> Observation:
-    """Keep the machines' columns of a record; of an event whose size is not known, keep its
-    times.
-    """
+def _at_machines(facts: GridFacts, observation: Observation, total_known: bool) -> Observation:
+    """Keep the machines' columns of a record; of an event of unknown size, its times."""
     names = [facts.buses[i] for i in facts.machines]
-    missing = [name for name in names if name not in one.trajectory.buses]
+    missing = [name for name in names if name not in observation.trajectory.buses]
     if missing:
         raise OptionError(
-            f"The records leave out {len(missing)} of {len(names)} machines' buses.",
+            f"The records lack {len(missing)} of {len(names)} machines' buses.",
             expected="the frequency at every machine",
             outcome=NOT_ATTACKED,
             remedy="Use from_records, which takes the public topology and bounds as well.",
         )
-    places = [one.trajectory.buses.index(name) for name in names]
-    trajectory = replace(one.trajectory, omega=one.trajectory.omega[:, places], buses=tuple(names))
-    event = one.event
+    places = [observation.trajectory.buses.index(name) for name in names]
+    trajectory = replace(
+        observation.trajectory, omega=observation.trajectory.omega[:, places], buses=tuple(names)
+    )
+    event = observation.event
     if not total_known:
         event = Event(tuple(Step(step.at_s, change={names[0]: 1.0}) for step in event.steps))
-    return replace(one, trajectory=trajectory, event=event)
+    return replace(observation, trajectory=trajectory, event=event)
 
 
 def _totals(facts: GridFacts, observed: Sequence[Observation]) -> Array:

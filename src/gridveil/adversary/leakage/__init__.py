@@ -1,5 +1,4 @@
-"""What public trajectories give away by themselves, before any ε is spent: rank, Cramér-Rao bounds,
-and each item's μ.
+"""What public trajectories give away before any ε: rank, Cramér-Rao bounds, each item's μ.
 
 Computed at a public table: a surrogate, or what was made of a noisy release. ω is what the table
 would answer, sampled as the records are, with white noise of standard deviation σ. Two attackers
@@ -21,7 +20,7 @@ import numpy as np
 from gridveil.adversary.leakage.joint import joint_delta, joint_epsilon
 from gridveil.adversary.leakage.neighbours import At, Moves, moves_of
 from gridveil.adversary.leakage.noise import own_sigma, sigma_of
-from gridveil.adversary.leakage.report import GROUPS, Attacker, Leakage, Told, percent
+from gridveil.adversary.leakage.report import GROUPS, Attacker, Leakage, Uncertainty, percent
 from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.engine.schemes import SchemeName
 from gridveil.foundation.errors import OptionError
@@ -39,7 +38,7 @@ __all__ = [
     "GROUPS",
     "Attacker",
     "Leakage",
-    "Told",
+    "Uncertainty",
     "check_claim",
     "check_machines",
     "joint_delta",
@@ -70,8 +69,7 @@ def leakage(
     scheme: SchemeName = "exact",
     origin: str = AT_MIDDLE,
 ) -> Leakage:
-    """Work out what records give away. table : where to, see the module; sigma : standard deviation
-    of a sample [p.u.].
+    """Work out what records give away at a table. sigma : standard deviation of a sample [p.u.].
 
     Privacy
     -------
@@ -86,10 +84,13 @@ def leakage(
         moved = moves_of(at, adjacency, bounds)
         stage("bounding the errors")
         known, unknown = (
-            _attacker(at, bounds, moved, sigma, total_known=one) for one in (True, False)
+            _attacker(at, bounds, moved, sigma, total_known=known_total)
+            for known_total in (True, False)
         )
-    buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
-    notes = (ESTIMATED,) if any(one.unknown.anything for one in observed) else ()
+    buses = tuple(
+        dict.fromkeys(bus for observation in observed for bus in observation.trajectory.buses)
+    )
+    notes = (ESTIMATED,) if any(observation.unknown.anything for observation in observed) else ()
     return Leakage(
         known,
         unknown,
@@ -106,7 +107,7 @@ def leakage(
 def _check_records(observed: Sequence[Observation], sigma: float) -> None:
     if not observed:
         raise OptionError(
-            "There is no record to look at.",
+            "No record was given.",
             expected="one or more",
             outcome="Nothing was computed.",
         )
@@ -119,10 +120,8 @@ def _check_records(observed: Sequence[Observation], sigma: float) -> None:
 
 
 def _as_known(observed: Sequence[Observation]) -> list[Observation]:
-    """The same records with their events as they are guessed: an attacker may know what the owner
-    would estimate.
-    """
-    return [replace(one, unknown=Unknown()) for one in observed]
+    """The same records with their events as guessed: an attacker may know the owner's estimate."""
+    return [replace(observation, unknown=Unknown()) for observation in observed]
 
 
 def largest_mu(
@@ -135,8 +134,7 @@ def largest_mu(
     dt_s: float = 0.01,
     scheme: SchemeName = "exact",
 ) -> float:
-    """The largest μ of neighbours at the eight corners of the public bounds and at a table: what a
-    joint claim should use.
+    """The largest μ of neighbours at the bounds' eight corners and at a table, for a joint claim.
 
     A claim holds for all tables within the bounds, and an item weighs most where inertia, damping
     and weights are small; this looks at corners, and proves nothing about what lies between.
@@ -144,29 +142,30 @@ def largest_mu(
     """
     check_claim(table.facts, observed)
     _check_records(observed, sigma)
-    facts, found = table.facts, [table]
+    facts, tables = table.facts, [table]
     ends = [(getattr(bounds, name).least, getattr(bounds, name).upper) for name in GROUPS]
     for k, m, d in product(*ends):
         g = len(facts.machines)
-        found.append(PublicTable(facts, np.full(len(facts.edges), k), np.full(g, m), np.full(g, d)))
+        tables.append(
+            PublicTable(facts, np.full(len(facts.edges), k), np.full(g, m), np.full(g, d))
+        )
     sizes = []
     with one_blas_thread():
-        for number, one in enumerate(found, start=1):
-            stage(corner_named(number, len(found)))
+        for number, corner in enumerate(tables, start=1):
+            stage(corner_named(number, len(tables)))
             sizes.append(
-                moves_of(At(one, observed, bounds, dt_s, scheme), adjacency, bounds).largest(
+                moves_of(At(corner, observed, bounds, dt_s, scheme), adjacency, bounds).largest(
                     None, sigma
                 )
             )
-    return float(
-        np.max(sizes)
-    )  # which passes on a size that could not be computed, as max does not
+    # which passes on a size that could not be computed, as max does not
+    return float(np.max(sizes))
 
 
 def check_claim(facts: GridFacts, observed: Sequence[Observation]) -> None:
     """Refuse records and a grid that no joint claim can be worked out for."""
-    for number, one in enumerate(observed, start=1):
-        if one.unknown.anything:
+    for number, observation in enumerate(observed, start=1):
+        if observation.unknown.anything:
             raise OptionError(
                 f"The event of {'the record' if len(observed) == 1 else f'record {number}'} is to "
                 "be estimated, and a joint claim at what is guessed of it is no bound: another "
@@ -226,7 +225,7 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
         size=size,
         seen=int((information > 1).sum()),
         items={
-            name: Told(bound[place], with_bounds[place], _prior(getattr(bounds, name)))
+            name: Uncertainty(bound[place], with_bounds[place], _prior(getattr(bounds, name)))
             for name, place in places.items()
         },
         reduced={name: bound_reduced[parts[name]] for name in ("k_r", "m", "d")},
@@ -237,9 +236,7 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
 
 
 def _cramer_rao(J: Array, sigma: float) -> tuple[Array, Array]:
-    """Singular values of J, and standard deviations (n,) that no unbiased estimate is below; inf
-    where J leaves one open.
-    """
+    """Singular values of J, and least standard deviations (n,); inf where J leaves one open."""
     R = np.linalg.qr(J, mode="r")
     _, singular, rows = np.linalg.svd(R)
     kept = singular > ROUNDING * singular[0]

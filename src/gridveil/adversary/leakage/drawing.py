@@ -13,17 +13,15 @@ if TYPE_CHECKING:
     from gridveil.adversary.leakage import Leakage
 
 
-def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figure:
-    """Draw the relative error that records leave an attacker in each item, one panel a group; a
-    line at what bounds leave.
-    """
+def plot_leakage(leakages: Mapping[str, Leakage], path: str | None = None) -> Figure:
+    """Draw the relative error that records leave in each item; a line marks what bounds leave."""
     import numpy as np
     from matplotlib.ticker import MaxNLocator
 
     figure, axes = new_figure(9.0, 3.4, columns=3)
     for panel, name in zip(axes, ("k", "m", "d"), strict=True):
-        for number, (words, one) in enumerate(found.items()):
-            for known, attacker in ((True, one.known), (False, one.unknown)):
+        for number, (words, leakage) in enumerate(leakages.items()):
+            for known, attacker in ((True, leakage.known), (False, leakage.unknown)):
                 values = np.sort(attacker.items[name].with_bounds)
                 panel.plot(
                     np.arange(1, len(values) + 1),
@@ -33,15 +31,14 @@ def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figur
                     markersize=4,
                     label=plain(f"{words}, total load {'public' if known else 'unknown'}"),
                 )
-        prior = 100 * next(iter(found.values())).known.items[name].prior
+        prior = 100 * next(iter(leakages.values())).known.items[name].prior
         panel.axhline(
             prior, color="#888888", linestyle="--", linewidth=0.9, label="public bounds alone"
         )
         panel.set_yscale("log")
         plain_ticks(panel.yaxis)
-        panel.set_ylim(
-            bottom=min(panel.get_ylim()[0], prior / 10)
-        )  # a decade at least, or hardly a tick would be left
+        # a decade at least, or hardly a tick would be left
+        panel.set_ylim(bottom=min(panel.get_ylim()[0], prior / 10))
         panel.set_title(
             {"k": "line weights k", "m": "inertia m", "d": "damping d"}[name], fontsize=9
         )

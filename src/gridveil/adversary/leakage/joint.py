@@ -11,8 +11,7 @@ NOTHING = "Nothing was computed."
 
 
 def joint_delta(mu: float, epsilon_x: float) -> float:
-    """δ = Φ(−ε_x/μ + μ/2) − e^(ε_x) Φ(−ε_x/μ − μ/2): what a trajectory with white noise adds to a
-    release's ε.
+    """δ = Φ(−ε_x/μ + μ/2) − e^(ε_x) Φ(−ε_x/μ − μ/2): what white-noise records add to ε.
 
     Trajectory and release together are then (ε + ε_x, δ)-DP, where μ is the largest ‖ω(θ) −
     ω(θ′)‖/σ over neighbours. Raises OptionError where μ is no length, or ε_x no number.

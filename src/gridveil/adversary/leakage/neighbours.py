@@ -22,8 +22,7 @@ from gridveil.privacy.adjacency import Adjacency
 
 # One item of a group that is to be another value: group, place, value.
 Change = tuple[str, int, float]
-# Where entries of several groups move together, so many moves of each group are added up, and so
-# many sets computed.
+# Where entries of several groups move together: moves of each group to combine, sets to compute.
 LONGEST, COMPUTED = 24, 32
 
 
@@ -61,15 +60,11 @@ class At:
 
     @cached_property
     def explained_by_loads(self) -> Array:
-        """Orthonormal basis (rows, s) of what other sizes of the events' steps would change in
-        ω.
-        """
+        """Orthonormal basis (rows, s) of what other sizes of the steps would change in ω."""
         return np.linalg.qr(self.by_step())[0]
 
     def by_step(self) -> Array:
-        """What each step of load adds to ω (rows, s): ω is linear in loads, so these are its slopes
-        by their logarithms.
-        """
+        """What each step of load adds to ω (rows, s): ω is linear in loads, so slopes too."""
         coordinates = self.task.coordinates
         y = np.log(np.concatenate([self.values[name] for name in GROUPS]))
         theta, sense = coordinates.model(coordinates.of_network_and_machines(y))
@@ -86,9 +81,7 @@ class At:
 
     @cached_property
     def slopes(self) -> tuple[Array, Array, Array]:
-        """∂ω/∂ of (log k_r, log m, log D, v, w), of (log k, log m, log d), and of the total of each
-        step without topology.
-        """
+        """∂ω/∂(log k_r, log m, log D, v, w), ∂ω/∂(log k, log m, log d), and by totals of steps."""
         coordinates = self.task.coordinates
         y = np.log(np.concatenate([self.values[name] for name in GROUPS]))
         x, chain = coordinates.slopes(y)
@@ -114,9 +107,7 @@ class Moves:
     more: Sequence[Array]
 
     def mu(self, name: str, project: Array | None, sigma: float) -> Array:
-        """Largest |ω(θ′) − ω(θ)|/σ of each item of a group; project : (rows, ·) what is first taken
-        out.
-        """
+        """Largest |ω(θ′) − ω(θ)|/σ of each item of a group; project : (rows, ·) taken out first."""
         return np.array(
             [
                 np.max([0.0, *(_size(move, project) for move in moves)]) / sigma
@@ -139,8 +130,7 @@ class Moves:
 
 
 def moves_of(at: At, adjacency: Adjacency, bounds: Bounds) -> Moves:
-    """All neighbours that differ by α in one item, up and down, and the sets of items that the rule
-    lets move together.
+    """All neighbours by α in one item, up and down, and the sets that may move together.
 
     Entries differ by at most α, so whoever may move several may move one alone: ends of bounds make
     moves cancel, and a single one may then be the longest.
@@ -173,35 +163,33 @@ def _likely_sets(
     items: Mapping[str, Sequence[Sequence[Array]]],
     project: Array | None,
 ) -> list[tuple[Change, ...]]:
-    """Sets of two or three changes in different groups that move ω most, as far as the sum of what
-    each does alone tells.
-    """
+    """Sets of two or three changes in different groups that move ω most, by their sum."""
     changes: list[list[Change | None]] = []
     moves: list[Array] = []
     for name in GROUPS:
         places = [(name, i, to) for i, tos in enumerate(ends[name]) for to in tos]
-        alone = [_left(move, project) for found in items[name] for move in found]
+        alone = [_left(move, project) for pair in items[name] for move in pair]
         longest = np.argsort([-np.linalg.norm(move) for move in alone], kind="stable")[
             :LONGEST
         ].tolist()
-        changes.append([None, *(places[one] for one in longest)])
-        moves.append(np.stack([np.zeros_like(at.omega), *(alone[one] for one in longest)]))
+        changes.append([None, *(places[move] for move in longest)])
+        moves.append(np.stack([np.zeros_like(at.omega), *(alone[move] for move in longest)]))
     k, m, d = moves
-    squared = [(one**2).sum(axis=1) for one in moves]
+    squared = [(signal**2).sum(axis=1) for signal in moves]
     length = squared[0][:, None, None] + squared[1][:, None] + squared[2]
     length = length + 2 * ((k @ m.T)[:, :, None] + (k @ d.T)[:, None, :] + m @ d.T)
     order = np.argsort(-length, axis=None, kind="stable")
     sets = (
         tuple(
             change
-            for change in (group[one] for group, one in zip(changes, place, strict=True))
+            for change in (group[index] for group, index in zip(changes, place, strict=True))
             if change
         )
         for place in zip(
-            *(found.tolist() for found in np.unravel_index(order, length.shape)), strict=True
+            *(indices.tolist() for indices in np.unravel_index(order, length.shape)), strict=True
         )
     )
-    return list(islice((one for one in sets if len(one) > 1), COMPUTED))
+    return list(islice((chosen for chosen in sets if len(chosen) > 1), COMPUTED))
 
 
 def _ends(value: float, name: str, adjacency: Adjacency, bounds: Bounds) -> list[float]:
@@ -224,9 +212,7 @@ def _difference(at: At, changes: Sequence[Change]) -> Array:
 
 
 def _size(move: Array, project: Array | None) -> float:
-    """Length of a difference, of what a change of loads cannot explain if project holds an
-    orthonormal basis of those.
-    """
+    """Length of a difference, without what `project`, a basis of load changes, explains."""
     return float(np.linalg.norm(_left(move, project)))
 
 

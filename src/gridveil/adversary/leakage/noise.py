@@ -14,39 +14,36 @@ DECLARED = "its declaration"
 LEAST_SIGMA = 1e-9
 
 
-def sigma_of(one: Observation) -> tuple[float, str]:
-    """Noise of a record [p.u.], and where it is from: what is declared of it, else its own
-    scatter.
-    """
+def sigma_of(observation: Observation) -> tuple[float, str]:
+    """Noise of a record [p.u.] and its origin: declared, else its own scatter."""
     return (
-        own_sigma(one.trajectory, one.event.steps[0].at_s)
-        if one.sigma is None
-        else (one.sigma, DECLARED)
+        own_sigma(observation.trajectory, observation.event.steps[0].at_s)
+        if observation.sigma is None
+        else (observation.sigma, DECLARED)
     )
 
 
 def own_sigma(trajectory: Trajectory, event_s: float) -> tuple[float, str]:
-    """Noise of a record by its own scatter [p.u.], and how it was found: the smaller, hence the
-    more cautious, of two ways.
+    """Noise of a record by its scatter [p.u.], and how: the smaller, more cautious, of two ways.
 
     One is the standard deviation before the event, the other the scatter of second differences,
     which slow swings hardly move.
     """
-    found: list[tuple[float, str]] = []
+    sigmas: list[tuple[float, str]] = []
     early = trajectory.omega[trajectory.time_s < event_s - 1e-9]
     if (np.isfinite(early).sum(axis=0) >= 10).all():
-        found.append(
+        sigmas.append(
             (float(np.nanmedian(np.nanstd(early, axis=0, ddof=1))), "its scatter before the event")
         )
     second = trajectory.omega[2:] - 2 * trajectory.omega[1:-1] + trajectory.omega[:-2]
     if np.isfinite(second).sum() >= 30:
         spread = float(np.nanmedian(np.abs(second))) / 0.67449 / math.sqrt(6)
-        found.append((spread, "its scatter from sample to sample"))
-    if not found:
+        sigmas.append((spread, "its scatter from sample to sample"))
+    if not sigmas:
         raise OptionError(
             "The record is too short to show its own noise.",
             expected="--sigma, such as 1e-4 (p.u.) or 5mHz",
             outcome="Nothing was computed.",
         )
-    sigma, origin = min(found)
+    sigma, origin = min(sigmas)
     return max(sigma, LEAST_SIGMA), origin

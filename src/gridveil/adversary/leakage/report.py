@@ -20,9 +20,8 @@ GIVEN_AWAY, HIDDEN = 0.10, 0.90
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """What records tell about the entries of one group, as relative standard deviations (of the
-    logarithm).
+class Uncertainty:
+    """What records tell about a group's entries: standard deviations of their logarithms.
 
     bound : (n,) Cramér-Rao, inf where the records leave an entry open.
     with_bounds : (n,) the same with the public bounds as a prior.
@@ -40,9 +39,7 @@ class Told:
 
     @property
     def best(self) -> float:
-        """Least over the entries, with the public bounds: that of the machine at a recorded bus,
-        say.
-        """
+        """Least over the entries, with the public bounds: of a machine at a recorded bus, say."""
         return float(self.with_bounds.min(initial=self.prior))
 
 
@@ -64,7 +61,7 @@ class Attacker:
     rank: int
     size: int
     seen: int
-    items: Mapping[str, Told]
+    items: Mapping[str, Uncertainty]
     reduced: Mapping[str, Array]
     scale: float
     mu: Mapping[str, Array]
@@ -95,40 +92,42 @@ class Leakage:
 
     def verdict(self) -> str:
         """What that means, in plain words."""
-        one = "This trajectory" if self.records == 1 else f"This set of {self.records} trajectories"
-        one += f", of bus {self.locations[0]} only," if len(self.locations) == 1 else ""
-        told = self.known.items
+        records = (
+            "This trajectory" if self.records == 1 else f"This set of {self.records} trajectories"
+        )
+        records += f", of bus {self.locations[0]} only," if len(self.locations) == 1 else ""
+        known = self.known.items
         given = [
-            f"{IN_WORDS[name]} to about {percent(told[name].typical)}"
+            f"{IN_WORDS[name]} to about {percent(known[name].typical)}"
             for name in GROUPS
-            if _state(told[name]) == "given"
+            if _state(known[name]) == "given"
         ]
         narrowed = [
-            f"{IN_WORDS[name]} to about {percent(told[name].typical)} (the best known one to "
-            f"{percent(told[name].best)}, the public bounds alone: {percent(told[name].prior)})"
+            f"{IN_WORDS[name]} to about {percent(known[name].typical)} (the best known one to "
+            f"{percent(known[name].best)}, the public bounds alone: {percent(known[name].prior)})"
             for name in GROUPS
-            if _state(told[name]) == "narrowed"
+            if _state(known[name]) == "narrowed"
         ]
-        hidden = [IN_WORDS[name] for name in GROUPS if _state(told[name]) == "hidden"]
+        hidden = [IN_WORDS[name] for name in GROUPS if _state(known[name]) == "hidden"]
         said = []
         if given:
             said.append(
-                f"{one} alone gives {_and(given)}: there no ε protects them any more, and a "
+                f"{records} alone gives {_and(given)}: there no ε protects them any more, and a "
                 "release can only add to it."
             )
         if narrowed:
-            said.append(f"{'It' if said else one} narrows {_and(narrowed)}.")
+            said.append(f"{'It' if said else records} narrows {_and(narrowed)}.")
         if hidden:
-            subject = f"{one} leaves" if not said else "It leaves"
+            subject = f"{records} leaves" if not said else "It leaves"
             said.append(
                 f"{subject} single values of {_and(hidden)} about where the public bounds do."
             )
         singles = [
-            f"{well} of {len(told[name].with_bounds)} "
+            f"{well} of {len(known[name].with_bounds)} "
             f"{'line weights' if name == 'k' else f'values of {IN_WORDS[name]}'}"
             for name in GROUPS
-            if _state(told[name]) == "hidden"
-            and (well := int((told[name].with_bounds <= GIVEN_AWAY).sum()))
+            if _state(known[name]) == "hidden"
+            and (well := int((known[name].with_bounds <= GIVEN_AWAY).sum()))
         ]
         if singles:
             said.append(f"But {_and(singles)} it gives to {percent(GIVEN_AWAY)} or better.")
@@ -164,35 +163,35 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
 
 
-def _state(told: Told) -> str:
-    if told.typical <= GIVEN_AWAY:
+def _state(entries: Uncertainty) -> str:
+    if entries.typical <= GIVEN_AWAY:
         return "given"
-    return "hidden" if told.typical >= HIDDEN * told.prior else "narrowed"
+    return "hidden" if entries.typical >= HIDDEN * entries.prior else "narrowed"
 
 
 def _and(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _attacker_json(one: Attacker) -> dict[str, Any]:
+def _attacker_json(attacker: Attacker) -> dict[str, Any]:
     return {
-        "rank": one.rank,
-        "directions": one.size,
-        "fixed_by_records": one.seen,
+        "rank": attacker.rank,
+        "directions": attacker.size,
+        "fixed_by_records": attacker.seen,
         "relative_deviation": {
             name: {
-                "cramer_rao": _spread(told.bound),
-                "with_public_bounds": _spread(told.with_bounds),
-                "public_bounds_alone": told.prior,
+                "cramer_rao": _spread(entries.bound),
+                "with_public_bounds": _spread(entries.with_bounds),
+                "public_bounds_alone": entries.prior,
             }
-            for name, told in one.items.items()
+            for name, entries in attacker.items.items()
         },
         "relative_deviation_without_topology": {
-            name: _spread(values) for name, values in one.reduced.items()
+            name: _spread(values) for name, values in attacker.reduced.items()
         },
-        "relative_deviation_of_scale": _finite(one.scale),
-        "mu": {name: [float(value) for value in values] for name, values in one.mu.items()},
-        "mu_of_neighbours": one.mu_neighbours,
+        "relative_deviation_of_scale": _finite(attacker.scale),
+        "mu": {name: [float(value) for value in values] for name, values in attacker.mu.items()},
+        "mu_of_neighbours": attacker.mu_neighbours,
     }
 
 

@@ -8,7 +8,7 @@ private value.
 from __future__ import annotations
 
 from gridveil.assurance.audit.advantage import Advantage, measure_advantage
-from gridveil.assurance.audit.draws import ALPHA, Draw, Drawn, perturbed
+from gridveil.assurance.audit.draws import ALPHA, ChargedReleases, Draw, perturbed
 from gridveil.assurance.audit.findings import Finding
 from gridveil.assurance.audit.fits import Fit
 from gridveil.assurance.audit.low_bits import audit_low_bits
@@ -19,8 +19,8 @@ from gridveil.assurance.audit.whole import Effort, audit_all, values_in_all
 __all__ = [
     "ALPHA",
     "Advantage",
+    "ChargedReleases",
     "Draw",
-    "Drawn",
     "Effort",
     "Finding",
     "Fit",

@@ -31,7 +31,7 @@ WIDE = Bounds(k=_WIDE, k_r=_WIDE, m=_WIDE, d=_WIDE)
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class ChargedReleases:
     """Releases, one for each source that was given, and the loss that was charged for all of them
     together.
     """
@@ -45,7 +45,7 @@ class Draw(Protocol):
     for them.
     """
 
-    def __call__(self, sources: Sequence[SourceGrid]) -> Drawn:
+    def __call__(self, sources: Sequence[SourceGrid]) -> ChargedReleases:
         """Draw one release of each source."""
         ...
 
@@ -57,7 +57,7 @@ def perturbed(adjacency: Adjacency, epsilon: Fraction, sampler: Sampler | None =
     sampler draws is never charged: its claim is the sum of what its guarantees say.
     """
 
-    def draw(sources: Sequence[SourceGrid]) -> Drawn:
+    def draw(sources: Sequence[SourceGrid]) -> ChargedReleases:
         with TemporaryDirectory(prefix="gridveil-audit-") as folder:
             demo = sampler is not None and makes_demo(sampler)
             ledger = (
@@ -79,7 +79,7 @@ def perturbed(adjacency: Adjacency, epsilon: Fraction, sampler: Sampler | None =
                 if ledger is None
                 else _charged(ledger)
             )
-        return Drawn(noisy, charged)
+        return ChargedReleases(noisy, charged)
 
     return draw
 

@@ -93,7 +93,7 @@ def epsilon_lower(correct: Any, guesses: Any, confidence: float) -> Any:
     / (1 + e^ε)) given that r were made (Steinke, Nasr and Jagielski 2023, pure DP). So P[ε_L > ε] ≤
     1 − confidence.
 
-    >>> [round(float(epsilon_lower(correct, 10_000, 0.95)), 2) for correct in (5_000, 7_500, 10_000)]
+    >>> [round(float(epsilon_lower(right, 10_000, 0.95)), 2) for right in (5_000, 7_500, 10_000)]
     [0.0, 1.06, 8.11]
     """
     p = success_lower(correct, guesses, confidence)
@@ -118,9 +118,8 @@ def best_threshold(losses: tuple[float, ...], canaries: int) -> float:
     loss = np.array(losses)
     noise = np.random.default_rng(0).laplace(size=(2**16, len(losses)))
     size = np.sort(np.abs(np.clip(loss + 2 * noise, -loss, loss).sum(axis=1)))[::-1]
-    tried = size[np.unique(np.geomspace(1, len(size), 512).astype(int)) - 1] * (
-        1 - 1e-9
-    )  # saturation is hit but for rounding
+    # saturation is hit but for rounding
+    tried = size[np.unique(np.geomspace(1, len(size), 512).astype(int)) - 1] * (1 - 1e-9)
     rank = np.searchsorted(-size, -tried, side="right")
     guesses = canaries * rank / len(size)
     correct = guesses * (np.cumsum(1 / (1 + np.exp(-size)))[rank - 1] / rank)

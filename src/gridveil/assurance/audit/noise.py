@@ -113,9 +113,8 @@ def audit_noise(
         "values": min(1.0, len(parts) * min(values_p(part) for part in parts if part.size)),
         "pairs": pairs_p(table),
     }
-    if (
-        seen[0].scale is None
-    ):  # the inverse of posterior means is too coarse to tell equal from nearly equal
+    if seen[0].scale is None:
+        # the inverse of posterior means is too coarse to tell equal from nearly equal
         found["repeats"] = repeats_p(table)
     oddest = min(found, key=lambda name: found[name])
     return Fit(subject, oddest, table.size, min(1.0, len(found) * found[oddest]), level)

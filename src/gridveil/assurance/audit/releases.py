@@ -202,9 +202,8 @@ def noisy_behind(means: Array, scale: float, public: Range, *, relative: bool) -
         y = (low + high) / 2
         small = mean(y) < means
         low, high = np.where(small, y, low), np.where(small, high, y)
-    near = (
-        1e-12 * most
-    )  # the map is flat at its ends, where no bisection tells a clip value from its neighbours
+    # the map is flat at its ends, where no bisection tells a clip value from its neighbours
+    near = 1e-12 * most
     return np.select(
         [means <= least + near, means >= most - near],
         [public.lower, public.upper],

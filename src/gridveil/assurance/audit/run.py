@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from gridveil.assurance.audit.canaries import MOVED_TOGETHER, Block, Coordinate
-from gridveil.assurance.audit.draws import Draw, Drawn, chain, perturbed
+from gridveil.assurance.audit.draws import ChargedReleases, Draw, chain, perturbed
 from gridveil.assurance.audit.findings import Counts, Finding, epsilon_lower, finding
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import GROUPS
@@ -103,7 +103,7 @@ class Played:
     """
 
     block: Block
-    drawn: Drawn
+    drawn: ChargedReleases
     z: Mapping[Coordinate, Array]
     losses: Mapping[str, float]
 
@@ -169,7 +169,7 @@ def apart(adjacency: Adjacency, name: str) -> float:
 
 
 def _standardised(
-    drawn: Drawn, centre: Mapping[str, float], adjacency: Adjacency
+    drawn: ChargedReleases, centre: Mapping[str, float], adjacency: Adjacency
 ) -> dict[Coordinate, Array]:
     """Express outputs as (output − centre) / scale, with the scale that the guarantee states; (n,)
     each.

@@ -99,9 +99,8 @@ def _source(table: _Table, adjacency: Adjacency, pattern: Pattern, secret: float
     values = {name: np.full(MACHINES, centre) for name, centre in table.centre.items()}
     for (_, name), sign in pattern.signs.items():
         alpha, by = float(adjacency.alpha[name]), sign * secret / 2
-        if (
-            adjacency.relative
-        ):  # the other machine is next to nothing, so that the sum moves by the whole factor
+        if adjacency.relative:
+            # the other machine is next to nothing, so that the sum moves by the whole factor
             values[name][1] = values[name][0] * 1e-12
             values[name][0] *= (1 + alpha) ** by
         else:

@@ -314,9 +314,8 @@ def _star_rows(
     if not is_star(facts) or release.guarantee.hides_network:
         return []
     leaves = [int(line[line != facts.interior[0]][0]) for line in facts.edges]
-    order = [
-        int(np.flatnonzero(facts.machines == leaf)[0]) for leaf in leaves
-    ]  # machine at the end of each line
+    # machine at the end of each line
+    order = [int(np.flatnonzero(facts.machines == leaf)[0]) for leaf in leaves]
     rows = []
     if len(leaves) > 2:
         plain, noisy = (

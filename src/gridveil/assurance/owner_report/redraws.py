@@ -33,8 +33,8 @@ Progress = Callable[[str], object]
 EPSILON_FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 RELEASES = (1, 3, 10, 30, 100)
 SINGLE_DRAWS = 10  # of one release that costs as much as several
-# Redraws an ε, and lines up to which 100 releases are each inverted: a larger grid takes seconds an
-# inversion.
+# Redraws per ε. Up to this many lines, 100 releases are each inverted: a larger grid takes seconds
+# for each.
 FEW_LINES, DRAWS, DRAWS_OF_MANY = 100, 20, 3
 SURE = 3.2905  # standard deviations of a 99.9 % interval
 
@@ -143,7 +143,7 @@ def _undone(released: list[Array], loss: GroupLoss, bounds: Range) -> Array:
 
 
 def draws_of(facts: GridFacts) -> int:
-    """Demo releases an ε: few of a large grid."""
+    """Demo releases per ε: few of a large grid."""
     return DRAWS if len(facts.edges) <= FEW_LINES else DRAWS_OF_MANY
 
 

@@ -231,8 +231,8 @@ def _score(score: LineScore | None, lines: int) -> str:
     if score is None:
         return "–"
     alpha = "" if score.hit_alpha is None else f" / {score.hit_alpha}"
-    told = "" if score.rank is None else f"  [{score.rank}; {score.fixed}]"
-    return f"{score.hit_1}{alpha} / {_percent(score.error)}{told}" if lines else "–"
+    ranks = "" if score.rank is None else f"  [{score.rank}; {score.fixed}]"
+    return f"{score.hit_1}{alpha} / {_percent(score.error)}{ranks}" if lines else "–"
 
 
 def _percent(share: float | None) -> str:

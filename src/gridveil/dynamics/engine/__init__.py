@@ -1,6 +1,4 @@
-"""Propagation and exact discrete gradients for batches of linear models, on the Python array API
-standard.
-"""
+"""Propagation and exact discrete gradients for batches of linear models (array API)."""
 
 from gridveil.dynamics.engine.lti import LTI, LinearFamily
 from gridveil.dynamics.engine.objective import Objective

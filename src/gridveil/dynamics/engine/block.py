@@ -36,9 +36,7 @@ class Layout:
         return 2**self.row_doublings
 
     def pack(self, series: XArray) -> XArray:
-        """Lay a series (..., c, samples, h) out as (..., block_length · h, block_count · c), zeros
-        behind the end.
-        """
+        """Lay a series (..., c, samples, h) out as (..., block_length · h, block_count · c)."""
         xp = namespace(series)
         *lead, c, samples, h = series.shape
         padded = xp.zeros((*lead, c, self.block_count * self.block_length, h), dtype=series.dtype)
@@ -81,9 +79,7 @@ class Responses:
 
 
 def respond(E: XArray, H: XArray, start: XArray, layout: Layout) -> Responses:
-    """Compute y_n = H Eⁿ z for every column z of start (..., n, c) and all samples, laid out in
-    blocks.
-    """
+    """Compute y_n = H Eⁿ z for every column z of start (..., n, c), laid out in blocks."""
     n = E.shape[-1]
     width = layout.block_count * start.shape[-1]
     O_tape = _grow(E.mT, H.mT, layout.row_doublings)

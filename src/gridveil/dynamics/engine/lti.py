@@ -17,8 +17,7 @@ XArray = Any
 
 @dataclass(frozen=True, eq=False)
 class LTI:
-    """x' = A x + B u, y = C x + D u, kept as z' = F z, y = H z with z = [x; u] and u constant
-    between events.
+    """x' = A x + B u, y = C x + D u, kept as z' = F z, y = H z with z = [x; u]; u is held.
 
     F : (..., n + s, n + s), equal to [[A, B], [0, 0]].
     H : (..., h, n + s), equal to [C, D]; leading axes are a batch. Also used for the derivative of
@@ -100,9 +99,7 @@ class LinearFamily(ABC):
 
 
 def namespace(array: XArray) -> Any:
-    """Find the array API namespace of an array; NumPy's own without a detour, since it is the hot
-    path.
-    """
+    """Find the array API namespace of an array; NumPy first, the hot path."""
     if isinstance(array, np.ndarray):
         return np
     from array_api_compat import array_namespace
@@ -111,9 +108,7 @@ def namespace(array: XArray) -> Any:
 
 
 def product(a: XArray, b: XArray) -> XArray:
-    """Multiply matrices; for two plain NumPy matrices by `dot`, whose call costs half of what `@`
-    does.
-    """
+    """Multiply matrices; plain NumPy ones by `dot`, which costs half as much as `@`."""
     if a.ndim == 2 and isinstance(a, np.ndarray):
         return a.dot(b)
     return a @ b

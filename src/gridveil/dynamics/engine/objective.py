@@ -1,5 +1,4 @@
-"""J(θ) = Σ_records Σ_n w_n |y_n(θ) − ŷ_n|² for batches of linear models, with the exact gradient of
-the scheme that is run.
+"""J(θ) = Σ_records Σ_n w_n |y_n(θ) − ŷ_n|² for batches of models, with its exact gradient.
 
 Models are linear and start at rest, so an event with several steps is a sum of shifted step
 responses, one a column.
@@ -64,9 +63,8 @@ class Objective:
     def __call__(self, theta: XArray) -> tuple[XArray, XArray]:
         """Return J (...,) and dJ/dθ (..., p) at θ (p,) or (batch, p)."""
         _keep_freed_memory()
-        if (
-            theta.ndim == 1 or self._xp is not np or len(theta) <= CHUNK
-        ):  # a GPU takes the whole batch at once
+        if theta.ndim == 1 or self._xp is not np or len(theta) <= CHUNK:
+            # a GPU takes the whole batch at once
             with one_blas_thread():
                 return self._evaluate(theta)
         rounds = -(-len(theta) // (CHUNK * _cores()))
@@ -102,9 +100,8 @@ class Objective:
         if self._single:
             residual = responses.outputs
             residual -= self._packed_observed
-            if (
-                self._even_weight is not None
-            ):  # the usual case: no weights to read and no second array to write
+            if self._even_weight is not None:
+                # the usual case: no weights to read and no second array to write
                 self._layout.clear_padding(residual, len(self.records.steps))
                 double = 2.0 * self._even_weight
                 E_bar, H_bar = block.pull(responses, residual)

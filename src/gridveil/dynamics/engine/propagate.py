@@ -41,9 +41,7 @@ def step_responses(
     path: Path = "auto",
     start: XArray | None = None,
 ) -> XArray:
-    """Simulate a unit step of each named input from rest, or from columns `start` (n + s, c)
-    instead: (..., c, samples, h).
-    """
+    """Simulate a unit step of each input, or columns `start` (n + s, c): (..., c, samples, h)."""
     E, _ = SCHEMES[scheme](lti.F, dt_s)
     start = unit_steps(lti, inputs) if start is None else start
     if takes_steps(lti, path):

@@ -1,5 +1,4 @@
-"""Time-stepping schemes as transition matrices: z_{n+1} = E z_n for z' = F z, and their exact
-derivatives.
+"""Time-stepping schemes as matrices E, z_{n+1} = E z_n for z' = F z, and their exact derivatives.
 
 =============  =======================================  ==================
 scheme         E                                        stable for dt
@@ -44,9 +43,7 @@ def trapezoidal(F: XArray, dt: float) -> tuple[XArray, Pullback]:
 
 
 def exact(F: XArray, dt: float) -> tuple[XArray, Pullback]:
-    """Matrix exponential by scaling, Taylor and squaring: no error at all for inputs that are
-    constant over a step.
-    """
+    """Matrix exponential by scaling, Taylor and squaring: exact for piecewise constant inputs."""
     xp, eye = namespace(F), _eye(F)
     norm = float(xp.max(xp.sum(xp.abs(F), axis=-2))) * dt
     halvings = max(0, ceil(log2(2 * norm))) if norm > 0 else 0

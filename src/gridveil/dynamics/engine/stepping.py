@@ -10,9 +10,7 @@ from gridveil.dynamics.engine.lti import XArray, namespace
 
 
 def respond(E: XArray, H: XArray, start: XArray, samples: int) -> tuple[XArray, XArray]:
-    """Compute states (samples, ..., n, c) and outputs (..., c, samples, h) from every column of
-    start.
-    """
+    """Compute states (samples, ..., n, c) and outputs (..., c, samples, h) from each column."""
     xp = namespace(E)
     states = xp.empty((samples, *E.shape[:-1], start.shape[-1]), dtype=E.dtype)
     states[0, ...] = start

@@ -99,7 +99,7 @@ def check_records(
     if not observed:
         return
     check_known(observed, method_for(settings, facts))
-    if any(one.unknown.anything for one in observed):
+    if any(observation.unknown.anything for observation in observed):
         Task.of(facts, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme)
     on_clock(GridPorts.of(facts), observed, settings.dt_s)
     if settings.scheme == "euler":
@@ -178,7 +178,7 @@ def _two_stage(
             outcome=NOT_FITTED,
             remedy="Pass noisy=..., or choose another method.",
         )
-    found = two_stage(
+    fitted = two_stage(
         noisy.facts,
         observed,
         beliefs(noisy),
@@ -189,17 +189,17 @@ def _two_stage(
         starts=settings.starts,
         progress=progress,
     )
-    if found.events:  # before, the event was a guess
-        before = found.mismatch(noisy.k, noisy.m, noisy.d)
-    history = np.concatenate([[before], found.history])
+    if fitted.events:  # before, the event was a guess
+        before = fitted.mismatch(noisy.k, noisy.m, noisy.d)
+    history = np.concatenate([[before], fitted.history])
     return FitResult(
-        found.model,
+        fitted.model,
         before,
         float(history[-1]),
         history,
-        found.converged,
+        fitted.converged,
         "two-stage",
-        found.identifiability,
-        found.covariance,
-        found.events,
+        fitted.identifiability,
+        fitted.covariance,
+        fitted.events,
     )

@@ -82,9 +82,7 @@ class Coordinates:
         return dict(zip(self.unknowns.timed.tolist(), x[self.parts["t"]].tolist(), strict=True))
 
     def totals(self, x: Array) -> tuple[Array, Array]:
-        """Load that each step adds in all (s,), and what its v is multiplied with (s,) [p.u.
-        power].
-        """
+        """Load that each step adds in all (s,), and the factor of its v (s,) [p.u. power]."""
         total, scale = self.drive.sum(axis=0), np.ones(self.drive.shape[1])
         total[self.unknowns.free] = scale[self.unknowns.free] = self.unknowns.totals_at(
             x[self.parts["s"]]
@@ -93,9 +91,7 @@ class Coordinates:
 
     @cached_property
     def network(self) -> KronMap:
-        """Carries the loads of the steps, a unit at each recorded interior bus, and the interior
-        loads' damping.
-        """
+        """Carries loads of steps, a unit at each recorded interior bus, and interior damping."""
         interior = self.facts.interior
         units = np.zeros((len(interior), len(self.sensed)))
         units[self.sensed[:, 1], np.arange(len(self.sensed))] = 1.0
@@ -178,18 +174,14 @@ class Coordinates:
         return out
 
     def values(self, x: Array) -> Array:
-        """Moving entries of θ, shares of recorded interior buses, and delays at x: one vector that
-        records bend little in.
-        """
+        """Moving entries of θ, shares of recorded interior buses, and delays, at x."""
         theta, sense = self.model(x)
         return np.concatenate(
             [theta[self.moving], sense[self.sensed[:, 0]].ravel(), x[self.parts["t"]]]
         )
 
     def of_values(self, reduction: Reduction, m: Array, d: Array, z: Array | None = None) -> Array:
-        """Coordinates x (..., size) of reduced grids with the machines' own m and d (..., g); z :
-        of the events, else 0.
-        """
+        """Coordinates x (..., size) of reduced grids; m, d : (..., g); z : of events, else 0."""
         kept, s = self.facts.machines, self.drive.shape[1]
         carried = reduction.carried
         u = self.drive[kept] + carried[..., :s]
@@ -215,9 +207,7 @@ class Coordinates:
         return self.of_values(self.network(np.exp(y[:e])), np.exp(m), np.exp(d), z)
 
     def slopes(self, y: Array) -> tuple[Array, Array]:
-        """X at y = (log k, log m, log d, z), and ∂x/∂y (size, e + 2g + size of z): the chain from
-        the network to stage 1.
-        """
+        """X at y = (log k, log m, log d, z), and ∂x/∂y (size, e + 2g + size of z)."""
         e, g, s = len(self.facts.edges), len(self.facts.machines), self.drive.shape[1]
         k, m, d = np.exp(y[:e]), np.exp(y[e : e + g]), np.exp(y[e + g : e + 2 * g])
         reduction, k_slopes, carried_slopes = self.network.slopes(k)
@@ -238,8 +228,7 @@ class Coordinates:
 def push(
     coordinates: Coordinates, belief: Mapping[str, Posterior], random: np.random.Generator
 ) -> Gaussian:
-    """Moments of x under the posterior of the noisy release, by draws pushed through Kron: stage
-    1's prior.
+    """Moments of x, stage 1's prior: draws of the release's posterior pushed through Kron.
 
     Covariances of few draws are shrunk towards their diagonal by (entries of x) / (entries +
     draws).
@@ -251,10 +240,8 @@ def push(
     covariance = (1 - shrink) * covariance + shrink * np.diag(covariance.diagonal())
     floor = 1e-12 * max(1.0, covariance.diagonal().max())  # what no draw moves, topology fixes
     covariance[np.diag_indices(coordinates.size)] += floor
-    events, unknown = (
-        coordinates.of_events,
-        coordinates.unknowns.prior(),
-    )  # which no release knows of
+    # which no release knows of
+    events, unknown = (coordinates.of_events, coordinates.unknowns.prior())
     covariance[events], covariance[:, events] = 0.0, 0.0
     covariance[events, events] = 1 / unknown.precision.diagonal()
     free = np.full(coordinates.size, np.inf)
@@ -273,9 +260,7 @@ def push(
 
 
 def linked(facts: GridFacts) -> IntArray:
-    """Positions of the reduced weights that topology does not make zero: paths that pass no other
-    machine's bus.
-    """
+    """Positions of reduced weights that topology allows: paths that pass no other machine's bus."""
     k_r = KronMap(facts, np.zeros((len(facts.interior), 0)))(np.ones(len(facts.edges))).k_r
     return np.flatnonzero(k_r > NO_WEIGHT * k_r.max(initial=0.0))
 

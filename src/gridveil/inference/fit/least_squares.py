@@ -47,9 +47,7 @@ class Gaussian:
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
-    """Where a search ended: x (n,), its cost, residuals and slopes there, steps taken, and whether
-    it converged.
-    """
+    """Where a search ended: x (n,), cost, residuals, slopes, steps taken, and convergence."""
 
     x: Array
     cost: float
@@ -69,8 +67,7 @@ def minimise(
     iterations: int = 30,
     tolerance: float = 1e-6,
 ) -> Minimum:
-    """Walk down to a minimum. cap : the longest step of any entry; tolerance : the decrease at
-    which it ends.
+    """Walk down to a minimum. cap : longest step of any entry; tolerance : decrease to end at.
 
     Damping is in units of the prior, so that directions that the data do not see are never scaled
     by them. Entries on the box that a step would push out stay there for that step (an active set).
@@ -88,12 +85,12 @@ def minimise(
         )
         step = there - x
         promised = -float(gradient @ step + 0.5 * step @ curvature @ step)
-        found = _evaluate(residuals, prior, there, weight)
-        if found[0] < cost:
+        trial = _evaluate(residuals, prior, there, weight)
+        if trial[0] < cost:
             steps += 1
-            gain = min((cost - found[0]) / promised, 1.0) if promised > 0 else 0.0
-            converged = cost - found[0] <= tolerance and damping <= 1.0
-            x, (cost, r) = there, found
+            gain = min((cost - trial[0]) / promised, 1.0) if promised > 0 else 0.0
+            converged = cost - trial[0] <= tolerance and damping <= 1.0
+            x, (cost, r) = there, trial
             slopes = residuals.slopes(x)
             gradient, curvature = _expand(prior, x, r, slopes, weight)
             damping = (

@@ -64,7 +64,7 @@ def quasi_newton(
         if progress:
             progress(len(history) - 1, iterations, last["J"])
 
-    found = minimize(
+    minimum = minimize(
         scaled,
         inside / scale,
         jac=True,
@@ -79,5 +79,5 @@ def quasi_newton(
             "gtol": 1e-7,
         },
     )
-    theta = np.clip(found.x * scale, problem.lower, problem.upper)
-    return theta, np.array(history), bool(found.success)
+    theta = np.clip(minimum.x * scale, problem.lower, problem.upper)
+    return theta, np.array(history), bool(minimum.success)

@@ -1,6 +1,4 @@
-"""What the two-stage fit found: a network, how far the records fix it, and the events that were not
-wholly known.
-"""
+"""Result of the two-stage fit: a network, how far records fix it, and the unknown events."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ from gridveil.inference.fit.unknown import EstimatedEvent
 
 @dataclass(frozen=True, eq=False)
 class Identifiability:
-    """Which directions of y = (log k, log m, log d, and z where an event is unknown) the records
-    fix, and which the release.
+    """Which directions of y = (log k, log m, log d, z) the records fix, and which the release.
 
     information : (n,) eigenvalues of the records' Fisher information in units of the prior's
     precision, largest first: a direction with a value above 1 is fixed more by data than by the
@@ -73,9 +70,9 @@ class TwoStage:
     mismatch: Callable[[Array, Array, Array], float]
 
 
-def covariance(prior: Gaussian, found: Minimum) -> Array:
+def covariance(prior: Gaussian, minimum: Minimum) -> Array:
     """Posterior covariance of y."""
-    return np.linalg.inv(found.slopes.T @ found.slopes + prior.precision).astype(
+    return np.linalg.inv(minimum.slopes.T @ minimum.slopes + prior.precision).astype(
         np.float64, copy=False
     )
 
@@ -84,34 +81,32 @@ def outcome(
     task: Task,
     observed: Sequence[Observation],
     prior: Gaussian,
-    found: Minimum,
+    minimum: Minimum,
     costs: tuple[float, ...],
     history: Array,
 ) -> TwoStage:
-    """Say what the maximum of the posterior means: its network and reduced model, how sure they
-    are, and the events.
-    """
+    """Turn the posterior's maximum into a network, its reduced model, its errors and the events."""
     facts = task.coordinates.facts
     e, g = len(facts.edges), len(facts.machines)
-    values = np.exp(found.x[: e + 2 * g])
+    values = np.exp(minimum.x[: e + 2 * g])
     k, m, d = values[:e], values[e : e + g], values[e + g :]
     scale = 1 / np.sqrt(prior.precision.diagonal())
-    _, singular, rows = np.linalg.svd(found.slopes * scale, full_matrices=False)
-    information = np.zeros(len(found.x))
+    _, singular, rows = np.linalg.svd(minimum.slopes * scale, full_matrices=False)
+    information = np.zeros(len(minimum.x))
     information[: len(singular)] = singular**2
     # Posterior covariance of y in the eigenvectors of the data's information: 1 / (1 + λ) of the
     # prior's.
-    directions = np.linalg.qr(rows.T, mode="complete")[0] if len(rows) < len(found.x) else rows.T
+    directions = np.linalg.qr(rows.T, mode="complete")[0] if len(rows) < len(minimum.x) else rows.T
     shape = scale[:, None] * directions
-    x, chain = task.coordinates.slopes(found.x)
-    out = np.zeros((g * (g - 1) // 2 + 2 * g, len(found.x)))
+    x, chain = task.coordinates.slopes(minimum.x)
+    out = np.zeros((g * (g - 1) // 2 + 2 * g, len(minimum.x)))
     positive = task.coordinates.parts["d"].stop
     out[task.coordinates.moving[:positive]] = np.exp(x[:positive])[:, None] * chain[:positive]
     spread = shape / np.sqrt(1 + information)
     released = out @ spread
 
     def mismatch(k: Array, m: Array, d: Array) -> float:
-        sampling, z = task.predictor.sampling(), found.x[e + 2 * g :]
+        sampling, z = task.predictor.sampling(), minimum.x[e + 2 * g :]
         with np.errstate(all="ignore"):
             other = task.coordinates.of_network_and_machines(
                 np.concatenate([np.log(k), np.log(m), np.log(d), z])
@@ -123,10 +118,10 @@ def outcome(
         k=k,
         m=m,
         d=d,
-        cost=found.cost,
+        cost=minimum.cost,
         costs_of_starts=costs,
         history=history,
-        converged=found.converged,
+        converged=minimum.converged,
         identifiability=Identifiability(
             information, shape, int((singular > 1e-12 * singular[0]).sum())
         ),
@@ -139,7 +134,7 @@ def outcome(
 def _events(
     task: Task, observed: Sequence[Observation], x: Array, spread: Array
 ) -> tuple[EstimatedEvent, ...]:
-    """Say what was found of the events.
+    """Say what was events of the events.
 
     spread : (size of x, ·), whose product with itself is the covariance of x.
     """
@@ -149,21 +144,21 @@ def _events(
     late_sd = dict(
         zip(delays, np.linalg.norm(spread[coordinates.parts["t"]], axis=1).tolist(), strict=True)
     )
-    first, step, found = coordinates.parts["d"].stop, 0, []
-    for record, one in enumerate(observed):
+    first, step, events = coordinates.parts["d"].stop, 0, []
+    for record, observation in enumerate(observed):
         u = slice(first + step * g, first + (step + 1) * g)
-        free = one.unknown.split
-        if one.unknown.anything:
-            found.append(
+        free = observation.unknown.split
+        if observation.unknown.anything:
+            events.append(
                 EstimatedEvent(
                     record,
                     total=float(values[u].sum()) if free else None,
                     total_sd=float(np.linalg.norm(moved[u].sum(axis=0))) if free else None,
                     split=values[u] if free else None,
                     split_sd=np.linalg.norm(moved[u], axis=1) if free else None,
-                    time_s=one.event.steps[0].at_s + delays.get(record, 0.0),
+                    time_s=observation.event.steps[0].at_s + delays.get(record, 0.0),
                     time_sd=late_sd.get(record, 0.0),
                 )
             )
-        step += len(one.event.steps)
-    return tuple(found)
+        step += len(observation.event.steps)
+    return tuple(events)

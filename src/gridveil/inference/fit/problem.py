@@ -99,15 +99,15 @@ def on_clock(
 def as_records(
     observed: Sequence[Observation], dt_s: float
 ) -> tuple[tuple[str, ...], list[Record]]:
-    """Put observations on one clock: the buses that were recorded, and records with one input for
-    each step of each event.
-    """
-    buses = tuple(dict.fromkeys(bus for one in observed for bus in one.trajectory.buses))
+    """Put observations on one clock: recorded buses, and records with one input per step."""
+    buses = tuple(
+        dict.fromkeys(bus for observation in observed for bus in observation.trajectory.buses)
+    )
     records: list[Record] = []
     column = 0
-    for one in observed:
-        count = len(one.event.steps)
-        records.append(_record(one, buses, dt_s, range(column, column + count)))
+    for observation in observed:
+        count = len(observation.event.steps)
+        records.append(_record(observation, buses, dt_s, range(column, column + count)))
         column += count
     return buses, records
 
@@ -124,9 +124,11 @@ def box(family: LinearFamily) -> tuple[Array, Array]:
     )
 
 
-def _record(one: Observation, buses: Sequence[str], dt_s: float, columns: Sequence[int]) -> Record:
+def _record(
+    observation: Observation, buses: Sequence[str], dt_s: float, columns: Sequence[int]
+) -> Record:
     """Put a trajectory on the fit's clock; samples that it does not have get no weight."""
-    time, omega = one.trajectory.time_s, one.trajectory.omega
+    time, omega = observation.trajectory.time_s, observation.trajectory.omega
     samples = np.rint(time / dt_s).astype(int)
     if len(time) < 2 or np.abs(samples * dt_s - time).max() > 1e-6 * dt_s:
         raise InputError(
@@ -142,14 +144,14 @@ def _record(one: Observation, buses: Sequence[str], dt_s: float, columns: Sequen
         )
     clock = Clock(float(time[-1]), dt_s)
     observed = np.full((clock.steps + 1, len(buses)), np.nan)
-    places = [list(buses).index(bus) for bus in one.trajectory.buses]
+    places = [list(buses).index(bus) for bus in observation.trajectory.buses]
     observed[samples[:, None], places] = omega
     between = np.diff(time)  # 30 Hz come as 0.03, 0.03 and 0.04 s; a row may be missing
     weights = np.full(observed.shape, float(between[between <= 1.5 * np.median(between)].mean()))
     return Record(
         tuple(
             (clock.sample(step.at_s), column)
-            for step, column in zip(one.event.steps, columns, strict=True)
+            for step, column in zip(observation.event.steps, columns, strict=True)
         ),
         observed,
         weights,

@@ -1,5 +1,4 @@
-"""The scale of everything, where no event's size is known: only the release knows it, and there its
-exact posterior counts.
+"""The common scale where no event's size is known: only the release's posterior tells it.
 
 A record of unknown size is the same for (k, m, d, S) and for c (k, m, d, S), but for the governors'
 small share. The Gaussian that stands for the release in the fit is good for shapes, and biased for

@@ -1,5 +1,4 @@
-"""Predicted records and their derivatives by every parameter: forward sensitivities of the discrete
-scheme that is run.
+"""Predicted records and their derivatives: forward sensitivities of the discrete scheme.
 
 With z_{n+1} = E z_n, a parameter's sensitivity follows s_{n+1} = E s_n + E' z_n. In the
 eigenvectors of the model both are sums of powers, so that any sample is read off directly and no
@@ -28,7 +27,7 @@ Complex = NDArray[np.complex128]
 # Eigenvalues closer than this share of how fast they fade count as one; the slowest fading that is
 # looked at [1/s].
 NEAR, SLOWEST = 1e-5, 1 / 30
-# Eigenvectors worse conditioned than this are taken of a model so much (relative) beside.
+# Where eigenvectors are worse conditioned than this, the model is nudged by this relative amount.
 WORST_CONDITION, NUDGE = 1e9, 1e-10
 # Numbers that are worked on at a time.
 CHUNK = 8_000_000
@@ -79,8 +78,7 @@ class Sampling:
 
     @classmethod
     def of(cls, records: Records, thin: int = 1, until: int | None = None) -> Sampling:
-        """Use every observed sample, or every thin-th; records with several steps need their steps
-        apart by such a stride.
+        """Use every observed sample, or every thin-th; several steps must lie a stride apart.
 
         until : the last clock step after a record's first step of load that is looked at; default:
         all.
@@ -95,12 +93,12 @@ class Sampling:
             first = own[0] if own else 0
             stride = gcd(
                 stride,
-                *(int(one) - first for one in np.unique(numbers)),
-                *(one - first for one in own),
+                *(int(number) - first for number in np.unique(numbers)),
+                *(step - first for step in own),
             )
         stride = max(stride, 1)
         wide = stride * thin
-        if all((one - own[0]) % wide == 0 for own in shifts for one in own):
+        if all((step - own[0]) % wide == 0 for own in shifts for step in own):
             stride = wide
         last = records.samples if until is None else until
         firsts = [min(own, default=0) for own in shifts]
@@ -127,8 +125,7 @@ class Sampling:
 
 
 class Predictor:
-    """Records as a function of θ = (k_r, m, d, u) and of the shares `sense` (h, g) that make
-    outputs of the machines' ω.
+    """Records as a function of θ = (k_r, m, d, u) and of shares `sense` (h, g) of the machines' ω.
 
     delays : how late the event of some records came [s]; its first step is one of the scheme over
     what is left of that step.
@@ -143,9 +140,7 @@ class Predictor:
         self.scheme: SchemeName = scheme
 
     def sampling(self, thin: int = 1, until: int | None = None) -> Sampling:
-        """Choose the samples that are compared: every thin-th, up to `until` clock steps after a
-        record's first step.
-        """
+        """Choose the samples to compare: every thin-th, up to `until` steps after the event."""
         return Sampling.of(self.records, thin, until)
 
     def values(
@@ -178,9 +173,7 @@ class Predictor:
         return np.concatenate([value[at][seen] for value, at, seen in taken])
 
     def _late(self, shift: int, delay_s: float, stride: int) -> tuple[int, float]:
-        """The first of every stride-th sample that a delayed step acts on, and the time since then
-        in steps.
-        """
+        """First of every stride-th sample that a delayed step acts on, and the steps since then."""
         delay = delay_s / self.dt_s
         whole = stride * ceil(delay / stride - 1e-12)
         return shift + whole, max(whole - delay, 0.0)
@@ -200,9 +193,7 @@ class Predictor:
         sensed: IntArray,
         delays: Mapping[int, float] = ON_TIME,
     ) -> Array:
-        """Slopes of all records (rows, ·) by the entries `moving` of θ, each share of the outputs
-        `sensed`, and each delay.
-        """
+        """Slopes of records (rows, ·) by θ's `moving` entries, `sensed` shares and delays."""
         h, g = sense.shape
         left, right = self.family.directions(theta, moving)
         modes = Modes.of(self.family.lti(theta), self.scheme, self.dt_s)
@@ -271,9 +262,8 @@ class Modes:
         """Decompose A; the inputs add λ = 0 with eigenvectors of their own, [−A⁻¹ B; 1]."""
         A, B = lti.F[: lti.states, : lti.states], lti.F[: lti.states, lti.states :]
         values, V = np.linalg.eig(A)
-        if (
-            np.linalg.cond(V) > WORST_CONDITION
-        ):  # two modes about to meet: a model next to it has them apart
+        if np.linalg.cond(V) > WORST_CONDITION:
+            # two modes about to meet: a model next to it has them apart
             nudge = NUDGE * np.random.default_rng(0).standard_normal(A.shape)
             values, V = np.linalg.eig(A + nudge * np.abs(A).max())
         inverse, still = np.linalg.inv(V), np.linalg.solve(A, B)
@@ -352,9 +342,8 @@ class Modes:
         gap = self.values[:, None] - self.values
         cauchy = np.where(self.near, 0.0, 1 / np.where(self.near, 1.0, gap))
         seen = sense @ self.V[:g]  # (h, n)
-        felt = (right @ self.V) * self.inverse[
-            :, self.inputs + column
-        ]  # (p, n): each parameter's signal, mode by mode
+        # (p, n): each parameter's signal, mode by mode
+        felt = (right @ self.V) * self.inverse[:, self.inputs + column]
         entered = left @ self.inverse[:, :g].T  # (p, n): what it does to each mode
         # By machine, since every parameter acts on one or two: (g, h, kept), then (p, ·).
         paths = self.inverse[:, :g].T[:, None, :] * seen
@@ -377,6 +366,6 @@ class Modes:
                 across *= own[part, None]
                 across += share * signal[part, None]
                 factors[:, :, place], factors[:, :, place + 1] = across.real, across.imag
-            found = clock @ factors.reshape(-1, clock.shape[1]).T
-            out[:, :, part] = found.reshape(len(clock), -1, h).transpose(0, 2, 1)
+            sums = clock @ factors.reshape(-1, clock.shape[1]).T
+            out[:, :, part] = sums.reshape(len(clock), -1, h).transpose(0, 2, 1)
         return out

@@ -1,6 +1,4 @@
-"""What the two stages make small: records against a reduced model, and the same, linearised,
-against a network.
-"""
+"""What the two stages minimise: records against a reduced model, then against a network."""
 
 from __future__ import annotations
 
@@ -69,15 +67,15 @@ class Task:
             sense=np.eye(g),
             bounds=bounds,
         )
-        sigmas = np.array([np.nan if one.sigma is None else one.sigma for one in observed])
+        sigmas = np.array(
+            [np.nan if observation.sigma is None else observation.sigma for observation in observed]
+        )
         return cls(
             coordinates, Predictor(family, Records.of(records), dt_s=dt_s, scheme=scheme), sigmas
         )
 
     def sigma(self, sampling: Sampling, usual: float, least: float = 0.0) -> Array:
-        """Standard deviation of each sample (rows,) [p.u.]: its record's own or the usual one, but
-        not below the least.
-        """
+        """Noise of each sample (rows,) [p.u.]: its record's or the usual one, with a floor."""
         own = np.maximum(np.where(np.isnan(self.sigmas), usual, self.sigmas), least)
         return np.repeat(own, [int(seen.sum()) for seen in sampling.seen])
 
@@ -120,9 +118,7 @@ class ReducedResiduals:
 
 @dataclass(frozen=True, eq=False)
 class DirectResiduals:
-    """(ω − ω̂)/σ as a function of the network itself, y = (log k, log m, log d), with σ of each
-    row.
-    """
+    """(ω − ω̂)/σ as a function of the network, y = (log k, log m, log d), with σ per row."""
 
     task: Task
     sampling: Sampling
@@ -144,8 +140,7 @@ class DirectResiduals:
 
 @dataclass(frozen=True, eq=False)
 class NetworkResiduals:
-    """R (θ(y) − θ̂) + r: records that are linear in θ, with the network's own bends followed
-    exactly.
+    """R (θ(y) − θ̂) + r: records linearised in θ, with θ(y) of the network exact.
 
     free : the entries of y = (log k, log m, log d, z) that move, the others stay as in y.
     columns : of θ that R speaks of.

@@ -1,5 +1,4 @@
-"""The two-stage fit: first the reduced model that the records ask for, then the network that
-explains it.
+"""The two-stage fit: first the reduced model that fits the records, then a network behind it.
 
 Stage 1 fits x = (log k_r, log m, log D, v, w) freely, with a Gaussian prior pushed through Kron.
 Stage 2 looks for line weights whose reduction gives that x, weighted by the records' information
@@ -91,8 +90,7 @@ def two_stage(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TwoStage:
-    """Find the most probable network given public records and a release: max p(records | k, m, d)
-    p(k, m, d | release).
+    """Find the most probable network: max p(records | k, m, d) p(k, m, d | release).
 
     belief : posterior of the noisy release, see `gridveil.inference.posterior`.
     sigma : standard deviation of a sample, of sensor and model error together [p.u. frequency], for
@@ -126,25 +124,25 @@ def two_stage(
     )
     lines = np.concatenate([prior.mean[None, :e], drawn[: starts - 1, :e]])
     if unknown:
-        found, best = _stages_of_unknown(
+        minima, best = _stages_of_unknown(
             task, pushed, prior, thin, sigma, lines, _begin_again(task, belief, pushed, observed)
         )
     else:
         # far more reduced weights than lines: the network itself is the smaller thing to search for
         if direct:
-            found = [
+            minima = [
                 _follow(DirectResiduals, task, prior, max(sigma, WIDE_SIGMA), parts, prior.mean)
             ]
         else:
             first = _follow(ReducedResiduals, task, pushed, sigma, parts, pushed.mean)
-            found = _stage_2(task, first.x, thin, sigma, prior, lines)
-        best = min(found, key=lambda one: one.cost)
+            minima = _stage_2(task, first.x, thin, sigma, prior, lines)
+        best = min(minima, key=_cost)
         # Several reduced models may explain records of few places, and stage 1 found one of them.
         tried = [
             _polish(task, prior, start, thin, sigma, rounds=TRIED)[0]
             for start in (best.x, *(drawn if few else ()))
         ]
-        best = min(tried, key=lambda one: one.cost)
+        best = min(tried, key=_cost)
     rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
     everything = _sampling(task, task.predictor.records.samples, MOST_KEPT)
     last, history = _polish(task, prior, best.x, everything, sigma, progress, rounds)
@@ -154,7 +152,7 @@ def two_stage(
         prior = replace(prior, mean=prior.mean + alike)
         last, more = _polish(task, prior, last.x, everything, sigma, progress, rounds)
         history = np.concatenate([history, more[1:]])
-    return outcome(task, observed, prior, last, tuple(one.cost for one in found), history)
+    return outcome(task, observed, prior, last, tuple(map(_cost, minima)), history)
 
 
 def is_too_large(facts: GridFacts) -> bool:
@@ -169,7 +167,7 @@ def check_size(facts: GridFacts) -> None:
     """Refuse a grid whose fit would take hours and gigabytes."""
     if is_too_large(facts):
         raise OptionError(
-            f"The two-stage fit is not for {len(facts.machines)} machines.",
+            f"The two-stage fit cannot handle {len(facts.machines)} machines.",
             expected=f"at most {MOST_MACHINES}, and {MOST_WEIGHTS} reduced weights that are not "
             "zero",
             outcome=NOT_FITTED,
@@ -180,7 +178,7 @@ def check_size(facts: GridFacts) -> None:
 def _sampling(
     task: Task, samples: int, numbers: int = MOST_SEARCHED, until: int | None = None
 ) -> Sampling:
-    """So many samples of a record, or as many as make a Jacobian of at most so many numbers."""
+    """Limit the samples of a record, and the numbers in a Jacobian."""
     row = task.coordinates.locations * task.coordinates.size * len(task.predictor.records.observed)
     every = task.predictor.sampling().stride
     most = min(samples, max(LEAST_SAMPLES, numbers // row))
@@ -189,16 +187,15 @@ def _sampling(
 
 
 def windows(task: Task, middle: ReducedModel) -> list[int]:
-    """Clock steps after an event that are looked at, one after the other: a period of the fastest
-    mode, twice that, and so on.
+    """Clock steps after an event to look at in turn: a period of the fastest mode, then doubling.
 
     A record that rings for many periods has many explanations that are each off by a period; its
     first period has one.
     """
-    found, whole = modes(middle), task.predictor.records.samples
+    swings, whole = modes(middle), task.predictor.records.samples
     first = (
-        max(LEAST_SAMPLES // 10, ceil(1 / (found[-1].frequency_hz * task.predictor.dt_s)))
-        if found
+        max(LEAST_SAMPLES // 10, ceil(1 / (swings[-1].frequency_hz * task.predictor.dt_s)))
+        if swings
         else whole
     )
     parts: list[int] = []
@@ -216,12 +213,11 @@ def _follow(
     parts: Sequence[int],
     start: Array,
 ) -> Minimum:
-    """Fit x, or y, to the records, from their first period to all of them, with σ coming down from
-    1e-3 to its own value.
+    """Fit x or y to the records, from their first period to all, σ falling from 1e-3 to its value.
 
     Residuals of the result are in units of σ.
     """
-    x, steps, found = start, 0, None
+    x, steps, minimum = start, 0, None
     for number, window in enumerate(parts):
         whole = number == len(parts) - 1
         sampling = _sampling(task, SEARCHED, until=None if whole else window)
@@ -234,12 +230,14 @@ def _follow(
                 (60, 1e-3) if last else (20 if task.coordinates.unknowns.size else 8, 0.1)
             )
             residuals = kind(task, sampling, task.sigma(sampling, sigma, level))
-            found = minimise(
+            minimum = minimise(
                 residuals, prior, x, cap=1.0, iterations=iterations, tolerance=tolerance
             )
-            x, steps = found.x, steps + found.steps
-    assert found is not None, "there is at least one window, and one level"
-    return Minimum(found.x, found.cost, found.residuals, found.slopes, steps, found.converged)
+            x, steps = minimum.x, steps + minimum.steps
+    assert minimum is not None, "there is at least one window, and one level"
+    return Minimum(
+        minimum.x, minimum.cost, minimum.residuals, minimum.slopes, steps, minimum.converged
+    )
 
 
 def _stages_of_unknown(
@@ -251,8 +249,7 @@ def _stages_of_unknown(
     lines: Array,
     starts: Sequence[Array],
 ) -> tuple[list[Minimum], Minimum]:
-    """Both stages and a first polish, from one start after the other until two explain the records;
-    the least cost wins.
+    """Run both stages from several starts until two explain the records; the least cost wins.
 
     Where an event is not wholly known, stage 1 finds several explanations that no network gives.
     Returns what stage 2 found from the best, and that after the polish.
@@ -271,12 +268,10 @@ def _stages_of_unknown(
         nearest = first if nearest is None or first.cost < nearest.cost else nearest
         if start is not None and first.cost > 10 * enough:
             continue
-        found = _stage_2(task, first.x, sampling, sigma, prior, lines)
-        best = _polish(
-            task, prior, min(found, key=lambda one: one.cost).x, sampling, sigma, rounds=TRIED
-        )[0]
+        minima = _stage_2(task, first.x, sampling, sigma, prior, lines)
+        best = _polish(task, prior, min(minima, key=_cost).x, sampling, sigma, rounds=TRIED)[0]
         if least is None or best.cost < least[1].cost:
-            least = found, best
+            least = minima, best
         explained += best.cost <= enough
         if explained == 2:
             break
@@ -287,27 +282,24 @@ def _stages_of_unknown(
 def _begin_again(
     task: Task, belief: Mapping[str, Posterior], pushed: Gaussian, observed: Sequence[Observation]
 ) -> list[Array]:
-    """Places for stage 1 to begin: the prior's mean, the same with events when they seem to have
-    come, draws of the release.
-    """
+    """Starts for stage 1: the prior's mean, with events where they seem to be, then draws."""
     coordinates, random = task.coordinates, np.random.default_rng(AGAIN)
     late = [onset_s(observed[record]) for record in coordinates.unknowns.timed]
     drawn = [belief[name].sample(random, AGAIN) for name in GROUPS]
     z = np.broadcast_to(pushed.mean[coordinates.of_events], (AGAIN, len(coordinates.of_events)))
-    found = [
+    starts = [
         pushed.mean.copy(),
         *coordinates.of_values(coordinates.network(drawn[0]), drawn[1], drawn[2], z),
     ]
-    for x in found:
+    for x in starts:
         x[coordinates.parts["t"]] = late
-    return [pushed.mean, *found] if np.any(late) else found
+    return [pushed.mean, *starts] if np.any(late) else starts
 
 
 def _stage_2(
     task: Task, first: Array, sampling: Sampling, sigma: float, prior: Gaussian, starts: Array
 ) -> list[Minimum]:
-    """Find line weights whose reduction gives stage 1's x (first), from each start (·, e): y = (log
-    k, log m, log d, z).
+    """Find line weights whose reduction gives stage 1's x, from each start (·, e).
 
     Near x̂ the records say ½ |J (θ − θ̂) + r|². An orthogonal factorisation of [J; prior of m, D,
     z] with m, D and z in front takes them out (their Schur complement, without squaring J), and
@@ -324,9 +316,8 @@ def _stage_2(
     at, m_d_z = coordinates.values(first), first[np.concatenate([machines, events])]
     count, split = len(machines), len(m_d_z)
     front = np.concatenate([J[:, machines], J @ coordinates.model_slopes(first)[:, events]], axis=1)
-    felt = own * np.concatenate(
-        [1 / at[machines], np.ones(len(events))]
-    )  # a prior of logarithms, linear near x̂
+    # a prior of logarithms, linear near x̂
+    felt = own * np.concatenate([1 / at[machines], np.ones(len(events))])
     front = np.concatenate([front, np.diag(felt)])
     behind = np.concatenate([J[:, network], np.zeros((split, len(network)))])
     r = np.concatenate([r, own * (m_d_z - prior.mean[e:])])
@@ -336,7 +327,7 @@ def _stage_2(
         coordinates, R[split:, split:-1], R[split:, -1], at, y, slice(0, e), network
     )
     lines = Gaussian(prior.mean[:e], prior.precision[:e, :e], prior.lower[:e], prior.upper[:e])
-    found = []
+    minima = []
     for log_k in starts:
         best = None
         for level in _levels(FIRST_WEIGHT, 1.0):
@@ -364,8 +355,10 @@ def _stage_2(
         )
         z_found = m_d_z[count:] + step[count:]
         y = np.clip(np.concatenate([best.x, m_d_found, z_found]), prior.lower, prior.upper)
-        found.append(Minimum(y, best.cost, best.residuals, best.slopes, best.steps, best.converged))
-    return found
+        minima.append(
+            Minimum(y, best.cost, best.residuals, best.slopes, best.steps, best.converged)
+        )
+    return minima
 
 
 def _polish(
@@ -411,24 +404,28 @@ def _polish(
         )
         there = minimise(bent, near, y, iterations=40, tolerance=0.1 * CLOSE)
         promised = cost - 0.5 * float(there.residuals @ there.residuals) - prior.cost(there.x)
-        found = at(there.x)
-        if found[0] < cost:
-            gain = (cost - found[0]) / max(promised, 1e-300)
-            converged = cost - found[0] <= CLOSE and hold <= 1
-            y, (cost, x, r) = there.x, found
+        trial = at(there.x)
+        if trial[0] < cost:
+            gain = (cost - trial[0]) / max(promised, 1e-300)
+            converged = cost - trial[0] <= CLOSE and hold <= 1
+            y, (cost, x, r) = there.x, trial
             J = task.slopes(x, sampling) / noise[:, None]
             if gain > 0.7:
                 hold = hold / 5 if hold > 0.05 else 0.0
             elif gain < 0.3:
                 hold = max(0.1, 2 * hold)
         else:
-            converged = found[0] - cost <= CLOSE and hold == 0
+            converged = trial[0] - cost <= CLOSE and hold == 0
             hold = max(0.1, 4 * hold)
         history.append(float(sampling.weights @ (noise * r) ** 2))
         if progress:
             progress(number, rounds, history[-1])
     slopes = J @ (coordinates.model_slopes(x) @ coordinates.slopes(y)[1])
     return Minimum(y, cost, r, slopes, number, converged), np.array(history)
+
+
+def _cost(minimum: Minimum) -> float:
+    return minimum.cost
 
 
 def _levels(first: float, last: float) -> list[float]:

@@ -102,8 +102,7 @@ class EstimatedEvent:
 
 @dataclass(frozen=True, eq=False)
 class Unknowns:
-    """All that is unknown of the events of some observations: z = (v of each free step, log |S| of
-    some, delays of some).
+    """Unknowns of the events: z = (v of each free step, log |S| of some, delays of some).
 
     machines : g.
     free : (f,) numbers of the steps whose place is unknown, over all records.
@@ -137,10 +136,10 @@ class Unknowns:
         sizes: list[tuple[float, float]] = []
         timed: list[int] = []
         step = 0
-        for record, one in enumerate(observed):
-            unknown = one.unknown
+        for record, observation in enumerate(observed):
+            unknown = observation.unknown
             if unknown.split:
-                if len(one.event.steps) != 1 or not totals[step]:
+                if len(observation.event.steps) != 1 or not totals[step]:
                     raise _unusable(
                         "An event of unknown place", "one step, with a total other than 0"
                     )
@@ -149,18 +148,24 @@ class Unknowns:
                     sizes.append(unknown.size)
                 free.append(step)
             if unknown.window_s:
-                if one.event.steps[0].at_s - unknown.window_s < one.trajectory.time_s[0] - 1e-9:
+                if (
+                    observation.event.steps[0].at_s - unknown.window_s
+                    < observation.trajectory.time_s[0] - 1e-9
+                ):
                     raise _unusable(
                         "The event may have come before its record begins",
                         f"a record from {unknown.window_s:g} s before it on",
                     )
-                if one.event.steps[-1].at_s + unknown.window_s >= one.trajectory.time_s[-1]:
+                if (
+                    observation.event.steps[-1].at_s + unknown.window_s
+                    >= observation.trajectory.time_s[-1]
+                ):
                     raise _unusable(
                         "The event may have come after its record ends",
                         f"a record to more than {unknown.window_s:g} s after it",
                     )
                 timed.append(record)
-            step += len(one.event.steps)
+            step += len(observation.event.steps)
         return cls(
             machines,
             np.array(free, dtype=np.int64),
@@ -183,9 +188,7 @@ class Unknowns:
         return totals
 
     def prior(self) -> Gaussian:
-        """What is believed of z before any record: shares of variance 1/g, log-uniform totals,
-        uniform delays [s].
-        """
+        """Prior of z: shares of variance 1/g, log-uniform totals, uniform delays [s]."""
         shares = len(self.free) * (self.machines - 1)
         logs = np.log(self.sizes)
         mean = np.concatenate([np.zeros(shares), logs.mean(axis=1), np.zeros(len(self.timed))])
@@ -207,19 +210,17 @@ def together(first: Gaussian, second: Gaussian) -> Gaussian:
     precision = np.zeros((n + m, n + m))
     precision[:n, :n], precision[n:, n:] = first.precision, second.precision
     joined = (
-        np.concatenate([getattr(one, name) for one in (first, second)])
+        np.concatenate([getattr(unknowns, name) for unknowns in (first, second)])
         for name in ("mean", "lower", "upper")
     )
     mean, lower, upper = joined
     return Gaussian(mean, precision, lower, upper)
 
 
-def onset_s(one: Observation) -> float:
-    """Guess how late an event came [s], within its window: where the deviation first leaves the
-    noise, not before.
-    """
-    time, omega = one.trajectory.time_s, one.trajectory.omega
-    at, window = one.event.steps[0].at_s, one.unknown.window_s
+def onset_s(observation: Observation) -> float:
+    """Guess how late an event came [s], within its window: where the deviation leaves the noise."""
+    time, omega = observation.trajectory.time_s, observation.trajectory.omega
+    at, window = observation.event.steps[0].at_s, observation.unknown.window_s
     seen = np.isfinite(omega).any(axis=1)
     time, size = time[seen], np.nanmax(np.abs(omega[seen]), axis=1)
     before = size[time < at - window]
@@ -231,7 +232,7 @@ def onset_s(one: Observation) -> float:
 
 def check_known(observed: Sequence[Observation], method: str) -> None:
     """Refuse unknown events where the method cannot estimate them."""
-    if method != "two-stage" and any(one.unknown.anything for one in observed):
+    if method != "two-stage" and any(observation.unknown.anything for observation in observed):
         raise OptionError(
             f"The method {method} needs events of known size, place and time.",
             outcome=NOT_FITTED,

@@ -47,7 +47,7 @@ class RawRecord:
     unused: tuple[str, ...]
 
     def error(
-        self, row: int, problem: str, *, expected: str, remedy: str = "Mend that row and try again."
+        self, row: int, problem: str, *, expected: str, remedy: str = "Fix that row and try again."
     ) -> InputError:
         """Say what is wrong with a row, by its line."""
         return refusal(

@@ -37,8 +37,7 @@ __all__ = ["Account", "Charge", "Entry", "Ledger", "Receipt", "Version", "defaul
 
 
 class Ledger:
-    """A durable account of privacy spent: append-only, chained by keyed hashes, in SQLite or
-    PostgreSQL.
+    """A durable account of privacy spent: append-only, keyed hash chain, SQLite or PostgreSQL.
 
     location : a path, or a URL such as postgresql://host/database. Its key and its latest head lie
     outside the database, in `safe` (default: the folder `ledgers` of gridveil's home).
@@ -108,9 +107,7 @@ class Ledger:
     def set_budget(
         self, lineage: str, adjacency: Adjacency, epsilon: Fraction, version: Version | None = None
     ) -> None:
-        """Give a lineage its budget, or raise it; adjacency and α stay as they were first set, for
-        ever.
-        """
+        """Give a lineage its budget, or raise it; its adjacency and α never change."""
         with self._writing() as writer:
             writer.admit(lineage, version)
             writer.set_budget(lineage, adjacency, epsilon)
@@ -203,29 +200,26 @@ class Ledger:
         outcome = "Nothing was checked."
         kept = self._kept(outcome)  # before the rows: what is written in between is no lost row
         with self._store.reading(outcome) as connection:
-            found = Writer(self._store, connection, self._secret).problems(_named(kept, heads))
+            problems = Writer(self._store, connection, self._secret).problems(_named(kept, heads))
             count, _ = self._store.extent(connection)
-        if not found and self._stranger():
-            found = ["another ledger was at this place, and this one was put there instead"]
-        if not found and count > 1 and not (heads or any(kept.values())):
-            found = [
+        if not problems and self._stranger():
+            problems = ["another ledger was at this place, and this one was put there instead"]
+        if not problems and count > 1 and not (heads or any(kept.values())):
+            problems = [
                 "there is neither head nor witness nor certificate to tell whether rows are "
                 "missing at the end"
             ]
-        return found
+        return problems
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Which of head and witness know nothing of this ledger: without both, it is not written
-        to.
-        """
+        """Which of head and witness do not know this ledger; without both, it is not written to."""
         return tuple(
             name for name, head in self._kept("Nothing was checked.").items() if head is None
         )
 
     def adopt(self, *heads: Head) -> None:
-        """Take the ledger, as it stands, for whole where its head or its witness is missing, and
-        note so in it.
+        """Accept the ledger as it stands where head or witness is missing, and note that in it.
 
         Every row is checked first, against heads too, of certificates say: nothing else tells what
         a ledger without head and witness has lost.
@@ -234,9 +228,7 @@ class Ledger:
             writer.append("adopted", {"missing": list(self.missing)})
 
     def export(self) -> list[dict[str, Any]]:
-        """Return all rows, for an auditor: no key, nothing of a grid; what an older gridveil wrote
-        of one is left out.
-        """
+        """Return all rows for an auditor: no key, and nothing about a grid."""
         return self._from_rows(_exported)
 
     def _from_rows(self, read: Callable[[list[Row]], T]) -> T:
@@ -257,15 +249,13 @@ class Ledger:
         }
 
     def _stranger(self) -> Head | None:
-        """The head of another ledger that was here: then this one, whose budgets are others, was
-        put in its place.
-        """
+        """The head of another ledger that was here, in whose place this one was put."""
         mine = self._safe.ledger
         for here in {self._store.place, self._store.name}:
-            if found := head_at(self._safe.folder, here, besides=mine) or self._witness.head_at(
+            if head := head_at(self._safe.folder, here, besides=mine) or self._witness.head_at(
                 here, besides=mine
             ):
-                return found
+                return head
         return None
 
     @contextmanager
@@ -294,9 +284,8 @@ class Ledger:
             else:
                 writer.rebuild(_named(kept, adopted), outcome)
             if writer.count == 1 and not all(kept.values()):
-                self._keep(
-                    writer.head, outcome
-                )  # it was cut off when it was begun: a second cut must not leave it without
+                # it was cut off when it was begun: a second cut must not leave it without
+                self._keep(writer.head, outcome)
             with writer.sealed(outcome, read=False):
                 yield writer
             writer.seal()
@@ -309,9 +298,7 @@ class Ledger:
         )
 
     def _keep(self, head: Head, outcome: str) -> None:
-        """Note where the ledger stands; whatever was noted before must have been of this ledger,
-        and of no copy.
-        """
+        """Note where the ledger stands; an earlier note must be of this ledger, not of a copy."""
         try:
             before = {"head": self._safe.keep(head, self._store.place)}
         except OSError as error:
@@ -332,9 +319,7 @@ class Ledger:
                     )
 
     def _check_keepable(self, outcome: str) -> None:
-        """Refuse to write where head or witness could not be kept, since each try would spend and
-        draw nothing.
-        """
+        """Refuse to write where head or witness cannot be kept: a try would spend in vain."""
         try:
             with self._safe.locked():
                 writable = os.access(self._safe.folder, os.W_OK)
@@ -351,7 +336,7 @@ class Ledger:
                 f"Another ledger, of {stranger.count} rows, was at {self.location}, and this one "
                 "was put there instead.",
                 outcome=outcome,
-                remedy="Bring each back to its place: what was spent stands in both.",
+                remedy="Move each back to its place: what was spent is in both.",
             )
 
     def _identity(self) -> str | None:
@@ -367,20 +352,17 @@ class Ledger:
             return identity
 
     def _begin(self, folder: Path) -> str:
-        """Begin a new ledger, unless one with rows was at this place: an empty one would forget
-        what was spent.
-        """
+        """Begin a new ledger, unless one with rows was here: an empty one would forget them."""
         check_outside_bundles(folder)
-        if self._lost(
-            folder
-        ):  # before a file is made; unless another process has begun one in the meantime
+        if self._lost(folder):
+            # before a file is made; unless another process has begun one in the meantime
             if identity := self._identity():
                 return identity
             raise self._gone(folder)
         self._witness.prepare(NOTHING_SPENT)
         self._store.make()
         with self._store.writing() as connection:
-            found = self._store.prepare(connection)
+            schema = self._store.prepare(connection)
             identity = self._store.read_meta(connection, "ledger")
             if identity is not None:  # another process was first
                 return identity
@@ -391,7 +373,7 @@ class Ledger:
             self._store.write_meta(connection, "ledger", identity)
             writer = Writer(self._store, connection, self._secret)
             writer.append("opened", {"ledger": identity})
-            if found == 1:
+            if schema == 1:
                 writer.import_first_version()
             writer.seal()
         self._keep(writer.head, NOTHING_SPENT)
@@ -427,11 +409,11 @@ def _named(kept: Mapping[str, Head | None], others: Sequence[Head]) -> dict[str,
 
 
 def _exported(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    found = [
+    exported = [
         {"number": row.number, "kind": row.kind, "body": json.loads(row.body), "mac": row.mac}
         for row in rows
     ]
-    for row in found:
+    for row in exported:
         if row["kind"] == "version":
             row["body"] = {"lineage": row["body"]["lineage"]}
-    return found
+    return exported

@@ -20,9 +20,7 @@ LONGEST_LINEAGE = 200  # characters
 
 
 def check_lineage(lineage: str) -> None:
-    """Refuse a new lineage whose name is empty, too long for a line, or would not print as
-    itself.
-    """
+    """Refuse a lineage whose name is empty, too long, or does not print as itself."""
     if not lineage.strip() or len(lineage) > LONGEST_LINEAGE or not lineage.isprintable():
         raise LedgerError(
             f"{lineage[:40] + '…' if len(lineage) > 40 else lineage!r} cannot be the name of a "
@@ -34,17 +32,14 @@ def check_lineage(lineage: str) -> None:
 
 @dataclass(frozen=True)
 class Version:
-    """A grid as a ledger knows it: keyed marks, kind:name, of its network alone (`line_marks`);
-    nothing of its values.
-    """
+    """A grid as a ledger knows it: keyed marks of its network (`line_marks`), no values."""
 
     marks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Charge:
-    """What a draw costs: neighbours, α, exact ε asked for, and per drawn group the loss charged and
-    the scale of the noise.
+    """Cost of a draw: neighbours, α, exact ε, and the loss and noise scale of each drawn group.
 
     draws : what is drawn of each group: items, sum or nothing. Items and sums of a group are not
     disjoint: both are charged.
@@ -124,9 +119,7 @@ class Account:
     def check_covers(
         self, epsilon: Fraction, losses: Mapping[str, Fraction], draws: int = 1
     ) -> None:
-        """Refuse draws at ε, each with these losses of its groups, that the budget does not cover;
-        say what is left.
-        """
+        """Refuse draws at ε, with these losses per group, beyond the budget; say what is left."""
         if self.adjacency is None:
             raise BudgetExceeded(
                 f"The lineage {self.lineage!r} has no budget yet.",
@@ -161,9 +154,7 @@ class Account:
         return self
 
     def _totals_with(self, body: Mapping[str, Any]) -> dict[str, Fraction]:
-        """Add, group by group, what one more draw tells about a change by the budget's α: spent ·
-        α_ref / α.
-        """
+        """Add, per group, one more draw's loss for the budget's α: spent · α_ref / α."""
         alpha, totals = exact_values(body["alpha"]), dict(self.totals)
         for name, spent in body["spent"].items():
             reference = self.adjacency.alpha[name] if self.adjacency else alpha[name]
@@ -180,23 +171,23 @@ OF_A_LINEAGE = ("registered", "budget", "reserved")
 
 def replay(rows: Iterable[Row]) -> dict[str, Account]:
     """Add up the rows, lineage by lineage."""
-    found: dict[str, Account] = {}
+    accounts: dict[str, Account] = {}
     for row in rows:
         if row.kind in OF_A_LINEAGE:
             body = json.loads(row.body)
             name = body["lineage"]
-            found[name] = found.get(name, Account(name)).after(row.kind, body)
-    return found
+            accounts[name] = accounts.get(name, Account(name)).after(row.kind, body)
+    return accounts
 
 
 def entries_of(rows: Iterable[Row]) -> list[Entry]:
     """List the draws, oldest first, each as far as it has come."""
-    found: dict[int, Entry] = {}
+    entries: dict[int, Entry] = {}
     for row in rows:
         body = json.loads(row.body)
         if row.kind == "reserved":
             epsilon, alpha = Fraction(body["epsilon"]), exact_values(body["alpha"])
-            found[row.number] = Entry(
+            entries[row.number] = Entry(
                 row.number,
                 "reserved",
                 body["lineage"],
@@ -206,11 +197,11 @@ def entries_of(rows: Iterable[Row]) -> list[Entry]:
                 body["spent"],
                 None,
             )
-        elif body.get("of") in found:
-            found[body["of"]] = replace(
-                found[body["of"]], state=row.kind, digest=body.get("digest")
+        elif body.get("of") in entries:
+            entries[body["of"]] = replace(
+                entries[body["of"]], state=row.kind, digest=body.get("digest")
             )
-    return list(found.values())
+    return list(entries.values())
 
 
 def check_same(account: Account, adjacency: Adjacency) -> None:
@@ -234,6 +225,5 @@ def exact_values(values: Mapping[str, str]) -> dict[str, Fraction]:
 
 @lru_cache(maxsize=256)
 def _fraction(text: str) -> Fraction:
-    return Fraction(
-        text
-    )  # rows repeat a few, and to read one takes longer than the rest of its row
+    # rows repeat a few, and to read one takes longer than the rest of its row
+    return Fraction(text)

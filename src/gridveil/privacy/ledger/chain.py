@@ -34,9 +34,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Head:
-    """Where a ledger stood: how many rows, and the last one's mac; signed with the ledger's own
-    Ed25519 key.
-    """
+    """Where a ledger stood: row count and last mac, signed with the ledger's own Ed25519 key."""
 
     ledger: str
     count: int
@@ -66,9 +64,7 @@ class Secret:
         return hmac.digest(self._chain, text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
     def name(self, data: bytes) -> str:
-        """Name data by a keyed fingerprint: the same data, the same name; without the key it tells
-        nothing.
-        """
+        """Name data by a keyed fingerprint: equal data, equal name; meaningless without the key."""
         return hmac.digest(self._names, data, "sha256").hex()[:32]
 
     def seal(self, *parts: str) -> str:
@@ -104,8 +100,7 @@ def head_is_genuine(head: Head, public_key: str | None = None) -> bool:
 def problems(
     secret: Secret, rows: Iterable[Row], heads: Mapping[str, Head | None], start: Row | None = None
 ) -> list[str]:
-    """Compare rows, in order, with the chain and with heads, by name; name the first row that is
-    wrong.
+    """Compare rows with the chain and with heads by name; name the first row that is wrong.
 
     start : the row before them, if they are not all; then heads that saw fewer rows than that are
     not compared.
@@ -120,9 +115,8 @@ def problems(
                 if row.number > count
                 else [f"row {row.number} occurs twice"]
             )
-        if row.mac != secret.mac(
-            row.number, row.kind, row.body, before
-        ):  # both are public: no need to hide where they differ
+        if row.mac != secret.mac(row.number, row.kind, row.body, before):
+            # both are public: no need to hide where they differ
             return [
                 f"row {row.number} was changed, swapped, inserted, or follows a row that was "
                 "dropped"

@@ -1,5 +1,4 @@
-"""The checkpoint: what a ledger's rows add up to, sealed, so that a charge need not read them all
-again.
+"""The checkpoint: sealed sums of a ledger's rows, so that a charge need not read them all.
 
 Accounts lie on shelves, by a hash of their lineage; the checkpoint holds the digest of every shelf,
 and where the chain stood. It is sealed with the ledger's key and written in the transaction that
@@ -25,8 +24,8 @@ from gridveil.privacy.ledger.store import Store
 
 NAME = "checkpoint"
 SHELVES = 256
-LATEST = 256  # so many charges before it are named in a certificate
-KEPT = 2 * LATEST  # so many are kept: others may be charged between a charge and its draw
+LATEST = 256  # charges before it that a certificate names
+KEPT = 2 * LATEST  # kept: others may be charged between a charge and its draw
 
 
 class CheckpointDamaged(Exception):
@@ -50,9 +49,7 @@ class Checkpoint:
         self._changed: set[str] = set()
 
     def read(self) -> bool:
-        """Read what was sealed; tell whether there was anything, as there is not in a new ledger or
-        one of an older schema.
-        """
+        """Read the sealed sums; False in a new ledger or one of an older schema."""
         text = self._store.read_state(self._connection, NAME)
         if text is None:
             return False

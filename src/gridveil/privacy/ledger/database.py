@@ -1,6 +1,4 @@
-"""A database that a ledger or its witness lies in: SQLite by path, PostgreSQL by URL. What is
-committed is on disk.
-"""
+"""A ledger's or witness's database: SQLite by path, PostgreSQL by URL. A commit is on disk."""
 
 from __future__ import annotations
 
@@ -33,8 +31,7 @@ DURABLY = text(
 
 
 class Database:
-    """One database. location : a path (SQLite) or a URL of SQLAlchemy's, such as
-    postgresql://host/database.
+    """One database. location : a path (SQLite) or an SQLAlchemy URL, postgresql://host/database.
 
     what, option : how errors call it, and which option names another.
     """
@@ -71,7 +68,7 @@ class Database:
             ) from None
         if url.get_backend_name() != "postgresql":
             raise self.error(
-                "its URL is none of PostgreSQL's, postgresql://…; of SQLite, give the path alone"
+                "its URL is not one of PostgreSQL, postgresql://…; for SQLite, give a path"
             )
         bare = url.set(
             drivername="postgresql",

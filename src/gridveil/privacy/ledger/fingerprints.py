@@ -1,6 +1,4 @@
-"""Marks of a network: how a ledger knows a grid again, or a part of it, whatever its file looks
-like.
-"""
+"""Marks of a network: how a ledger recognises a grid, or a part of it, in any file."""
 
 from __future__ import annotations
 
@@ -16,21 +14,19 @@ from gridveil.grid.facts import GridFacts
 # feeders of 17 buses, with 0.22 around; a copy with one line out keeps 0.89 by names, and seasons
 # of one grid under other names share 0.24 and more around.
 ALIKE = {"names": 1 / 2, "around": 1 / 5}
-# A grid is part of another if more than this share of its lines, and at least so many, are found
+# A grid is part of another if more than this share of its lines, and at least this many, are found
 # there by names. Of few lines a larger share is asked: where buses are numbered along their lines,
 # strangers share up to 13 of 15, 20 of 39 and 36 of 75 of grids that gridveil reads; of feeders
 # more (scripts/lineages.py). In a sample, a third of the lines that buses split may seem to be
 # missing.
 PART = ((0.6, 24), (0.7, 16), (0.9, 8))
-# So many of a kind stand for all: the smallest, which are the same sample of two grids that are
-# alike.
+# This many of a kind stand for all: the smallest, the same sample for two grids that are alike.
 SAMPLE = 512
 
 
 @lru_cache(maxsize=4)
 def line_marks(facts: GridFacts) -> dict[str, list[bytes]]:
-    """Describe each line by the names of its ends, and by the network around it. Lines that look
-    the same are numbered.
+    """Describe each line by its ends' names and by the network around it; number equal ones.
 
     By names, a copy or a part is known whatever lines and machines were added or dropped; by what
     is around (numbers of lines of the ends and of their neighbours, and whether machines are
@@ -65,8 +61,7 @@ def line_marks(facts: GridFacts) -> dict[str, list[bytes]]:
 
 
 class Sought:
-    """A grid's keyed marks, written kind:name, taken apart once so that they can be compared with
-    those of many others.
+    """A grid's keyed marks, kind:name, taken apart once to be compared with many others.
 
     telling : all that a grid alike can share with this one; one that has none of them is a
     stranger.
@@ -100,15 +95,13 @@ class Sought:
         )
 
 
-def are_alike(one: Iterable[str], other: Iterable[str]) -> bool:
+def are_alike(first: Iterable[str], other: Iterable[str]) -> bool:
     """Compare the keyed marks of two grids, written kind:name."""
-    return Sought(one).is_like(other)
+    return Sought(first).is_like(other)
 
 
-def facts_alike(one: GridFacts, other: GridFacts) -> bool:
-    """Whether two grids look like versions of one, or one like part of the other, by their public
-    facts alone.
-    """
+def facts_alike(first: GridFacts, other: GridFacts) -> bool:
+    """Whether two grids look like versions of one, or one like part of the other."""
     return are_alike(
         *(
             [
@@ -116,14 +109,13 @@ def facts_alike(one: GridFacts, other: GridFacts) -> bool:
                 for kind, marks in line_marks(facts).items()
                 for mark in marks
             ]
-            for facts in (one, other)
+            for facts in (first, other)
         )
     )
 
 
 def found_in(part: dict[str, set[str]], whole: dict[str, set[str]]) -> tuple[int, int]:
-    """Count the lines of a grid that another has by name, and all of them; a line that a bus splits
-    counts once.
+    """Count a grid's lines that another has by name, and all; a line split by a bus counts once.
 
     Of samples only what both would hold is compared: below the last mark of either.
     """
@@ -138,11 +130,11 @@ def found_in(part: dict[str, set[str]], whole: dict[str, set[str]]) -> tuple[int
         for grid in (part, whole)
         for marks in (grid["names"], grid["through"])
     )
-    found = len(lines & (their_lines | their_split))
+    count = len(lines & (their_lines | their_split))
     # A bus that splits a line has two lines which the other grid does not know: no more are taken
     # for such than those allow.
-    joined = min(len(split & their_lines), (len(lines) - found) // 2)
-    return found + joined, len(lines) - joined
+    joined = min(len(split & their_lines), (len(lines) - count) // 2)
+    return count + joined, len(lines) - joined
 
 
 def _share(mine: set[str], theirs: set[str]) -> float:
@@ -152,8 +144,8 @@ def _share(mine: set[str], theirs: set[str]) -> float:
 
 
 def _is_part(part: dict[str, set[str]], whole: dict[str, set[str]]) -> bool:
-    found, size = found_in(part, whole)
-    return any(found >= lines and found > share * size for share, lines in PART)
+    shared, size = found_in(part, whole)
+    return any(shared >= lines and shared > share * size for share, lines in PART)
 
 
 def by_kind(marks: Iterable[str]) -> dict[str, set[str]]:

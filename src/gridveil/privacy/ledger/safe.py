@@ -17,9 +17,7 @@ from gridveil.privacy.ledger.chain import LARGEST_HEAD, Head, Secret, parse_head
 
 @dataclass(frozen=True)
 class Safe:
-    """The files of a ledger outside its database: its key and its latest head, in a folder of their
-    own.
-    """
+    """A ledger's files outside its database, its key and its latest head, in their own folder."""
 
     folder: Path
     ledger: str
@@ -34,7 +32,7 @@ class Safe:
             raise LedgerError(
                 f"The key of ledger {self.ledger} is missing or unreadable: {self._key_path}.",
                 outcome=NOTHING_SPENT,
-                remedy="Bring the key back from its backup: without it a ledger can neither be "
+                remedy="Restore the key from a backup: without it a ledger can neither be "
                 "checked nor written.",
             ) from None
         return Secret(self.ledger, data)
@@ -58,20 +56,17 @@ class Safe:
             raise LedgerError(
                 f"The head of ledger {self.ledger} cannot be read: {self._head_path}.",
                 outcome=NOTHING_SPENT,
-                remedy="Let this user read it, or bring it back from its backup; if it is lost, "
+                remedy="Make it readable, or restore it from a backup; if it is lost, "
                 "remove it and see `gridveil ledger adopt`.",
             )
         return head
 
     def keep(self, head: Head, where: str) -> Head | None:
-        """Replace the head by a later one, and note where its ledger is; return the one that was
-        kept before.
-        """
+        """Replace the head by a later one, note its ledger's place, return the one before."""
         with self.locked():
             old = self.head()
-            if (
-                old is not None and old.count >= head.count
-            ):  # an earlier one never replaces a later one
+            if old is not None and old.count >= head.count:
+                # an earlier one never replaces a later one
                 return old
             if self.place() != where:
                 replace_whole(self._place_path, f"{where}\n".encode("utf-8", "surrogateescape"))

@@ -79,32 +79,30 @@ class Store(Database):
     """The rows of one ledger, and what is kept beside them."""
 
     def prepare(self, connection: Connection) -> int:
-        """Create the tables that are missing; return the schema version that was found (0: a new
-        ledger).
-        """
-        found = self.schema(connection)
-        if found == SCHEMA_VERSION:
-            return found
+        """Create missing tables; return the schema version that was there (0: a new ledger)."""
+        schema = self.schema(connection)
+        if schema == SCHEMA_VERSION:
+            return schema
         names = set(inspect(connection).get_table_names())
         metadata.create_all(connection)
         if self.is_sqlite:
-            connection.exec_driver_sql(
-                f"PRAGMA user_version = {SCHEMA_VERSION}"
-            )  # where a gridveil of schema 1 looks
+            # where a gridveil of schema 1 looks
+            connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute(delete(meta).where(meta.c.name == "schema_version"))
         self.write_meta(connection, "schema_version", str(SCHEMA_VERSION))
-        return found or (1 if "entry" in names and self.is_sqlite else 0)
+        return schema or (1 if "entry" in names and self.is_sqlite else 0)
 
     def schema(self, connection: Connection) -> int:
         """Read the schema version; 0 where there are no tables of ours."""
         if not inspect(connection).has_table(meta.name):
             return 0
-        found = int(self.read_meta(connection, "schema_version") or 0)
-        if found > SCHEMA_VERSION:
+        version_number = int(self.read_meta(connection, "schema_version") or 0)
+        if version_number > SCHEMA_VERSION:
             raise self.error(
-                f"was written by a newer gridveil (schema {found}, this one knows {SCHEMA_VERSION})"
+                f"was written by a newer gridveil (schema {version_number}, "
+                f"this one knows {SCHEMA_VERSION})"
             )
-        return found
+        return version_number
 
     def read_meta(self, connection: Connection, name: str) -> str | None:
         """Read a fact about the ledger itself."""
@@ -128,12 +126,12 @@ class Store(Database):
 
     def row(self, connection: Connection, number: int) -> Row | None:
         """One row."""
-        found = connection.execute(
+        row = connection.execute(
             select(entry.c.number, entry.c.kind, entry.c.body, entry.c.mac).where(
                 entry.c.number == number
             )
         ).first()
-        return Row(*found) if found else None
+        return Row(*row) if row else None
 
     def extent(self, connection: Connection) -> tuple[int, int]:
         """How many rows there are, and the highest number."""
@@ -159,19 +157,19 @@ class Store(Database):
 
     def versions(self, connection: Connection, **equal: str) -> list[StoredVersion]:
         """The grids that are known: all, or those with a name."""
-        found = connection.execute(select(version).filter_by(**equal))
-        return [StoredVersion(**row) for row in found.mappings()]
+        rows = connection.execute(select(version).filter_by(**equal))
+        return [StoredVersion(**row) for row in rows.mappings()]
 
-    def add_version(self, connection: Connection, one: StoredVersion) -> None:
+    def add_version(self, connection: Connection, stored: StoredVersion) -> None:
         """Keep a grid's marks."""
-        connection.execute(version.insert().values(**vars(one)))
+        connection.execute(version.insert().values(**vars(stored)))
 
     def first_version(self, connection: Connection) -> list[tuple[str, ...]]:
         """Rows of a ledger of schema 1: state, grid, rule, epsilon, alpha, spent."""
-        found = connection.execute(
+        rows = connection.execute(
             text("SELECT state, grid, rule, epsilon, alpha, spent FROM entry ORDER BY number")
         )
-        return [tuple(str(value) for value in row) for row in found]
+        return [tuple(str(value) for value in row) for row in rows]
 
     def absent(self) -> LedgerError:
         """Say that there is no ledger to look at."""

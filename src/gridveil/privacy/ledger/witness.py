@@ -1,5 +1,4 @@
-"""The witness: the last head that it saw of each ledger, kept where no backup of the ledger
-reaches.
+"""The witness: each ledger's last seen head, kept where no backup of the ledger reaches.
 
 A ledger that is restored from its backup, database, key and head together, has forgotten what was
 spent since, and nothing in it tells. The witness knows better. It must therefore never be restored
@@ -45,8 +44,8 @@ class Witness:
 
     def head(self, ledger: str, outcome: str) -> Head | None:
         """Read the last head that it saw of a ledger; None: it knows nothing of it."""
-        found = self._find(seen.c.ledger == ledger, outcome)
-        return found[0] if found else None
+        heads = self._find(seen.c.ledger == ledger, outcome)
+        return heads[0] if heads else None
 
     def prepare(self, outcome: str) -> None:
         """Make it if there is none; refuse one that cannot be written to."""
@@ -55,22 +54,18 @@ class Witness:
             metadata.create_all(connection)
 
     def keep(self, head: Head, where: str, outcome: str) -> Head | None:
-        """Remember a later head, and where its ledger is; return the one that it remembered
-        before.
-        """
+        """Remember a later head and its ledger's place; return the one remembered before."""
         with self._database.writing(outcome) as connection:
             known = connection.execute(
                 select(seen.c.head).where(seen.c.ledger == head.ledger)
             ).scalar()
             old = parse_head(known) if known else None
-            if (
-                old is not None and old.count >= head.count
-            ):  # an earlier one never replaces a later one
+            if old is not None and old.count >= head.count:
+                # an earlier one never replaces a later one
                 return old
             connection.execute(delete(seen).where(seen.c.ledger == head.ledger))
-            local = (
-                where if self._database.is_sqlite else ""
-            )  # to a server of several machines a path means nothing
+            # to a server of several machines a path means nothing
+            local = where if self._database.is_sqlite else ""
             connection.execute(
                 seen.insert().values(ledger=head.ledger, head=json.dumps(vars(head)), place=local)
             )
@@ -78,17 +73,15 @@ class Witness:
                 select(seen.c.head).where(seen.c.ledger == head.ledger)
             ).scalar()
             if not kept or parse_head(kept) != head:
-                raise self._database.error("it does not keep what it is told", outcome)
+                raise self._database.error("it does not keep what is written to it", outcome)
             return old
 
     def head_at(self, where: str, besides: str = "") -> Head | None:
-        """Find the last head of a ledger, but one, that was at a place and was written to; only a
-        local witness tells.
-        """
+        """Find the last head of another ledger written at a place; only a local witness knows."""
         if not self._database.is_sqlite:
             return None
-        found = self._find(and_(seen.c.place == where, seen.c.ledger != besides), NOTHING_SPENT)
-        return next((head for head in found if head.count > 1), None)
+        heads = self._find(and_(seen.c.place == where, seen.c.ledger != besides), NOTHING_SPENT)
+        return next((head for head in heads if head.count > 1), None)
 
     def _find(self, which: ColumnElement[bool], outcome: str) -> list[Head]:
         if not self._database.exists:
@@ -99,16 +92,12 @@ class Witness:
             texts = connection.execute(select(seen.c.head).where(which)).scalars().all()
         heads = [head for text in texts if (head := parse_head(text))]
         if len(heads) < len(texts):
-            raise self._database.error(
-                "what it holds of a ledger is no head: it was changed", outcome
-            )
+            raise self._database.error("its record of a ledger is no head: it was changed", outcome)
         return heads
 
 
 def default_witness() -> str:
-    """Where the witness lies if nobody says otherwise: $GRIDVEIL_WITNESS, or the user's state
-    folder, not the data folder.
-    """
+    """Default place of the witness: $GRIDVEIL_WITNESS, or the user's state folder."""
     if named := os.environ.get("GRIDVEIL_WITNESS"):
         return named
     try:
@@ -117,5 +106,5 @@ def default_witness() -> str:
         raise LedgerError(
             "This user has no home folder to keep the ledger's witness in.",
             outcome=NOTHING_SPENT,
-            remedy="Say where it may lie with --witness or $GRIDVEIL_WITNESS.",
+            remedy="Name a place with --witness or $GRIDVEIL_WITNESS.",
         ) from None

@@ -71,8 +71,7 @@ class Writer:
             raise self.changed("what its rows add up to was changed", outcome) from None
 
     def check_whole(self, kept: Mapping[str, Head | None], outcome: str) -> None:
-        """Refuse to write on a ledger that was changed, or has lost rows since its head or its
-        witness saw it.
+        """Refuse to write on a ledger that was changed, or lost rows since head or witness saw it.
 
         Only rows since then are read: of those before, the checkpoint holds what they add up to. To
         change them changes nothing that is counted, and `problems` finds it.
@@ -96,21 +95,19 @@ class Writer:
             )
             start = self._store.row(self._connection, since - 1)
             rows = self._store.rows(self._connection, since=since)
-            found = problems(self._secret, rows, heads, start)
-            if not found and (count, last) != (self.count, self.count):
-                found = [f"it has {count} rows, the last of number {last}, and had {self.count}"]
-            if not found and (rows[-1].number, rows[-1].mac) != (self.count, self._books.mac):
-                found = [f"row {self.count} was changed"]
-            for problem in found:
+            wrong = problems(self._secret, rows, heads, start)
+            if not wrong and (count, last) != (self.count, self.count):
+                wrong = [f"it has {count} rows, the last of number {last}, and had {self.count}"]
+            if not wrong and (rows[-1].number, rows[-1].mac) != (self.count, self._books.mac):
+                wrong = [f"row {self.count} was changed"]
+            for problem in wrong:
                 raise self.changed(problem, outcome)
 
     def problems(self, heads: Mapping[str, Head | None]) -> list[str]:
-        """Check every row, and what was sealed against what the rows add up to; return what is
-        wrong.
-        """
+        """Check every row, and the sealed sums against the rows; return what is wrong."""
         rows = self._store.rows(self._connection)
-        if found := problems(self._secret, rows, heads):
-            return found
+        if wrong := problems(self._secret, rows, heads):
+            return wrong
         if not (rows and "nonce" in _body(rows[-1])):
             return []  # an older gridveil sealed nothing
         try:
@@ -119,16 +116,14 @@ class Writer:
                 and self._books.accounts() == replay(rows)
                 and self._books.nonces == _nonces(rows)
             )
-            known = [self._checked(one) for one in self._store.versions(self._connection)]
+            known = [self._checked(stored) for stored in self._store.versions(self._connection)]
             same = same and self._books.versions == len(known)
         except CheckpointDamaged:
             same = False
         return [] if same else ["what its rows add up to, or the marks of its grids, was changed"]
 
     def rebuild(self, heads: Mapping[str, Head | None], outcome: str) -> None:
-        """Add all rows up anew, once they are seen to be whole; marks that an older gridveil left
-        in rows go beside them.
-        """
+        """Add up all rows anew, once checked; marks that an older gridveil left go out."""
         rows = self._store.rows(self._connection)
         for problem in problems(self._secret, rows, heads) or ([] if rows else ["it has no rows"]):
             raise self.changed(problem, outcome)
@@ -196,15 +191,14 @@ class Writer:
         Versions stay out of the chain: even that a lineage has a new one tells something of its
         network.
         """
-        found = (
+        stored = (
             self._store.versions(self._connection, name=self._name(version.marks))
             if version
             else []
         )
-        known = self._checked(found[0]) if found else None
-        if (
-            known is None or known.lineage != lineage
-        ):  # else it was compared with all others when it was admitted
+        known = self._checked(stored[0]) if stored else None
+        if known is None or known.lineage != lineage:
+            # else it was compared with all others when it was admitted
             other = self.kin(version, besides=lineage) if version else None
             if other is not None:
                 raise LedgerError(
@@ -247,14 +241,16 @@ class Writer:
         if len(known) != self._books.versions:
             raise CheckpointDamaged
         sought = Sought(version.marks)
-        for one in map(self._checked, known):
-            if one.lineage != besides and sought.is_like(json.loads(one.marks)):
-                return one.lineage
+        for stored in map(self._checked, known):
+            if stored.lineage != besides and sought.is_like(json.loads(stored.marks)):
+                return stored.lineage
         return None
 
     def versions(self) -> dict[str, int]:
         """Count the networks that are known of each lineage."""
-        return Counter(self._checked(one).lineage for one in self._store.versions(self._connection))
+        return Counter(
+            self._checked(stored).lineage for stored in self._store.versions(self._connection)
+        )
 
     def set_budget(self, lineage: str, adjacency: Adjacency, epsilon: Fraction) -> None:
         """Give a lineage its budget, or raise it."""
@@ -281,7 +277,7 @@ class Writer:
 
     def charged(self, number: int, outcome: str) -> Mapping[str, Any]:
         """The body of a charge; refuse a row that is none, or was changed."""
-        before, row = (self._store.row(self._connection, one) for one in (number - 1, number))
+        before, row = (self._store.row(self._connection, at) for at in (number - 1, number))
         if row is None or row.kind != "reserved":
             raise LedgerError(
                 f"Row {number} of the ledger {self._store.location} is no charge.", outcome=outcome
@@ -291,9 +287,7 @@ class Writer:
         return _body(row)
 
     def import_first_version(self) -> None:
-        """Carry the rows of a schema-1 ledger over: each grid becomes a lineage whose budget is
-        what it had spent.
-        """
+        """Carry over a schema-1 ledger's rows: a lineage's budget is what its grid had spent."""
         rows = [
             (state, grid, rule, epsilon, json.loads(alpha), json.loads(spent))
             for state, grid, rule, epsilon, alpha, spent in self._store.first_version(
@@ -337,11 +331,11 @@ class Writer:
         self._store.add_version(self._connection, StoredVersion(*parts, self._secret.seal(*parts)))
         self._books.versions += 1
 
-    def _checked(self, one: StoredVersion) -> StoredVersion:
+    def _checked(self, stored: StoredVersion) -> StoredVersion:
         """A stored grid with its lineage in plain text, if its seal fits."""
-        if one.seal != self._secret.seal(one.id, one.name, one.lineage, one.marks):
+        if stored.seal != self._secret.seal(stored.id, stored.name, stored.lineage, stored.marks):
             raise CheckpointDamaged
-        return replace(one, lineage=json.loads(one.lineage))
+        return replace(stored, lineage=json.loads(stored.lineage))
 
     def _name(self, marks: Sequence[str]) -> str:
         return self._secret.name(json.dumps(sorted(marks)).encode())

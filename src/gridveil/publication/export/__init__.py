@@ -15,8 +15,8 @@ from gridveil.publication.export.common import NOT_WRITTEN, Format
 from gridveil.publication.release import Release, reference_event
 
 FORMATS: dict[str, Format] = {
-    one.name: one
-    for one in (
+    format_.name: format_
+    for format_ in (
         andes.FORMAT,
         psse.FORMAT,
         matpower.FORMAT,
@@ -32,8 +32,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,11}")
 
 
 def export(release: Release, to: str, event: Event | str | None = None) -> dict[str, bytes]:
-    """Write a release in another tool's format: contents by file name, a function of the arguments
-    alone.
+    """Write a release in another tool's format: contents by file name, from the arguments alone.
 
     to : one of `FORMATS`.
     event : written along where the format carries one, by default the bundle's reference event.
@@ -42,12 +41,12 @@ def export(release: Release, to: str, event: Event | str | None = None) -> dict[
     chosen.check_size(len(release.model.m))
     if not all(PLAIN_NAME.fullmatch(port) for port in release.model.ports):
         raise BundleError(
-            "A bus of the model is not called by letters and digits, as gridveil calls them.",
+            "A bus of the model has a name that gridveil never gives: letters and digits only.",
             outcome=NOT_WRITTEN,
             remedy="Do not use the bundle; ask its publisher for it again.",
         )
     if event is not None and not chosen.carries_event:
-        carrying = ", ".join(name for name, one in FORMATS.items() if one.carries_event)
+        carrying = ", ".join(name for name, format_ in FORMATS.items() if format_.carries_event)
         raise OptionError(
             f"The format {to} carries no event: it has the model, and the shares by which loads "
             "fall on machines.",
@@ -73,6 +72,6 @@ def format_named(name: str) -> Format:
 
 
 def check_formats(names: Iterable[str], machines: int) -> None:
-    """Refuse formats that are unknown or cannot take so many machines, before anything is drawn."""
+    """Refuse unknown formats, and those too small for the machines, before anything is drawn."""
     for name in names:
         format_named(name).check_size(machines)

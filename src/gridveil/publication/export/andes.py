@@ -41,9 +41,7 @@ SWING_PER_STEP, LONGEST_STEP_S = 0.1, 0.01
 
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
-    """Write buses, lines, classical machines, governors, loads of 0 and the event that alters
-    them.
-    """
+    """Write buses, lines, classical machines, governors, loads of 0 and the event on them."""
     assert event is not None
     model, base = release.model, release.model.base_mva
     names, reference = model.machines, reference_machines(model)
@@ -51,7 +49,7 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
     stubs = _stubs(model)
     buses = (
         *enumerate(names, start=1),
-        *((one.end, f"{names[one.start - 1]}_end") for one in stubs),
+        *((line.end, f"{names[line.start - 1]}_end") for line in stubs),
     )
     xd1 = source_reactance(model, XD1_SHARE)
     rated = {"Sn": base, "Vn": BASE_KV}
@@ -81,17 +79,17 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
         "PV": [{"idx": n, "bus": n, **rated, **still} for n in numbers if n not in reference],
         "Line": [
             {
-                "idx": f"line_{one.start}_{one.end}",
-                "bus1": one.start,
-                "bus2": one.end,
+                "idx": f"line_{line.start}_{line.end}",
+                "bus1": line.start,
+                "bus2": line.end,
                 "Sn": base,
                 "Vn1": BASE_KV,
                 "Vn2": BASE_KV,
                 "r": 0.0,
-                "x": one.x,
+                "x": line.x,
                 "b": 0.0,
             }
-            for one in (*lines(model), *stubs)
+            for line in (*lines(model), *stubs)
         ],
         "GENCLS": [
             {
@@ -136,27 +134,23 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
         ],
     }
     rows = {
-        name: ",\n".join(f"  {json.dumps(row)}" for row in found)
-        for name, found in case.items()
-        if found
+        name: ",\n".join(f"  {json.dumps(row)}" for row in table)
+        for name, table in case.items()
+        if table
     }
-    text = ",\n".join(f'"{name}": [\n{found}\n]' for name, found in rows.items())
+    text = ",\n".join(f'"{name}": [\n{listed}\n]' for name, listed in rows.items())
     return {FILE: f"{{\n{text}\n}}\n".encode("ascii")}
 
 
 def _stubs(model: ReducedModel) -> list[Line]:
-    """Hang an empty bus on every machine that stands alone: ANDES switches off a bus without a
-    line. No power flows there.
-    """
-    joined = {end for one in lines(model) for end in (one.start, one.end)}
+    """Add an empty bus to every lone machine: ANDES switches off a bus without a line."""
+    joined = {end for line in lines(model) for end in (line.start, line.end)}
     alone = [n for n in range(1, len(model.m) + 1) if n not in joined]
     return [Line(n, len(model.m) + number, 1.0) for number, n in enumerate(alone, start=1)]
 
 
 def _settings(model: ReducedModel, event: Event) -> list[tuple[str, str, float]]:
-    """Settings that the model needs: loads of constant power (ANDES makes them impedances
-    otherwise), step and end.
-    """
+    """Settings the model needs: loads of constant power (not ANDES's impedances), step and end."""
     shares = {"p2p": 1.0, "p2i": 0.0, "p2z": 0.0, "q2q": 1.0, "q2i": 0.0, "q2z": 0.0}
     return [
         ("System", "mva", model.base_mva),
@@ -172,9 +166,7 @@ def _settings(model: ReducedModel, event: Event) -> list[tuple[str, str, float]]
 
 
 def time_step(model: ReducedModel) -> float:
-    """Choose a step of 1, 2 or 5 times a power of ten [s] for swings of at most sqrt(2 omega_b L_ii
-    / m_i) rad/s.
-    """
+    """Choose a step of 1, 2 or 5 · 10ⁿ [s] for swings of up to sqrt(2 omega_b L_ii / m_i) rad/s."""
     fastest = sqrt(model.omega_b * float(np.max(2 * total_weights(model) / model.m)))
     wanted = min(LONGEST_STEP_S, SWING_PER_STEP / fastest) if fastest > 0 else LONGEST_STEP_S
     return next(

@@ -1,6 +1,4 @@
-"""What the writers share: a format's facts, the words in front of a file, a release's network and
-events as numbers.
-"""
+"""Shared by the writers: a format's facts, opening words, network and events as numbers."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ class Line:
 
 
 def about(release: Release) -> tuple[str, ...]:
-    """Say what a file is, in ASCII, since many tools read nothing else; the demo's mark comes
-    first.
-    """
+    """Say what a file is, in ASCII, which every tool reads; the demo's mark comes first."""
     model, guarantee = release.model, release.guarantee
     return (
         *((DEMO_MARK,) if release.demo else ()),
@@ -124,8 +120,7 @@ def rated_hz(model: ReducedModel) -> float:
 
 
 def machine_steps(model: ReducedModel, event: Event) -> tuple[tuple[float, tuple[float, ...]], ...]:
-    """Share an event over the machines: times [s] with the load u = l + K_ac l added at each
-    machine [p.u. power].
+    """Share an event over machines: times [s] with the load u = l + K_ac l of each [p.u. power].
 
     Sums are rounded once (fsum), so that every platform writes the same digits.
     """
@@ -145,16 +140,15 @@ def machine_steps(model: ReducedModel, event: Event) -> tuple[tuple[float, tuple
 
 def total_weights(model: ReducedModel) -> Array:
     """L_ii = sum of the weights at each machine (g,) [p.u. power / rad], rounded once."""
-    found: list[list[float]] = [[] for _ in model.m]
+    of_machines: list[list[float]] = [[] for _ in model.m]
     for (i, j), weight in zip(model.edges.tolist(), model.k_r.tolist(), strict=True):
-        found[i].append(weight)
-        found[j].append(weight)
-    return np.array([fsum(weights) for weights in found])
+        of_machines[i].append(weight)
+        of_machines[j].append(weight)
+    return np.array([fsum(weights) for weights in of_machines])
 
 
 def source_reactance(model: ReducedModel, share: float) -> float:
-    """Choose the reactance behind which a classical machine stands [p.u.], a small share of what
-    the network shows it.
+    """Choose a classical machine's reactance [p.u.]: a small share of what the network shows it.
 
     The released model has none: where the sum of weights is L_ii, a reactance of share / L_ii costs
     about that share.

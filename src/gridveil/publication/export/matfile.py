@@ -1,6 +1,4 @@
-"""MAT-files of level 5 with texts beside the matrices, whose bytes depend on nothing but their
-content.
-"""
+"""MAT-files of level 5 with texts and matrices; their bytes depend on their content alone."""
 
 from __future__ import annotations
 

@@ -17,9 +17,7 @@ ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
 
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
-    """Write the arrays of `model.mat` with names, units, equations and the numbers that go with
-    them.
-    """
+    """Write the arrays of `model.mat` with names, units, equations and their numbers."""
     del event
     model = release.model
     arrays = {name: getattr(model, name) for name in ARRAYS}

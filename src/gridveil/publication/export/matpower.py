@@ -1,6 +1,4 @@
-"""MATPOWER: a case file with the dynamics in fields of its own, and the TOML from which gridveil
-reads them.
-"""
+"""MATPOWER: a case file with extra fields for dynamics, and the TOML that gridveil reads."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ BRANCH = "fbus tbus r x b rateA rateB rateC ratio angle status angmin angmax"
 
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
-    """Write the network at rest (loads and generation 0, voltages 1 p.u.), r = 0 and x = 1/k_r;
-    dynamics beside it.
-    """
+    """Write the network at rest (no load, 1 p.u. voltage), r = 0, x = 1/k_r, and dynamics."""
     del event
     return {CASE: _case(release).encode("ascii"), DYNAMICS: _dynamics(release).encode("ascii")}
 
@@ -73,8 +69,8 @@ def _case(release: Release) -> str:
         *_matrix(
             "branch",
             (
-                (one.start, one.end, 0, one.x, 0, 0, 0, 0, 0, 0, 1, -360, 360)
-                for one in lines(model)
+                (branch.start, branch.end, 0, branch.x, 0, 0, 0, 0, 0, 0, 1, -360, 360)
+                for branch in lines(model)
             ),
         ),
         f"% {'; '.join(unit[:4])}",

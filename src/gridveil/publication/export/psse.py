@@ -48,9 +48,7 @@ OWNERS = (1, 1.0, 0, 1.0, 0, 1.0, 0, 1.0)
 
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
-    """Write the network, the machines' dynamics, and the shares by which a loaded bus's load falls
-    on the machines.
-    """
+    """Write the network, the machines' dynamics, and each loaded bus's shares of machines."""
     del event
     return {
         RAW: _raw(release).encode("ascii"),
@@ -108,8 +106,8 @@ def _raw(release: Release) -> str:
         ),
         # I, J, CKT, R, X, B, RATEA, RATEB, RATEC, GI, BI, GJ, BJ, ST, MET, LEN, O1, F1, ...
         "BRANCH": (
-            _record(one.start, one.end, "'1 '", 0.0, one.x, *([0.0] * 8), 1, 1, 0.0, *OWNERS)
-            for one in lines(model)
+            _record(line.start, line.end, "'1 '", 0.0, line.x, *([0.0] * 8), 1, 1, 0.0, *OWNERS)
+            for line in lines(model)
         ),
         "AREA": ("1, 0, 0.0, 10.0, 'RELEASE     '",),
         "ZONE": ("1, 'RELEASE     '",),

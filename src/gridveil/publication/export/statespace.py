@@ -1,6 +1,4 @@
-"""State space: x' = A x + B u, y = C x + D u, for python-control, MATLAB's ss and any other tool
-that takes matrices.
-"""
+"""State space x' = A x + B u, y = C x + D u, for python-control, MATLAB's ss and the like."""
 
 from __future__ import annotations
 
@@ -65,5 +63,5 @@ FORMAT = Format(
         "print(control.damp(control.ss(s['A'], s['B'], s['C'], s['D'])))\""
     ),
     largest=1000,
-    because="A is a dense square of three rows a machine",
+    because="A is a dense square of three rows per machine",
 )

@@ -32,9 +32,7 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
 
 
 def ports_table(release: Release) -> bytes:
-    """Write the nominal load of every port (nan if withheld) and [I, K_ac]: the share of its load
-    on each machine.
-    """
+    """Write each port's nominal load (nan if withheld) and its shares [I, K_ac] of machines."""
     model = release.model
     heads = (
         "port",

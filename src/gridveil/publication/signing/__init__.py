@@ -1,6 +1,4 @@
-"""Ed25519 keys and signatures: an owner makes, rotates and revokes keys; a recipient checks who
-signed.
-"""
+"""Ed25519 keys and signatures: owners make, rotate and revoke keys; recipients check them."""
 
 from gridveil.publication.signing.folder import (
     is_encrypted,

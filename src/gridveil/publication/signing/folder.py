@@ -1,5 +1,4 @@
-"""The owner's key folder: `signing-<id>.pem` (private, 0600), `public.pem` (for openssl),
-`keyring.json` (to be published).
+"""The key folder: `signing-<id>.pem` (private, 0600), `public.pem`, `keyring.json` (to publish).
 
 A change is one rename, that of `keyring.json`: before it the old key signs, after it the new one
 does. Whatever a crash left half done around it is finished or undone by the next call.
@@ -60,9 +59,7 @@ def new_key(folder: Path, passphrase: str | None = None) -> KeyInfo:
 
 
 def rotate(folder: Path, passphrase: str | None = None) -> KeyInfo:
-    """Replace the active key: the old one is retired (what it signed still verifies) and its
-    private half is destroyed.
-    """
+    """Replace the active key: the old one retires, still verifies, and loses its private half."""
     with _locked(folder):
         keys = _own_keys(folder)
         if not active_key(keys):
@@ -74,24 +71,22 @@ def rotate(folder: Path, passphrase: str | None = None) -> KeyInfo:
 
 
 def revoke(folder: Path, key_id: str | None = None) -> KeyInfo:
-    """Revoke a key, the active one unless another is named: whatever it signed is refused, for
-    good.
-    """
+    """Revoke a key, by default the active one: whatever it signed is refused, for good."""
     with _locked(folder):
         keys = _own_keys(folder)
-        found = (
+        chosen = (
             next((key for key in keys if key.id == key_id), None) if key_id else active_key(keys)
         )
-        if found is None and not key_id:
+        if chosen is None and not key_id:
             raise _no_key(folder)
-        if found is None or found.status == "revoked":
+        if chosen is None or chosen.status == "revoked":
             raise SigningError(
-                f"{key_id} is {'revoked already' if found else f'no key in {folder}'}.",
+                f"{key_id} is {'revoked already' if chosen else f'no key in {folder}'}.",
                 outcome=UNCHANGED,
                 remedy="List the keys with gridveil keys show.",
             )
-        revoked = replace(found, status="revoked")
-        _commit(folder, tuple(revoked if key is found else key for key in keys))
+        revoked = replace(chosen, status="revoked")
+        _commit(folder, tuple(revoked if key is chosen else key for key in keys))
         return revoked
 
 
@@ -120,7 +115,7 @@ def load_signer(folder: Path, passphrase: str | None = None) -> Signer | None:
         raise SigningError(
             f"{place} needs its passphrase.",
             outcome=NOT_SIGNED,
-            remedy="Set GRIDVEIL_PASSPHRASE, or work at a terminal, where it is asked for.",
+            remedy="Set GRIDVEIL_PASSPHRASE, or run at a terminal, which asks for it.",
         )
     signer = from_pem(pem, passphrase)
     if signer is None or signer.public_key != active.public_key:
@@ -145,7 +140,7 @@ def _activate(folder: Path, others: tuple[KeyInfo, ...], passphrase: str | None)
         raise SigningError(
             "The passphrase is empty or too long.",
             outcome=UNCHANGED,
-            remedy=f"Take one of 1 to {MAX_PASSPHRASE} bytes.",
+            remedy=f"Choose one of 1 to {MAX_PASSPHRASE} bytes.",
         )
     private = Ed25519PrivateKey.generate()
     key = KeyInfo(private.public_key().public_bytes_raw(), "active")
@@ -161,9 +156,7 @@ def _commit(folder: Path, keys: tuple[KeyInfo, ...]) -> None:
 
 
 def _settle(folder: Path, keys: tuple[KeyInfo, ...]) -> None:
-    """Make the other files agree with the keyring; destroys no private key but those that it gave
-    up or never took.
-    """
+    """Make files agree with the keyring; destroy only keys that it gave up or never took."""
     active = active_key(keys)
     sweep(folder)
     for path in folder.glob(".signing-*.pem"):
@@ -248,8 +241,7 @@ def _locked(folder: Path, *, create: bool = False) -> Iterator[None]:
         raise SigningError(
             f"The key folder {folder} cannot be used ({error.strerror}).",
             outcome=f"The keys are as its {KEYRING} says.",
-            remedy="Make room, or make it yours to write; gridveil keys show tells "
-            "where you stand.",
+            remedy="Make room, or make the folder writable; gridveil keys show lists the keys.",
         ) from None
 
 

@@ -23,9 +23,7 @@ SEQUENCE, OCTETS, INTEGER = 0x30, 0x04, 0x02
 
 
 class Signer:
-    """A private key that signs, and does nothing else: its repr is its id, and it is neither copied
-    nor pickled.
-    """
+    """A private key that only signs: its repr is its id; it is neither copied nor pickled."""
 
     __slots__ = ("__info", "__private")
 

@@ -1,6 +1,4 @@
-"""What the world may know of keys: public keys, the keyring that an owner publishes, and the check
-of a signature.
-"""
+"""Public keys, the keyring that an owner publishes, and the check of a signature."""
 
 from __future__ import annotations
 
@@ -80,9 +78,7 @@ class TrustedKeys:
 
     @classmethod
     def read(cls, path: str | Path) -> TrustedKeys:
-        """Read a keyring or a PEM public key, strictly: a keyring with any other byte in it is an
-        error.
-        """
+        """Read a keyring or a PEM public key, strictly: one with any other byte is an error."""
         try:
             data = read_regular(Path(path), most=KEY_BYTES)
         except OSError as error:
@@ -113,8 +109,7 @@ class TrustedKeys:
 
 
 def check_signature(public_key: bytes, signature: bytes, data: bytes) -> bool:
-    """Check an Ed25519 signature (RFC 8032) strictly: one key and one message have one signature
-    that passes.
+    """Check an Ed25519 signature (RFC 8032) strictly: a key and a message have one signature.
 
     OpenSSL refuses S ≥ L and every R but the canonical one; public keys that are not canonical, or
     of small order, it takes, and they are refused here.

@@ -322,7 +322,7 @@ class _Reader:
         self.parser.StartDoctypeDeclHandler = self.doctype
 
     def error(
-        self, problem: str, expected: str, remedy: str = "Mend the file, or export it again."
+        self, problem: str, expected: str, remedy: str = "Fix the file, or export it again."
     ) -> InputError:
         line = self.parser.CurrentLineNumber
         return InputError(

@@ -42,7 +42,7 @@ def read_psse(raw: Path, dyr: Path | None) -> FileGrid:
     notes = _left_out(case)
     with np.errstate(
         all="ignore"
-    ):  # figures beyond all measure are refused when the grid is put together, by their row
+    ):  # out-of-range numbers are refused when the grid is put together, by their row
         grid, ids = _grid(case, notes)
     if dyr is None:
         return grid

@@ -190,7 +190,7 @@ def _error(
     entry: Entry,
     problem: str,
     expected: str,
-    remedy: str = "Mend that record and try again.",
+    remedy: str = "Fix that record and try again.",
 ) -> InputError:
     return InputError(
         problem,

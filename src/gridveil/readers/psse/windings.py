@@ -84,7 +84,7 @@ class _Reading:
 
 @np.errstate(
     all="ignore"
-)  # figures beyond all measure are refused when the grid is put together, by their row
+)  # out-of-range numbers are refused when the grid is put together, by their row
 def read_windings(
     case: Case, known: Mapping[int, int], kv: Array, kind: IntArray
 ) -> tuple[Rows, list[Windings], Stars]:
