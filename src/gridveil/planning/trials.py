@@ -24,7 +24,7 @@ from gridveil.dynamics.simulate import Clock, oscillating
 from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, complete_edges
-from gridveil.grid.parameters import GROUPS, Bounds
+from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import Posterior, middle
 from gridveil.privacy.adjacency import Adjacency
@@ -92,13 +92,14 @@ class Trials:
         self._noise: dict[str, Array] = {}
         if len(facts.machines) <= MOST_MACHINES:  # of more machines, sums alone are tried
             self._noise |= {
-                name: unit_laplace(random, draws, len(getattr(surrogate, name))) for name in GROUPS
+                name: unit_laplace(random, draws, len(surrogate.values[name]))
+                for name in PARAMETERS
             }
         self._noise |= {f"sum of {name}": unit_laplace(random, draws, 1) for name in ("m", "d")}
         self._kept: dict[
             float, tuple[Array, Array]
         ] = {}  # networks by the scale of the noise on k: splits often share it
-        full = FullModel(facts, surrogate.k, surrogate.m, surrogate.d)
+        full = FullModel(facts, surrogate.values)
         # Loads of each step, and the loads' damping, which machines feel in the same way: (steps +
         # 1, n).
         self._felt = np.stack([*(step.loads(full) for step in event.steps), facts.load_damping])
@@ -121,8 +122,8 @@ class Trials:
             sense=np.eye(len(rate)),
             bounds=bounds,
         )
-        network = self._no_network() if lumped else self._kron(surrogate.k[None])
-        truth = self._joined(network, surrogate.m[None], surrogate.d[None])
+        network = self._no_network() if lumped else self._kron(surrogate.values["k"][None])
+        truth = self._joined(network, surrogate.values["m"][None], surrogate.values["d"][None])
         self._answers = self._respond(truth)[0]
         self._omega = self._simulate(truth)
         self.reference: Metrics = self._read(truth, self._omega)
@@ -174,9 +175,9 @@ class Trials:
         """
         prior = {}
         for name in ("m", "d"):
-            public = getattr(self.bounds, name)
+            public = self.bounds[name]
             alone = Posterior.of(public.upper, np.inf, public.lower, public.upper).mean
-            prior[name] = np.broadcast_to(alone, (1, len(self.surrogate.m)))
+            prior[name] = np.broadcast_to(alone, (1, len(self.surrogate.facts.machines)))
         model = self._joined(self._network(math.inf, False), **prior)
         return errors(self._read(model, self._simulate(model)), self.reference)
 
@@ -204,9 +205,12 @@ class Trials:
     def _estimate(self, name: str, way: str, scale: float, relative: bool) -> Array:
         """Posterior means of noisy items (draws, n), or of their noisy sum (draws, 1)."""
         public = drawn_range(
-            self.bounds, name, "sum" if way == "sum" else "items", len(self.surrogate.m)
+            self.bounds,
+            name,
+            "sum" if way == "sum" else "items",
+            len(self.surrogate.facts.machines),
         )
-        values = getattr(self.surrogate, name)
+        values = self.surrogate.values[name]
         if way == "sum":
             values = np.clip(values.sum(keepdims=True), public.lower, public.upper)
         noise = scale * self._noise[f"sum of {name}" if way == "sum" else name]
@@ -228,7 +232,7 @@ class Trials:
         key = -scale if relative else scale
         if key not in self._kept:
             if math.isinf(scale):
-                k = np.full((1, len(self.surrogate.k)), middle(self.bounds.k))
+                k = np.full((1, len(self.surrogate.facts.edges)), middle(self.bounds["k"]))
             else:
                 k = self._estimate("k", "items", scale, relative)
             if len(self._kept) == KEPT:
@@ -238,12 +242,12 @@ class Trials:
 
     def _no_network(self) -> tuple[Array, Array]:
         """The network of topology mode: complete, and load elsewhere felt by all machines alike."""
-        facts, g = self.surrogate.facts, len(self.surrogate.m)
+        facts, g = self.surrogate.facts, len(self.surrogate.facts.machines)
         u = (
             self._felt[:, facts.machines]
             + self._felt[:, facts.interior].sum(axis=1, keepdims=True) / g
         )
-        return np.full((1, g * (g - 1) // 2), middle(self.bounds.k)), u[None]
+        return np.full((1, g * (g - 1) // 2), middle(self.bounds["k"])), u[None]
 
     def _joined(self, network: tuple[Array, Array], m: Array, d: Array) -> Reduced:
         k_r, u = (np.broadcast_to(part, (len(m), *part.shape[1:])) for part in network)
@@ -315,7 +319,7 @@ class Trials:
         return [oscillating(values) for values in np.linalg.eigvals(A).astype(np.complex128)]
 
     def _chunks(self) -> Iterator[slice]:
-        g = 1 if self.lumped else len(self.surrogate.m)
+        g = 1 if self.lumped else len(self.surrogate.facts.machines)
         # A matrix exponential keeps about twenty matrices of its size.
         return _slices(
             self.draws, max(self.clock.steps * g * len(self.event.steps), 20 * (3 * g) ** 2)

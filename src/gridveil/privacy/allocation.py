@@ -14,8 +14,8 @@ import numpy as np
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.words import check_words
 from gridveil.grid.facts import Array, GridFacts
-from gridveil.grid.parameters import Asset
-from gridveil.privacy.adjacency import ASSETS, Adjacency
+from gridveil.grid.parameters import PARAMETERS, Asset
+from gridveil.privacy.adjacency import Adjacency
 
 Drawn = Literal["items", "sum", "nothing"]
 Sharing = Literal["equal", "rating"]
@@ -48,7 +48,7 @@ class Allocation:
     ('items', ('k', 'm', 'd'))
     """
 
-    draws: Mapping[str, Drawn] = field(default_factory=lambda: dict.fromkeys(ASSETS, "items"))
+    draws: Mapping[str, Drawn] = field(default_factory=lambda: dict.fromkeys(PARAMETERS, "items"))
     shares: Mapping[str, Fraction] | None = None
     sharing: Sharing = "equal"
     hides_network: bool = False
@@ -85,7 +85,7 @@ class Allocation:
     @property
     def assets(self) -> dict[str, Asset]:
         """The drawn groups, with the asset that an entry belongs to."""
-        return {name: ASSETS[name] for name in self.drawn}
+        return {name: PARAMETERS[name].asset for name in self.drawn}
 
     @property
     def mechanism(self) -> Mechanism:

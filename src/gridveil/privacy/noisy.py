@@ -7,8 +7,9 @@ import sys
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gridveil.grid.facts import Array, GridFacts, frozen
-from gridveil.grid.parameters import GROUPS, Bounds, Range
+from gridveil.grid.facts import GridFacts
+from gridveil.grid.parameters import Bounds, Range
+from gridveil.grid.tables import Values, frozen_values
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, Drawn
 from gridveil.privacy.guarantee import Guarantee
@@ -19,18 +20,14 @@ FAR = 2.0**10  # times a public upper bound: see `furthest`
 
 @dataclass(frozen=True, eq=False)
 class NoisyGrid:
-    """Line weights, inertia and damping after Laplace noise and clipping: all that the allocation
-    drew of them.
+    """Protected parameters after noise and clipping: all that the allocation drew of them.
 
-    k : (e,) [p.u. power / rad], or (0,) where nothing was drawn.
-    m : (g,) [p.u. power · s / p.u. frequency] and
-    d : (g,) [p.u. power / p.u. frequency], or (1,) where their sum was.
+    values : by parameter, an entry of each asset, (1,) where their sum was drawn, (0,) where
+    nothing was [the parameter's unit].
     """
 
     facts: GridFacts
-    k: Array
-    m: Array
-    d: Array
+    values: Values
     bounds: Bounds
     guarantee: Guarantee
     receipt: Receipt | None = None
@@ -42,8 +39,7 @@ class NoisyGrid:
         return self.guarantee.demo
 
     def __post_init__(self) -> None:
-        for name in GROUPS:
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+        object.__setattr__(self, "values", frozen_values(self.values, self.facts.name))
 
     def range(self, name: str) -> Range:
         """Public bounds of what was drawn of a group: of an item, or of a sum."""
@@ -52,8 +48,8 @@ class NoisyGrid:
     def clipped(self) -> dict[str, int]:
         """Count the drawn values of each group that lie on a public bound."""
         counts: dict[str, int] = {}
-        for name in GROUPS:
-            public, values = self.range(name), getattr(self, name)
+        for name, values in self.values.items():
+            public = self.range(name)
             counts[name] = int(((values == public.lower) | (values == public.upper)).sum())
         return counts
 
@@ -62,7 +58,7 @@ def drawn_range(bounds: Bounds, name: str, way: Drawn, machines: int) -> Range:
     """Public bounds of what is drawn of a group: its items' own, or as many times those as there
     are machines.
     """
-    public: Range = getattr(bounds, name)
+    public = bounds[name]
     return Range(machines * public.lower, machines * public.upper) if way == "sum" else public
 
 

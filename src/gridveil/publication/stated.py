@@ -18,9 +18,8 @@ from pydantic import BaseModel
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import OPERATING_POINTS, Array, GridFacts
-from gridveil.grid.parameters import GROUPS, UNITS, Bounds
+from gridveil.grid.parameters import PARAMETERS, Bounds, assets
 from gridveil.inference.fit.unknown import Unknown
-from gridveil.privacy.adjacency import ASSETS
 from gridveil.privacy.allocation import Allocation, Drawn, Sharing
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.noisy import drawn_distance, drawn_range
@@ -99,11 +98,9 @@ def check_declared(facts: GridFacts, bounds: Bounds) -> None:
     arrays |= {"loads": facts.loads} if facts.loads_are_public else {}
     largest = {name: float(np.max(np.abs(values), initial=0.0)) for name, values in arrays.items()}
     largest |= {name: getattr(facts, name) for name in ("omega_b", "frequency_hz", "base_mva")}
-    largest |= {
-        f"the upper bound of {name}": getattr(bounds, name).upper for name in ("k", "k_r", "m", "d")
-    }
+    largest |= {f"the upper bound of {name}": bounds[name].upper for name in ("k", "k_r", "m", "d")}
     least = {name: largest[name] for name in ("omega_b", "frequency_hz", "base_mva")}
-    least |= {f"the lower bound of {name}": getattr(bounds, name).lower for name in ("k", "m")}
+    least |= {f"the lower bound of {name}": bounds[name].lower for name in ("k", "m")}
     for name in [
         *(n for n, v in largest.items() if v > DECLARED_MOST),
         *(n for n, v in least.items() if v < DECLARED_LEAST),
@@ -120,7 +117,7 @@ def release_problems(release: Release) -> Iterator[str]:
     guarantee, bounds = release.guarantee, release.bounds
     yield from model_problems(release.model)
     for name in ("k", "k_r", "m", "d"):
-        if getattr(bounds, name).upper > MOST:
+        if bounds[name].upper > MOST:
             yield f"the bounds of {name} are none that a release has"
     if not (DEMO_MECHANISM if guarantee.demo else MECHANISM).fullmatch(guarantee.mechanism):
         yield "its demo flag and its mechanism contradict each other"
@@ -183,7 +180,7 @@ def _loss_problems(release: Release) -> Iterator[str]:
         yield "its ε or α is no number that a release has"
         return
     for name, loss in guarantee.groups.items():
-        if (loss.unit, loss.relative) != (UNITS[name], adjacency.relative) or (
+        if (loss.unit, loss.relative) != (PARAMETERS[name].unit, adjacency.relative) or (
             name == "k" and loss.drawn != "items"
         ):
             yield f"guarantee.groups.{name} is none that gridveil draws"
@@ -200,9 +197,11 @@ def _loss_problems(release: Release) -> Iterator[str]:
         elif Fraction(loss.spent) > most * (1 + SLACK):
             yield f"the noise on {name} has another scale than the ε stated for it needs"
     spent = {name: Fraction(loss.spent) for name, loss in guarantee.groups.items()}
-    asked = adjacency.loss({name: loss.epsilon for name, loss in guarantee.groups.items()}, ASSETS)
+    asked = adjacency.loss(
+        {name: loss.epsilon for name, loss in guarantee.groups.items()}, assets()
+    )
     if (
-        guarantee.spent != adjacency.loss(spent, ASSETS)
+        guarantee.spent != adjacency.loss(spent, assets())
         or not guarantee.spent <= asked <= guarantee.epsilon
     ):
         yield f"ε of its groups does not make up its own, by the rule of {guarantee.rule}"
@@ -215,7 +214,7 @@ def _clipped_problems(release: Release) -> Iterator[str]:
     """
     drawn = {name: loss.drawn for name, loss in release.guarantee.groups.items()}
     most = {"items": len(release.model.m), "sum": 1}
-    if tuple(release.clipped) != GROUPS or ("k" not in drawn and release.clipped["k"]):
+    if tuple(release.clipped) != tuple(PARAMETERS) or ("k" not in drawn and release.clipped["k"]):
         yield "clipped does not count what was drawn"
     elif any(release.clipped[name] > most[drawn[name]] for name in ("m", "d")):
         yield "clipped counts more than was drawn"
@@ -226,7 +225,7 @@ def _input_problems(release: Release) -> Iterator[str]:
     stated, guarantee = release.public_inputs, release.guarantee
     draws: dict[str, Drawn] = {
         name: guarantee.groups[name].drawn if name in guarantee.groups else "nothing"
-        for name in GROUPS
+        for name in PARAMETERS
     }
     shares = {name: loss.epsilon / guarantee.epsilon for name, loss in guarantee.groups.items()}
     given = [None, *(dict(order) for order in permutations(shares.items()))]

@@ -14,7 +14,7 @@ from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import stage
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import Array, GridFacts
-from gridveil.grid.parameters import UNITS, Bounds, Range
+from gridveil.grid.parameters import PARAMETERS, Bounds, Range
 from gridveil.privacy.adjacency import NOTHING_SPENT, Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation
 from gridveil.privacy.epsilon import exact
@@ -78,7 +78,6 @@ def perturb(
             outcome=NOTHING_SPENT,
             remedy="Pass ledger=Ledger(path), or use a DemoSampler.",
         )
-    private: dict[str, Private[Array]] = {"k": source.k, "m": source.m, "d": source.d}
     ranges = _ranges(source, bounds, allocation)
     plan = check_draw(source, epsilon, adjacency, bounds, allocation)
     guarantee = Guarantee(
@@ -109,13 +108,15 @@ def perturb(
         entry = ledger.charge(charge)
         crash_points.step("charged")
     drawn = {
-        name: sampler.draw(_to_draw(Private.open(private[name]), loss, ranges[name]), loss.scale)
+        name: sampler.draw(
+            _to_draw(Private.open(source.values[name]), loss, ranges[name]), loss.scale
+        )
         for name, loss in plan.losses.items()
     }
     crash_points.step("drawn")
     public = {
         name: _clipped(drawn[name], ranges[name], adjacency) if name in drawn else np.empty(0)
-        for name in private
+        for name in source.values
     }
     receipt = None
     if ledger is not None and entry is not None:
@@ -124,7 +125,7 @@ def perturb(
         )
     return NoisyGrid(
         source.facts,
-        **public,
+        public,
         bounds=bounds,
         guarantee=guarantee,
         receipt=receipt,
@@ -184,7 +185,7 @@ def _plan(
         distance = drawn_distance(adjacency, name, way, ranges[name], summed=summed)
         calibration = calibrate(distance, share, 1 if way == "sum" else facts.sizes[name])
         losses[name] = GroupLoss(
-            UNITS[name],
+            PARAMETERS[name].unit,
             adjacency.alpha[name],
             share,
             calibration.spent,
@@ -222,7 +223,7 @@ def _clipped(drawn: Array, public: Range, adjacency: Adjacency) -> Array:
 def _check_positive(source: SourceGrid, ranges: Mapping[str, Range]) -> None:
     """Refuse what has no logarithm."""
     for name, public in ranges.items():
-        if public.lower <= 0 or (Private.open(getattr(source, name)) <= 0).any():
+        if public.lower <= 0 or (Private.open(source.values[name]) <= 0).any():
             raise OptionError(
                 f"A relative adjacency needs values of {name} and a lower bound above 0.",
                 outcome=NOTHING_SPENT,

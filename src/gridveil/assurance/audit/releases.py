@@ -112,7 +112,7 @@ def by_perturb(
         )
         groups = noisy.guarantee.groups
         return Seen(
-            {name: getattr(noisy, name) for name in groups},
+            {name: noisy.values[name] for name in groups},
             {name: loss.spent for name, loss in groups.items()},
         )
 

@@ -134,7 +134,7 @@ class Redraws:
             K_ac=made.model.K_ac @ shares,
             loads=np.full(len(made.model.m) + shares.shape[1], np.nan),
         )
-        return invert(model, facts, made.bounds.k, self.patterns, starts=1)
+        return invert(model, facts, made.bounds["k"], self.patterns, starts=1)
 
 
 def _undone(released: list[Array], loss: GroupLoss, bounds: Range) -> Array:
@@ -155,7 +155,7 @@ def drawn_of(way: Drawn, values: Array, truth: Array) -> tuple[Array, Array]:
 def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Progress) -> EpsilonRow:
     """Attack demo releases at a multiple of the release's ε."""
     epsilon = again.release.guarantee.epsilon * factor
-    bounds, blind = again.release.bounds.k, np.full(len(k), middle(again.release.bounds.k))
+    bounds, blind = again.release.bounds["k"], np.full(len(k), middle(again.release.bounds["k"]))
     tried = again.patterns is None or len(k) <= LARGEST
     near, hits, errors, error_m = [], [], [], []
     loss = None
@@ -213,7 +213,7 @@ def averaging_rows(
         if with_lines and (found := again.inverted(made)) is not None:
             seen_k.append(found.k[fixed])
     noisy_m = _undone(seen_m, made.guarantee.groups["m"], again.range("m"))
-    noisy_k = _undone(seen_k, made.guarantee.groups["k"], made.bounds.k) if seen_k else None
+    noisy_k = _undone(seen_k, made.guarantee.groups["k"], made.bounds["k"]) if seen_k else None
     rows = []
     truth_m = drawn_of(again.way("m"), m, m)[1]
     for count in RELEASES:
@@ -221,7 +221,7 @@ def averaging_rows(
         error_k = None
         if noisy_k is not None:
             error_k = median_error(
-                combined(noisy_k[:count], made.guarantee.groups["k"], made.bounds.k), k[fixed]
+                combined(noisy_k[:count], made.guarantee.groups["k"], made.bounds["k"]), k[fixed]
             )
         epsilon = guarantee.epsilon * count
         singles = [again.at(epsilon, 2000 + number) for number in range(SINGLE_DRAWS)]
@@ -253,7 +253,7 @@ def line_guesses(found: Inversion | None, release: Release, blind: Array) -> lis
 
     The last two for fixed lines; of others, what the inversion gave.
     """
-    loss, bounds = release.guarantee.groups.get("k"), release.bounds.k
+    loss, bounds = release.guarantee.groups.get("k"), release.bounds["k"]
     if loss is None or found is None:
         return [blind]
     given = np.clip(found.k, bounds.lower, bounds.upper)
