@@ -68,9 +68,9 @@ def explain(facts: GridFacts, release: Release) -> Explained:
     if shares is None:
         felt = facts.load_damping[facts.machines] + math.fsum(
             facts.load_damping[facts.interior]
-        ) / len(model.m)
+        ) / len(model.machines)
     else:
-        if len(model.m) > 1 and not too_many_lines(facts):
+        if len(model.machines) > 1 and not too_many_lines(facts):
             patterns = port_patterns(facts, loaded_buses(facts)) @ shares
             found = invert(model, facts, release.bounds["k"], patterns, stop_if_exact=True)
             k, misfit = found.k, found.misfit

@@ -140,6 +140,11 @@ def registered(*parameters: Parameter) -> Iterator[None]:
             del DECLARED[parameter.name]
 
 
+def released() -> dict[str, Parameter]:
+    """What a reduced model has values of: reduced parameters, and those of machines."""
+    return {name: p for name, p in DECLARED.items() if p.reduces or p.asset == "machine"}
+
+
 def assets() -> dict[str, Asset]:
     """The asset that an entry of each protected parameter belongs to."""
     return {name: parameter.asset for name, parameter in PARAMETERS.items()}

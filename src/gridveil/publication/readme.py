@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.publication.export import FORMATS
 from gridveil.publication.release import Release
 from gridveil.publication.schema import EDGES_UP_TO, ReleaseDocument
@@ -21,11 +22,12 @@ def readme(release: Release, document: ReleaseDocument) -> str:
     losses = release.guarantee.groups
     whole = {"items": "", "sum": ", their sum"}
     groups = "\n".join(
-        f"| {name}{whole[loss.drawn]} | {loss.alpha_in_words} | {loss.epsilon} | "
-        f"{loss.scale_in_words} |"
-        for name, loss in losses.items()
+        f"| {name}{whole[losses[name].drawn]} | {losses[name].alpha_in_words} | "
+        f"{losses[name].epsilon} | {losses[name].scale_in_words} |"
+        if name in losses
+        else f"| {name} | | nothing was drawn | |"
+        for name in PARAMETERS
     )
-    groups = groups if "k" in losses else "| k | | nothing was drawn | |\n" + groups
     conditions = (
         "\n".join(f"- {_plain(condition)}" for condition in g.conditional_on)
         or "- nothing: no trajectory was used"

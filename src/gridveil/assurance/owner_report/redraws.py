@@ -132,7 +132,7 @@ class Redraws:
             made.model,
             ports=(*made.model.machines, *(f"L{n}" for n in range(1, shares.shape[1] + 1))),
             K_ac=made.model.K_ac @ shares,
-            loads=np.full(len(made.model.m) + shares.shape[1], np.nan),
+            loads=np.full(len(made.model.machines) + shares.shape[1], np.nan),
         )
         return invert(model, facts, made.bounds["k"], self.patterns, starts=1)
 
