@@ -18,9 +18,10 @@ from gridveil.inference.posterior import Posterior, middle, posterior_mean
 from gridveil.planning.plan import odds_in_words, plan
 from gridveil.planning.plan.search import LEAST, MOST, Choice, Search, neat
 from gridveil.planning.plan.targets import Target
-from gridveil.planning.trials import Trials, _means, unit_laplace
+from gridveil.planning.trials import Trials, _means, even_places
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, candidates
+from gridveil.privacy.mechanisms import USUAL
 from gridveil.readers.cases import declared_public, open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
@@ -41,12 +42,13 @@ class Injected:
     them.
     """
 
-    mechanism = "injected"
-
     def __init__(self, units):
         self.units = iter(units)
 
-    def draw(self, values, scale):
+    def in_words(self, noises):
+        return "injected"
+
+    def draw(self, values, scale, noise):
         return values + scale * next(self.units)
 
 
@@ -145,7 +147,7 @@ def test_the_reference_of_trials_is_the_surrogates_own_answer():
 
 
 def test_the_noise_of_trials_is_laplace_and_covers_it_evenly():
-    noise = unit_laplace(np.random.default_rng(0), 1000, 3)
+    noise = USUAL.quantile(even_places(np.random.default_rng(0), 1000, 3))
     assert all(kstest(column, "laplace").pvalue > 0.99 for column in noise.T)
     assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 0.1
     share = np.sort(np.where(noise < 0, np.exp(noise) / 2, 1 - np.exp(-noise) / 2)[:, 0])
@@ -156,7 +158,8 @@ def test_posterior_means_between_knots_are_near_the_exact_ones():
     random = np.random.default_rng(1)
     for scale in (0.5, 5.0, 50.0):
         y = np.clip(
-            np.exp(random.uniform(0.5, 4, (100, 40))) + scale * unit_laplace(random, 100, 40),
+            np.exp(random.uniform(0.5, 4, (100, 40)))
+            + scale * USUAL.quantile(even_places(random, 100, 40)),
             1,
             100,
         )

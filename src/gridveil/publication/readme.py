@@ -19,9 +19,9 @@ def readme(release: Release, document: ReleaseDocument) -> str:
         else ""
     )
     losses = release.guarantee.groups
-    whole = {"items": "", "sum": ", their sum"}
     groups = "\n".join(
-        f"| {name}{whole[loss.drawn]} | {loss.alpha_in_words} | {loss.epsilon} | "
+        f"| {name}{'' if loss.mechanism.each == 'each' else ', ' + loss.mechanism.each} | "
+        f"{loss.alpha_in_words} | {loss.epsilon} | "
         f"{loss.scale_in_words} |"
         for name, loss in losses.items()
     )
