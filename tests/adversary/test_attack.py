@@ -30,7 +30,7 @@ from gridveil.publication.release import loaded_buses, neutral
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model
 
-BOX = Bounds().k
+BOX = Bounds()["k"]
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +115,10 @@ def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
     noisy = perturb(ieee30, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler(1))
     found = invert(made.model, facts, BOX, port_patterns(facts, loaded_buses(facts)))
     np.testing.assert_allclose(
-        found.k[found.fixed], posterior_mean(noisy).k[found.fixed], rtol=1e-6
+        found.k[found.fixed], posterior_mean(noisy).values["k"][found.fixed], rtol=1e-6
     )
     y = noisy_values(found.k[found.fixed], made.guarantee.groups["k"], BOX)
-    np.testing.assert_allclose(y, noisy.k[found.fixed], rtol=1e-4)
+    np.testing.assert_allclose(y, noisy.values["k"][found.fixed], rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -132,9 +132,9 @@ def test_a_noisy_weight_lies_within_alpha_as_often_as_epsilon_says(ieee30, epsil
         settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
         noisy = perturb(ieee30, epsilon=epsilon, **settings, sampler=DemoSampler(seed))
         loss = noisy.guarantee.groups["k"]
-        hits.append(within(noisy.k, k, loss)[free])
+        hits.append(within(noisy.values["k"], k, loss)[free])
         if seed < 20:
-            best.append(within(best_guesses(noisy.k, loss, BOX), k, loss))
+            best.append(within(best_guesses(noisy.values["k"], loss, BOX), k, loss))
     expected, count = -np.expm1(-float(epsilon)), np.size(hits)
     assert abs(np.mean(hits) - expected) < 3.29 * np.sqrt(expected * (1 - expected) / count)
     assert np.mean(best) < expected + 0.1  # a prior helps a little, and no more
@@ -216,8 +216,8 @@ def test_one_release_alone_combines_to_its_posterior_mean(ieee30):
         ledger=None,
         sampler=DemoSampler(4),
     )
-    found = combined(noisy.k[None], noisy.guarantee.groups["k"], BOX)
-    np.testing.assert_allclose(found, posterior_mean(noisy).k, rtol=2e-3)
+    found = combined(noisy.values["k"][None], noisy.guarantee.groups["k"], BOX)
+    np.testing.assert_allclose(found, posterior_mean(noisy).values["k"], rtol=2e-3)
 
 
 def test_averaging_wins_with_the_root_of_the_number_of_releases():

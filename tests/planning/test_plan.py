@@ -64,7 +64,9 @@ def released(source, adjacency, allocation, epsilon, sampler):
     )
     table = posterior_mean(noisy)
     return (
-        networkless_model(table, middle(Bounds().k)) if allocation.hides_network else reduce(table)
+        networkless_model(table, middle(Bounds()["k"]))
+        if allocation.hides_network
+        else reduce(table)
     )
 
 
@@ -75,11 +77,8 @@ def test_trials_are_what_the_library_releases_with_the_same_noise(rule, mechanis
     for allocation in (candidates(adjacency, mechanism)[0], candidates(adjacency, mechanism)[-1]):
         trials = Trials(declared_public(source), EVENT, Bounds(), draws=4, seed=3)
         found = trials.errors(adjacency, allocation, Fraction(1), whole=True)
-        names = [
-            f"sum of {name}" if allocation.draws[name] == "sum" else name
-            for name in allocation.drawn
-        ]
-        noise = [Injected([trials._noise[name][draw] for name in names]) for draw in range(4)]
+        units = [trials._unit_noise(name, allocation.of(name)) for name in allocation.drawn]
+        noise = [Injected([unit[draw] for unit in units]) for draw in range(4)]
         models = [released(source, adjacency, allocation, Fraction(1), one) for one in noise]
         expected = compare(models, true_model(source), [EVENT], dt_s=0.05)
         for name, values in found.items():
@@ -114,7 +113,7 @@ def test_trials_know_load_damping_and_events_of_several_steps_on_any_bus(tmp_pat
 
 
 def test_a_box_of_damping_from_zero_is_no_obstacle():
-    table, bounds = declared_public(open_grid("ieee30")), Bounds(d=Range(0, 40))
+    table, bounds = declared_public(open_grid("ieee30")), Bounds({"d": Range(0, 40)})
     found = Trials(table, EVENT, bounds, draws=300, seed=0).errors(
         Adjacency(), candidates(Adjacency(), "items")[0], Fraction(1, 4)
     )
@@ -253,7 +252,7 @@ def test_the_least_epsilon_is_found_from_above(miss, least, start):
 
 def test_the_bounds_alone_may_meet_a_target_and_the_plan_says_so():
     table = declared_public(open_grid("star5"))
-    near = Bounds(m=Range(9.9, 10.1), d=Range(4.95, 5.05))
+    near = Bounds({"m": Range(9.9, 10.1), "d": Range(4.95, 5.05)})
     settings = {
         "event": EVENT,
         "adjacencies": [Adjacency()],
@@ -269,7 +268,7 @@ def test_the_bounds_alone_may_meet_a_target_and_the_plan_says_so():
 
 def test_bounds_that_miss_the_surrogate_leave_an_error_that_no_epsilon_mends():
     table = declared_public(open_grid("star5"))
-    bounds = Bounds(m=Range(1, 8))  # every m is 10
+    bounds = Bounds({"m": Range(1, 8)})  # every m is 10
     settings = {"event": EVENT, "adjacencies": [Adjacency()], "draws": 50, "bounds": bounds}
     found = plan(table, [Target.parse("rocof", "10%")], **settings)
     assert found.outside() == {"m": 4}

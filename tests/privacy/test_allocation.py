@@ -100,7 +100,7 @@ def test_two_neighbours_are_never_further_apart_than_the_noise_was_made_for(
     while Fraction(there) > (here * (1 + alpha) if adjacency.relative else here + alpha):
         there = math.nextafter(there, 0)  # a neighbour for sure
     neighbour = [*values[:item], there, *values[item + 1 :]]
-    public = named(drawn).range(Bounds().m, len(values))
+    public = named(drawn).range(Bounds()["m"], len(values))
     loss = GroupLoss("", alpha, HALF, 0.5, 1.0, drawn, adjacency.relative)
     drawn_from = [
         named(drawn).prepare(np.array(table), loss, public) for table in (values, neighbour)
@@ -163,7 +163,7 @@ def test_a_sum_lies_within_its_own_public_bounds_before_any_noise():
             seen.append(values)
             return super().draw(values, scale, noise)
 
-    narrow = replace(Bounds(), m=Range(1.0, 2.0))  # the true sum, 47.6, is far above 3 · 2
+    narrow = Bounds({"m": Range(1.0, 2.0)})  # the true sum, 47.6, is far above 3 · 2
     perturb(
         private_grid(),
         epsilon=HALF,
@@ -267,7 +267,7 @@ def test_sums_are_shared_out_by_posterior_mean():
     table = posterior_mean(noisy)
     for name in "md":
         loss, public = noisy.guarantee.groups[name], noisy.range(name)
-        y, b = float(getattr(noisy, name)[0]), loss.scale
+        y, b = float(noisy.values[name][0]), loss.scale
 
         def weight(x, y=y, b=b):
             return math.exp(-abs(x - y) / b) / x
@@ -275,8 +275,8 @@ def test_sums_are_shared_out_by_posterior_mean():
         ends = {"points": [y], "limit": 200}
         mean = quad(lambda x: x * weight(x), public.lower, public.upper, **ends)[0]
         mean /= quad(weight, public.lower, public.upper, **ends)[0]
-        assert getattr(table, name) == pytest.approx(np.full(3, mean / 3), rel=1e-8)
-    assert (table.k == 10).all() and table.k.shape == (4,)
+        assert table.values[name] == pytest.approx(np.full(3, mean / 3), rel=1e-8)
+    assert (table.values["k"] == 10).all() and table.values["k"].shape == (4,)
     assert beliefs(noisy)["k"].mean.shape == (4,)
 
 
@@ -312,11 +312,11 @@ def test_relative_noise_is_on_logarithms_and_unbiased_there():
         source,
         ITEMS,
         adjacency=Adjacency("one-item-relative"),
-        bounds=Bounds(wide, wide, wide, wide),
+        bounds=Bounds(dict.fromkeys(("k", "k_r", "m", "d"), wide)),
     )
     loss = noisy.guarantee.groups["m"]
     assert loss.scale == pytest.approx(math.log(1.1) / 0.5, rel=1e-9)
-    assert kstest(np.log(noisy.m / 8.0), "laplace", args=(0, loss.scale)).pvalue > 1e-6
+    assert kstest(np.log(noisy.values["m"] / 8.0), "laplace", args=(0, loss.scale)).pvalue > 1e-6
 
 
 def test_machines_share_by_rating_where_every_one_is_known():
@@ -338,7 +338,7 @@ def test_posterior_means_are_what_a_release_of_items_is_made_of_unless_it_asks_f
     noisy = demo(allocation=ITEMS)
     given = {"epsilon": HALF, "adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
     made = publish(private_grid(), **given, sampler=DemoSampler(1))
-    assert (made.model.m == posterior_mean(noisy).m).all()
+    assert (made.model.m == posterior_mean(noisy).values["m"]).all()
     plain = publish(private_grid(), **given, sampler=DemoSampler(1), start="clipped")
     assert (plain.model.k_r == reduce(noisy).k_r).all()
 
@@ -368,7 +368,7 @@ def test_an_allocation_cannot_hide_a_network_that_it_draws():
 def test_a_relative_adjacency_refuses_what_has_no_logarithm(rule):
     for source, bounds in (
         (private_grid(d=(11.0, 0.0, 13.0)), Bounds()),
-        (private_grid(), replace(Bounds(), d=Range(0.0, 40.0))),
+        (private_grid(), Bounds({"d": Range(0.0, 40.0)})),
     ):
         with pytest.raises(OptionError, match="values of d and a lower bound above 0"):
             demo(source, ITEMS, adjacency=Adjacency(rule), bounds=bounds)

@@ -130,8 +130,8 @@ def test_a_sum_of_items_moves_no_further_than_the_noise_is_made_for_if_a_part_of
 def test_parts_are_summed_exactly_and_rounded_once():
     source = a_grid(circuits=LARGE, inertia=LARGE)
     exact = [float(sum(map(Fraction, parts))) for parts in LARGE.tolist()]
-    assert Private.open(source.k).tolist()[:3000] == exact
-    assert Private.open(source.m).tolist() == exact
+    assert Private.open(source.values["k"]).tolist()[:3000] == exact
+    assert Private.open(source.values["m"]).tolist() == exact
 
 
 def test_nothing_is_added_to_alpha_where_no_item_is_a_sum():

@@ -16,6 +16,7 @@ from gridveil.adversary.attack.network import LARGEST, invert, port_patterns
 from gridveil.dynamics.kron.sparse import eliminate
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, GridFacts
+from gridveil.grid.parameters import DAMPING, WEIGHT
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import middle
 from gridveil.publication.ports import port_shares
@@ -63,7 +64,7 @@ def explain(facts: GridFacts, release: Release) -> Explained:
             remedy="Leave --load-damping out, and load_damping of a dynamics file too.",
         )
     facts = replace(facts, loads_are_public=release.publishes_loads)
-    k, misfit = np.full(len(facts.edges), middle(release.bounds.k)), None
+    k, misfit = np.full(len(facts.edges), middle(release.bounds["k"])), None
     if shares is None:
         felt = facts.load_damping[facts.machines] + math.fsum(
             facts.load_damping[facts.interior]
@@ -71,12 +72,15 @@ def explain(facts: GridFacts, release: Release) -> Explained:
     else:
         if len(model.m) > 1 and not too_many_lines(facts):
             patterns = port_patterns(facts, loaded_buses(facts)) @ shares
-            found = invert(model, facts, release.bounds.k, patterns, stop_if_exact=True)
+            found = invert(model, facts, release.bounds["k"], patterns, stop_if_exact=True)
             k, misfit = found.k, found.misfit
         felt = eliminate(facts.edges, k, len(facts.buses), facts.machines).to_machines(
             facts.load_damping
         )
-    table = PublicTable(facts, k, model.m, np.maximum(model.d - felt, 0.0))
+    table = PublicTable(
+        facts,
+        {WEIGHT.name: k, **model.of_machines, DAMPING.name: np.maximum(model.d - felt, 0.0)},
+    )
     return Explained(table, misfit, doubts(facts, release, misfit))
 
 

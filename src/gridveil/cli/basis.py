@@ -116,7 +116,10 @@ def _at_release(
         found.table,
         found.table,
         f"the noisy release {path.name}",
-        replace(release.bounds, **{name: getattr(settings.bounds, name) for name in bounded}),
+        replace(
+            release.bounds,
+            ranges={**release.bounds, **{name: settings.bounds[name] for name in bounded}},
+        ),
         options.adjacency_over(guarantee.adjacency, settings.rule, settings.alpha),
         (*notes, *found.doubts),
     )

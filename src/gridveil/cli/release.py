@@ -308,9 +308,7 @@ def release(
 
 
 def _default_bounds(bounds: Bounds) -> str:
-    shown = ", ".join(
-        f"{name} {getattr(bounds, name).lower:g}:{getattr(bounds, name).upper:g}" for name in "kmd"
-    )
+    shown = ", ".join(f"{name} {bounds[name].lower:g}:{bounds[name].upper:g}" for name in "kmd")
     return (
         f"public bounds are the defaults, {shown}; values beyond them are clipped, and the release "
         "is charged all the same. Set --bounds-k, --bounds-m and --bounds-d from public knowledge."

@@ -23,7 +23,7 @@ import numpy as np
 
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, IntArray, frozen
-from gridveil.grid.parameters import FLOOR, GROUPS, Bounds, Range
+from gridveil.grid.parameters import FLOOR, PARAMETERS, Bounds, Range
 from gridveil.grid.tables import PublicTable
 from gridveil.privacy.allocation import machine_shares
 from gridveil.privacy.mechanisms import USUAL, GroupLoss, Noise
@@ -228,12 +228,12 @@ def beliefs(noisy: NoisyGrid) -> dict[str, Posterior]:
     post-processing.
     """
     found: dict[str, Posterior] = {}
-    for name in GROUPS:
+    for name in PARAMETERS:
         public, loss = noisy.range(name), noisy.guarantee.groups.get(name)
         if loss is None:
             found[name] = _prior(noisy.facts.sizes[name], public)
             continue
-        found[name] = Posterior.behind(getattr(noisy, name), loss, public)
+        found[name] = Posterior.behind(noisy.values[name], loss, public)
     return found
 
 
@@ -241,7 +241,7 @@ def no_release(sizes: Mapping[str, int], bounds: Bounds) -> dict[str, Posterior]
     """What is believed without any release: the log-uniform prior on the public bounds, the control
     of every fit.
     """
-    return {name: _prior(sizes[name], getattr(bounds, name)) for name in GROUPS}
+    return {name: _prior(sizes[name], bounds[name]) for name in PARAMETERS}
 
 
 def _prior(size: int, public: Range) -> Posterior:
@@ -264,7 +264,7 @@ def posterior_mean(noisy: NoisyGrid) -> PublicTable:
             table[name] = belief[name].mean * machine_shares(noisy.facts, noisy.allocation.sharing)
         else:
             table[name] = np.full(noisy.facts.sizes[name], middle(noisy.range(name)))
-    return PublicTable(noisy.facts, **table)
+    return PublicTable(noisy.facts, table)
 
 
 def middle(public: Range) -> float:

@@ -36,7 +36,8 @@ PROFILES: Mapping[ProfileName, Profile] = {
     "paper": Profile(
         rule="one-per-group",
         bounds=Bounds(
-            k=Range(1, 100), k_r=Range(1, 100), m=Range(1, 40), d=Range(1, 40), origin="the paper"
+            {"k": Range(1, 100), "k_r": Range(1, 100), "m": Range(1, 40), "d": Range(1, 40)},
+            origin="the paper",
         ),
         settings=FitSettings(
             method="projected-gradient", scheme="euler", dt_s=0.01, iterations=500, step=100.0

@@ -41,9 +41,7 @@ def at_middle(facts: GridFacts, bounds: Bounds) -> PublicTable:
     """
     return PublicTable(
         facts,
-        **{
-            name: np.full(size, middle(getattr(bounds, name))) for name, size in facts.sizes.items()
-        },
+        {name: np.full(size, middle(bounds[name])) for name, size in facts.sizes.items()},
     )
 
 

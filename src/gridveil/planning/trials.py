@@ -23,7 +23,7 @@ from gridveil.dynamics.simulate import Clock, oscillating
 from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, complete_edges
-from gridveil.grid.parameters import GROUPS, UNITS, Bounds
+from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import Posterior, middle
 from gridveil.privacy.adjacency import Adjacency
@@ -91,8 +91,8 @@ class Trials:
         # Where in its law the noise of each draw lies: of entries, and of sums.
         self._places: dict[tuple[Takes, str], Array] = {}
         if len(facts.machines) <= MOST_MACHINES:  # of more machines, sums alone are tried
-            for name in GROUPS:
-                size = len(getattr(surrogate, name))
+            for name in PARAMETERS:
+                size = len(surrogate.values[name])
                 self._places["items", name] = even_places(random, draws, size)
         for name in ("m", "d"):
             self._places["sum", name] = even_places(random, draws, 1)
@@ -100,7 +100,7 @@ class Trials:
         self._kept: dict[
             tuple[str, float, bool] | None, tuple[Array, Array]
         ] = {}  # networks by the noise on k: splits often share it
-        full = FullModel(facts, surrogate.k, surrogate.m, surrogate.d)
+        full = FullModel(facts, surrogate.values)
         # Loads of each step, and the loads' damping, which machines feel in the same way: (steps +
         # 1, n).
         self._felt = np.stack([*(step.loads(full) for step in event.steps), facts.load_damping])
@@ -123,8 +123,8 @@ class Trials:
             sense=np.eye(len(rate)),
             bounds=bounds,
         )
-        network = self._no_network() if lumped else self._kron(surrogate.k[None])
-        truth = self._joined(network, surrogate.m[None], surrogate.d[None])
+        network = self._no_network() if lumped else self._kron(surrogate.values["k"][None])
+        truth = self._joined(network, surrogate.values["m"][None], surrogate.values["d"][None])
         self._answers = self._respond(truth)[0]
         self._omega = self._simulate(truth)
         self.reference: Metrics = self._read(truth, self._omega)
@@ -176,9 +176,9 @@ class Trials:
         """
         prior = {}
         for name in ("m", "d"):
-            public = getattr(self.bounds, name)
+            public = self.bounds[name]
             alone = Posterior.of(public.upper, np.inf, public.lower, public.upper).mean
-            prior[name] = np.broadcast_to(alone, (1, len(self.surrogate.m)))
+            prior[name] = np.broadcast_to(alone, (1, len(self.surrogate.facts.machines)))
         model = self._joined(self._network(None), **prior)
         return errors(self._read(model, self._simulate(model)), self.reference)
 
@@ -205,8 +205,8 @@ class Trials:
 
     def _estimate(self, name: str, loss: GroupLoss) -> Array:
         """Posterior means of noisy items (draws, n), or of their noisy sum (draws, 1)."""
-        values, mechanism = getattr(self.surrogate, name), loss.mechanism
-        public = mechanism.range(getattr(self.bounds, name), len(values))
+        values, mechanism = self.surrogate.values[name], loss.mechanism
+        public = mechanism.range(self.bounds[name], len(values))
         if mechanism.takes == "sum":
             values = np.clip(values.sum(keepdims=True), public.lower, public.upper)
         noise = loss.scale * self._unit_noise(name, mechanism)
@@ -234,7 +234,7 @@ class Trials:
         key = loss and (loss.drawn, loss.scale, loss.relative)
         if key not in self._kept:
             if loss is None:
-                k = np.full((1, len(self.surrogate.k)), middle(self.bounds.k))
+                k = np.full((1, len(self.surrogate.facts.edges)), middle(self.bounds["k"]))
             else:
                 k = self._estimate("k", loss)
             if len(self._kept) == KEPT:
@@ -244,12 +244,12 @@ class Trials:
 
     def _no_network(self) -> tuple[Array, Array]:
         """The network of topology mode: complete, and load elsewhere felt by all machines alike."""
-        facts, g = self.surrogate.facts, len(self.surrogate.m)
+        facts, g = self.surrogate.facts, len(self.surrogate.facts.machines)
         u = (
             self._felt[:, facts.machines]
             + self._felt[:, facts.interior].sum(axis=1, keepdims=True) / g
         )
-        return np.full((1, g * (g - 1) // 2), middle(self.bounds.k)), u[None]
+        return np.full((1, g * (g - 1) // 2), middle(self.bounds["k"])), u[None]
 
     def _joined(self, network: tuple[Array, Array], m: Array, d: Array) -> Reduced:
         k_r, u = (np.broadcast_to(part, (len(m), *part.shape[1:])) for part in network)
@@ -321,7 +321,7 @@ class Trials:
         return [oscillating(values) for values in np.linalg.eigvals(A).astype(np.complex128)]
 
     def _chunks(self) -> Iterator[slice]:
-        g = 1 if self.lumped else len(self.surrogate.m)
+        g = 1 if self.lumped else len(self.surrogate.facts.machines)
         # A matrix exponential keeps about twenty matrices of its size.
         return _slices(
             self.draws, max(self.clock.steps * g * len(self.event.steps), 20 * (3 * g) ** 2)
@@ -361,7 +361,7 @@ def _loss(adjacency: Adjacency, name: str, way: str, epsilon: Fraction) -> Group
     """What a group costs in a trial: scales as they are without OpenDP's roundings."""
     scale = float(named(way).noise.scale(adjacency.distance(name), epsilon))
     return GroupLoss(
-        UNITS[name],
+        PARAMETERS[name].unit,
         adjacency.alpha[name],
         epsilon,
         float(epsilon),

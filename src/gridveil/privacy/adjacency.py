@@ -23,7 +23,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, OptionError
-from gridveil.grid.parameters import Asset
+from gridveil.grid.parameters import PARAMETERS, Asset
 from gridveil.privacy.epsilon import exact, float_at_least
 
 Rule = Literal[
@@ -48,8 +48,6 @@ IN_WORDS: Mapping[Rule, str] = {
     "one-per-group-relative": "one entry in each of k, m and d differs by a factor of at most 1 + "
     "its α",
 }
-# α where none is given: one unit, or a tenth of the value.
-USUAL_ALPHA, USUAL_RATIO = Fraction(1), Fraction(1, 10)
 # Logarithms of doubles lie within ±745, where a rounding is 1.1e-13 at most: this covers those of
 # two neighbours and of 1 + α.
 LOG_ROUNDING = Fraction(1, 10**12)
@@ -63,7 +61,7 @@ class Adjacency:
     shares : part of ε each group gets (None: the rule's own).
 
     >>> a = Adjacency("one-asset", alpha={"k": Fraction(1), "m": Fraction(1), "d": Fraction(1)})
-    >>> a.split(Fraction(1, 2), ASSETS)["m"]
+    >>> a.split(Fraction(1, 2), {"m": "machine", "d": "machine"})["m"]
     Fraction(1, 4)
     """
 
@@ -127,7 +125,7 @@ class Adjacency:
         assets : the groups that are drawn; one that is not drawn has no share.
         """
         shares = dict(self.shares) if self.shares is not None else self._default_shares(assets)
-        for what, given, groups in (("split", shares, assets), ("alpha", self.alpha, ASSETS)):
+        for what, given, groups in (("split", shares, assets), ("alpha", self.alpha, PARAMETERS)):
             if set(given) != set(groups):
                 raise OptionError(
                     f"The {what} names {', '.join(sorted(given)) or 'nothing'}.",
@@ -154,11 +152,9 @@ class Adjacency:
 
 def usual_alpha(rule: Rule) -> dict[str, Fraction]:
     """α of each group where none is given."""
-    return dict.fromkeys("kmd", USUAL_RATIO if rule.endswith("-relative") else USUAL_ALPHA)
+    relative = rule.endswith("-relative")
+    return {name: of.ratio if relative else of.alpha for name, of in PARAMETERS.items()}
 
 
 def _exactly(what: str, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
     return {name: exact(value, name=f"{what} of {name}") for name, value in values.items()}
-
-
-ASSETS: Mapping[str, Asset] = {"k": "line", "m": "machine", "d": "machine"}

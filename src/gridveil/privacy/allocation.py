@@ -14,8 +14,8 @@ import numpy as np
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.words import check_words
 from gridveil.grid.facts import Array, GridFacts
-from gridveil.grid.parameters import UNITS, Asset, Range
-from gridveil.privacy.adjacency import ASSETS, Adjacency
+from gridveil.grid.parameters import PARAMETERS, Asset, Range, assets
+from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.mechanisms import REGISTERED, Asked, Mechanism, Takes, named
 
 Sharing = Literal["equal", "rating"]
@@ -53,7 +53,7 @@ class Allocation:
     ('items', ('k', 'm', 'd'))
     """
 
-    draws: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(ASSETS, "items"))
+    draws: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(PARAMETERS, "items"))
     shares: Mapping[str, Fraction] | None = None
     sharing: Sharing = "equal"
     hides_network: bool = False
@@ -65,7 +65,7 @@ class Allocation:
             name: tuple(
                 way for way, mechanism in REGISTERED.items() if mechanism.takes in TAKEN[asset]
             )
-            for name, asset in ASSETS.items()
+            for name, asset in assets().items()
         }
         if self.draws.keys() != allowed.keys() or any(
             self.draws[name] not in ways for name, ways in allowed.items()
@@ -77,7 +77,7 @@ class Allocation:
                 ),
                 outcome=NOTHING_SPENT,
             )
-        if self.hides_network and any(ASSETS[name] == "line" for name in self.drawn):
+        if self.hides_network and any(PARAMETERS[name].asset == "line" for name in self.drawn):
             raise OptionError(
                 "A release that hides the network draws nothing of its lines.",
                 outcome=NOTHING_SPENT,
@@ -100,7 +100,7 @@ class Allocation:
     @property
     def assets(self) -> dict[str, Asset]:
         """The drawn groups, with the asset that an entry belongs to."""
-        return {name: ASSETS[name] for name in self.drawn}
+        return {name: PARAMETERS[name].asset for name in self.drawn}
 
     @property
     def mechanism(self) -> MechanismName:
@@ -160,7 +160,7 @@ def asked(
 ) -> Asked:
     """What an adjacency asks of whatever draws a group; public : bounds of one entry."""
     return Asked(
-        UNITS[name],
+        PARAMETERS[name].unit,
         entries,
         public,
         adjacency.alpha[name],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gridveil.grid.facts import Array, GridFacts, frozen
-from gridveil.grid.parameters import GROUPS, Bounds, Range
+from gridveil.grid.facts import GridFacts
+from gridveil.grid.parameters import Bounds, Range
+from gridveil.grid.tables import Values, frozen_values
 from gridveil.privacy.allocation import ITEMS, Allocation
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.ledger.accounts import Receipt
@@ -13,18 +14,14 @@ from gridveil.privacy.ledger.accounts import Receipt
 
 @dataclass(frozen=True, eq=False)
 class NoisyGrid:
-    """Line weights, inertia and damping after noise and clipping: all that the allocation
-    drew of them.
+    """Protected parameters after noise and clipping: all that the allocation drew of them.
 
-    k : (e,) [p.u. power / rad], or (0,) where nothing was drawn.
-    m : (g,) [p.u. power · s / p.u. frequency] and
-    d : (g,) [p.u. power / p.u. frequency], or (1,) where their sum was.
+    values : by parameter, an entry of each asset, (1,) where their sum was drawn, (0,) where
+    nothing was [the parameter's unit].
     """
 
     facts: GridFacts
-    k: Array
-    m: Array
-    d: Array
+    values: Values
     bounds: Bounds
     guarantee: Guarantee
     receipt: Receipt | None = None
@@ -36,17 +33,16 @@ class NoisyGrid:
         return self.guarantee.demo
 
     def __post_init__(self) -> None:
-        for name in GROUPS:
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+        object.__setattr__(self, "values", frozen_values(self.values, self.facts.name))
 
     def range(self, name: str) -> Range:
         """Public bounds of what was drawn of a group: of an item, or of a sum."""
-        return self.allocation.of(name).range(getattr(self.bounds, name), self.facts.sizes[name])
+        return self.allocation.of(name).range(self.bounds[name], self.facts.sizes[name])
 
     def clipped(self) -> dict[str, int]:
         """Count the drawn values of each group that lie on a public bound."""
         counts: dict[str, int] = {}
-        for name in GROUPS:
-            public, values = self.range(name), getattr(self, name)
+        for name, values in self.values.items():
+            public = self.range(name)
             counts[name] = int(((values == public.lower) | (values == public.upper)).sum())
         return counts

@@ -9,7 +9,7 @@ from fractions import Fraction
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import default_scheme
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import UNITS, Bounds, Range
+from gridveil.grid.parameters import DECLARED, Bounds, Range
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.provenance import Provenance
 from gridveil.publication.release import (
@@ -44,9 +44,9 @@ SIGN_CONVENTION = (
     "delta; more load (u > 0) lowers the frequency; a droop R enters as the gain G = 1/R."
 )
 MODEL_UNITS: Mapping[str, str] = {
-    "k_r": UNITS["k_r"],
-    "m": UNITS["m"],
-    "d": UNITS["d"],
+    "k_r": DECLARED["k_r"].unit,
+    "m": DECLARED["m"].unit,
+    "d": DECLARED["d"].unit,
     "governor_rate": "1/s",
     "droop_gain": "p.u. power / p.u. frequency",
     "K_ac": "p.u. power / p.u. power",
@@ -90,7 +90,7 @@ def to_document(release: Release) -> ReleaseDocument:
             loads_published=bool((model.loads == model.loads).all()),
             load_damping=release.load_damping,
         ),
-        bounds=BoundsDocument(**{name: (r.lower, r.upper) for name, r in _ranges(bounds).items()}),
+        bounds=BoundsDocument(**{name: (r.lower, r.upper) for name, r in bounds.items()}),
         clipped=release.clipped,  # pyright: ignore[reportArgumentType]
         fit=FitDocument(**asdict(release.fitted)) if release.fitted else None,
         reference=_reference(model),
@@ -137,7 +137,7 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
             hides_network=g.hides_network,
         ),
         bounds=Bounds(
-            **{name: Range(*ends) for name, ends in document.bounds.model_dump().items()},  # pyright: ignore[reportArgumentType]
+            {name: Range(*ends) for name, ends in document.bounds.model_dump().items()},
             origin=document.public_inputs["bounds"],
         ),
         clipped={str(name): count for name, count in document.clipped.items()},
@@ -146,7 +146,3 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
         provenance=tuple(Provenance(**one.model_dump()) for one in document.provenance),
         load_damping=m.load_damping,
     )
-
-
-def _ranges(bounds: Bounds) -> dict[str, Range]:
-    return {"k": bounds.k, "k_r": bounds.k_r, "m": bounds.m, "d": bounds.d}

@@ -18,9 +18,8 @@ from pydantic import BaseModel
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import OPERATING_POINTS, Array, GridFacts
-from gridveil.grid.parameters import GROUPS, UNITS, Bounds
+from gridveil.grid.parameters import PARAMETERS, Bounds, assets
 from gridveil.inference.fit.unknown import Unknown
-from gridveil.privacy.adjacency import ASSETS
 from gridveil.privacy.allocation import TAKEN, Allocation, Sharing, asked
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import Guarantee, whole_loss
@@ -100,11 +99,9 @@ def check_declared(facts: GridFacts, bounds: Bounds) -> None:
     arrays |= {"loads": facts.loads} if facts.loads_are_public else {}
     largest = {name: float(np.max(np.abs(values), initial=0.0)) for name, values in arrays.items()}
     largest |= {name: getattr(facts, name) for name in ("omega_b", "frequency_hz", "base_mva")}
-    largest |= {
-        f"the upper bound of {name}": getattr(bounds, name).upper for name in ("k", "k_r", "m", "d")
-    }
+    largest |= {f"the upper bound of {name}": bounds[name].upper for name in ("k", "k_r", "m", "d")}
     least = {name: largest[name] for name in ("omega_b", "frequency_hz", "base_mva")}
-    least |= {f"the lower bound of {name}": getattr(bounds, name).lower for name in ("k", "m")}
+    least |= {f"the lower bound of {name}": bounds[name].lower for name in ("k", "m")}
     for name in [
         *(n for n, v in largest.items() if v > DECLARED_MOST),
         *(n for n, v in least.items() if v < DECLARED_LEAST),
@@ -121,7 +118,7 @@ def release_problems(release: Release) -> Iterator[str]:
     guarantee, bounds = release.guarantee, release.bounds
     yield from model_problems(release.model)
     for name in ("k", "k_r", "m", "d"):
-        if getattr(bounds, name).upper > MOST:
+        if bounds[name].upper > MOST:
             yield f"the bounds of {name} are none that a release has"
     yield from _mechanism_problems(guarantee)
     if guarantee.operating_point not in {*OPERATING_POINTS, *OPERATING_POINTS.values()}:
@@ -170,7 +167,7 @@ def _drawn_problems(release: Release) -> Iterator[str]:
         if release.fitted or (name == "d" and release.load_damping != 0):
             continue
         values: Array = getattr(model, name)
-        public = groups[name].mechanism.range(getattr(release.bounds, name), len(values))
+        public = groups[name].mechanism.range(release.bounds[name], len(values))
         drawn = np.array([values.sum()]) if name in sums else values
         if drawn.min() < public.lower * (1 - ROUNDING) or drawn.max() > public.upper * (
             1 + ROUNDING
@@ -198,13 +195,13 @@ def _loss_problems(release: Release) -> Iterator[str]:
     for name, loss in guarantee.groups.items():
         mechanism = loss.mechanism
         if (loss.unit, loss.relative) != (
-            UNITS[name],
+            PARAMETERS[name].unit,
             adjacency.relative,
-        ) or mechanism.takes not in TAKEN[ASSETS[name]]:
+        ) or mechanism.takes not in TAKEN[PARAMETERS[name].asset]:
             yield f"guarantee.groups.{name} is none that gridveil draws"
         # Only the owner knows whether entries were sums of parts, parallel circuits say: roundings
         # of such may be counted. How many lines there were, the distance does not depend on.
-        public = getattr(release.bounds, name)
+        public = release.bounds[name]
         least, most = (
             mechanism.noise.cost(
                 mechanism.distance(
@@ -218,9 +215,11 @@ def _loss_problems(release: Release) -> Iterator[str]:
             yield f"the noise on {name} has a scale that costs more than the ε stated for it"
         elif Fraction(loss.spent) > most * (1 + SLACK):
             yield f"the noise on {name} has another scale than the ε stated for it needs"
-    shares = adjacency.loss({name: loss.epsilon for name, loss in guarantee.groups.items()}, ASSETS)
+    shares = adjacency.loss(
+        {name: loss.epsilon for name, loss in guarantee.groups.items()}, assets()
+    )
     if (
-        guarantee.spent != whole_loss(adjacency, guarantee.groups, ASSETS)
+        guarantee.spent != whole_loss(adjacency, guarantee.groups, assets())
         or not guarantee.spent <= shares <= guarantee.epsilon
     ):
         yield f"ε of its groups does not make up its own, by the rule of {guarantee.rule}"
@@ -232,7 +231,7 @@ def _clipped_problems(release: Release) -> Iterator[str]:
     The number of lines is not published.
     """
     drawn, machines = release.guarantee.groups, len(release.model.m)
-    if tuple(release.clipped) != GROUPS or ("k" not in drawn and release.clipped["k"]):
+    if tuple(release.clipped) != tuple(PARAMETERS) or ("k" not in drawn and release.clipped["k"]):
         yield "clipped does not count what was drawn"
     elif any(release.clipped[name] > drawn[name].mechanism.size(machines) for name in ("m", "d")):
         yield "clipped counts more than was drawn"
@@ -243,7 +242,7 @@ def _input_problems(release: Release) -> Iterator[str]:
     stated, guarantee = release.public_inputs, release.guarantee
     draws = {
         name: guarantee.groups[name].drawn if name in guarantee.groups else "nothing"
-        for name in GROUPS
+        for name in PARAMETERS
     }
     shares = {name: loss.epsilon / guarantee.epsilon for name, loss in guarantee.groups.items()}
     given = [None, *(dict(order) for order in permutations(shares.items()))]

@@ -13,8 +13,8 @@ from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.progress import stage
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import Array, GridFacts
-from gridveil.grid.parameters import Bounds, Range
-from gridveil.privacy.adjacency import ASSETS, Adjacency
+from gridveil.grid.parameters import PARAMETERS, Bounds, Range, assets
+from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, asked
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import Guarantee, whole_loss
@@ -70,7 +70,6 @@ def perturb(
             outcome=NOTHING_SPENT,
             remedy="Pass ledger=Ledger(path), or use a DemoSampler.",
         )
-    private: dict[str, Private[Array]] = {"k": source.k, "m": source.m, "d": source.d}
     ranges = _ranges(source, bounds, allocation)
     plan = check_draw(source, epsilon, adjacency, bounds, allocation)
     drawn_by = {name: loss.mechanism for name, loss in plan.losses.items()}
@@ -103,10 +102,12 @@ def perturb(
         entry = ledger.charge(charge)
         crash_points.step("charged")
     drawn: dict[str, Array] = {}
-    for mechanism, names in parts({name: loss.drawn for name, loss in plan.losses.items()}, ASSETS):
+    for mechanism, names in parts(
+        {name: loss.drawn for name, loss in plan.losses.items()}, assets()
+    ):
         part = {name: plan.losses[name] for name in names}
         prepared = {
-            name: mechanism.prepare(Private.open(private[name]), part[name], ranges[name])
+            name: mechanism.prepare(Private.open(source.values[name]), part[name], ranges[name])
             for name in names
         }
         drawn |= mechanism.draw(prepared, part, sampler)
@@ -115,7 +116,7 @@ def perturb(
         name: drawn_by[name].released(drawn[name], plan.losses[name], ranges[name])
         if name in drawn
         else np.empty(0)
-        for name in private
+        for name in PARAMETERS
     }
     receipt = None
     if ledger is not None and entry is not None:
@@ -124,7 +125,7 @@ def perturb(
         )
     return NoisyGrid(
         source.facts,
-        **public,
+        public,
         bounds=bounds,
         guarantee=guarantee,
         receipt=receipt,
@@ -151,7 +152,7 @@ def check_draw(
 def _ranges(source: SourceGrid, bounds: Bounds, allocation: Allocation) -> dict[str, Range]:
     """Public bounds of what is drawn of each group."""
     return {
-        name: allocation.of(name).range(getattr(bounds, name), source.facts.sizes[name])
+        name: allocation.of(name).range(bounds[name], source.facts.sizes[name])
         for name in allocation.drawn
     }
 
@@ -176,13 +177,13 @@ def _plan(
 ) -> Plan:
     shares = allocation.over(adjacency).split(epsilon, allocation.assets)
     found: dict[str, GroupLoss] = {}
-    for mechanism, names in parts({name: allocation.draws[name] for name in shares}, ASSETS):
+    for mechanism, names in parts({name: allocation.draws[name] for name in shares}, assets()):
         # Where the network is hidden, the scale does not tell whether anything was summed.
         part = {
             name: asked(
                 adjacency,
                 name,
-                getattr(bounds, name),
+                bounds[name],
                 facts.sizes[name],
                 shares[name],
                 summed=name in facts.summed or allocation.hides_network,
@@ -191,7 +192,7 @@ def _plan(
         }
         found |= mechanism.calibrate(part)
     losses = {name: found[name] for name in shares}
-    total = whole_loss(adjacency, losses, ASSETS)
+    total = whole_loss(adjacency, losses, assets())
     assert total <= epsilon, "each group's loss is at most its share, so the rule cannot exceed ε"
     return Plan(losses, total)
 
@@ -210,7 +211,7 @@ def _check_proven(allocation: Allocation) -> None:
 def _check_positive(source: SourceGrid, ranges: Mapping[str, Range]) -> None:
     """Refuse what has no logarithm."""
     for name, public in ranges.items():
-        if public.lower <= 0 or (Private.open(getattr(source, name)) <= 0).any():
+        if public.lower <= 0 or (Private.open(source.values[name]) <= 0).any():
             raise OptionError(
                 f"A relative adjacency needs values of {name} and a lower bound above 0.",
                 outcome=NOTHING_SPENT,

@@ -78,7 +78,7 @@ def publish(
     )
     if hidden:
         assert isinstance(table, PublicTable), "sums have no clipped items"
-        reduced = networkless_model(table, middle(bounds.k))
+        reduced = networkless_model(table, middle(bounds["k"]))
     else:
         # Trajectories and their events may lie on any bus; without one, only loaded buses are
         # needed.
@@ -135,15 +135,8 @@ def _check_records(
     """
     if observed:
         check_events(observed, facts, settings, bounds)
-        k, m, d = (
-            np.full(size, public.upper)
-            for size, public in (
-                (len(facts.edges), bounds.k),
-                (len(facts.machines), bounds.m),
-                (len(facts.machines), bounds.d),
-            )
-        )
-        surrogate = reduced_model(facts, k, m, d)
+        upper = {name: np.full(size, bounds[name].upper) for name, size in facts.sizes.items()}
+        surrogate = reduced_model(facts, upper)
         problem(
             surrogate,
             observed,

@@ -341,10 +341,8 @@ def _at_machines(facts: GridFacts, one: Observation, total_known: bool) -> Obser
 
 def _totals(facts: GridFacts, observed: Sequence[Observation]) -> Array:
     """Total load of each step of each event (s,) [p.u. power]."""
-    g = len(facts.machines)
-    ports = reduced_model(
-        facts, np.ones(len(facts.edges)), np.ones(g), np.ones(g)
-    )  # it only says which port is which bus
+    # It only says which port is which bus.
+    ports = reduced_model(facts, {name: np.ones(size) for name, size in facts.sizes.items()})
     return np.array([step.loads(ports).sum() for one in observed for step in one.event.steps])
 
 

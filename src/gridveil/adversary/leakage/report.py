@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import GROUPS
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.inference.fit.scale import FREE_SCALE
 
 IN_WORDS = {"k": "line weights", "m": "inertia", "d": "damping"}
@@ -100,16 +100,16 @@ class Leakage:
         told = self.known.items
         given = [
             f"{IN_WORDS[name]} to about {percent(told[name].typical)}"
-            for name in GROUPS
+            for name in PARAMETERS
             if _state(told[name]) == "given"
         ]
         narrowed = [
             f"{IN_WORDS[name]} to about {percent(told[name].typical)} (the best known one to "
             f"{percent(told[name].best)}, the public bounds alone: {percent(told[name].prior)})"
-            for name in GROUPS
+            for name in PARAMETERS
             if _state(told[name]) == "narrowed"
         ]
-        hidden = [IN_WORDS[name] for name in GROUPS if _state(told[name]) == "hidden"]
+        hidden = [IN_WORDS[name] for name in PARAMETERS if _state(told[name]) == "hidden"]
         said = []
         if given:
             said.append(
@@ -126,7 +126,7 @@ class Leakage:
         singles = [
             f"{well} of {len(told[name].with_bounds)} "
             f"{'line weights' if name == 'k' else f'values of {IN_WORDS[name]}'}"
-            for name in GROUPS
+            for name in PARAMETERS
             if _state(told[name]) == "hidden"
             and (well := int((told[name].with_bounds <= GIVEN_AWAY).sum()))
         ]

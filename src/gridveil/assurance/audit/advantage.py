@@ -17,7 +17,7 @@ from gridveil.adversary.attack.all_but_one import bound
 from gridveil.assurance.audit.draws import Draw, perturbed
 from gridveil.assurance.audit.findings import success_lower
 from gridveil.assurance.audit.run import LARGEST_BLOCK, play
-from gridveil.grid.parameters import GROUPS
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Adjacency
 
 CONFIDENCE = 0.999
@@ -92,7 +92,7 @@ def measure_advantage(
                     [played.losses[group] for _, group in pattern.signs]
                 )
             if progress is not None:
-                progress(len(GROUPS) * size)
+                progress(len(PARAMETERS) * size)
     finally:
         pool.shutdown(cancel_futures=True)
     out = []
@@ -119,7 +119,7 @@ def values_for_advantage(draws: int) -> int:
     guess of a step.
     """
     blocks = math.ceil(draws / LARGEST_BLOCK)
-    return len(GROUPS) * blocks * math.ceil(draws / blocks)
+    return len(PARAMETERS) * blocks * math.ceil(draws / blocks)
 
 
 def _interval(right: float, count: int) -> tuple[float, float]:

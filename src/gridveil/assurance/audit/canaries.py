@@ -17,7 +17,7 @@ import numpy as np
 
 from gridveil.assurance.audit.findings import Counts, best_threshold
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import GROUPS
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Rule
 from gridveil.privacy.mechanisms import Noise
 
@@ -126,7 +126,7 @@ class Block:
         out = {
             (release, group): np.zeros(self.positions)
             for release in range(self.releases)
-            for group in GROUPS
+            for group in PARAMETERS
         }
         for pattern, secret in zip(self.patterns, self.secrets, strict=True):
             for coordinate, sign in pattern.signs.items():

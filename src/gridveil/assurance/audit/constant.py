@@ -13,7 +13,7 @@ from gridveil.assurance.audit.draws import chain
 from gridveil.assurance.audit.fits import Fit
 from gridveil.assurance.audit.releases import KINDS, Kind
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import GROUPS, Bounds
+from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.mechanisms import Noise
 from gridveil.publication.bundle import contents
@@ -49,7 +49,9 @@ def audit_constant(adjacency: Adjacency, epsilon: Fraction, kinds: Sequence[Kind
     """
     random, files, differing = np.random.default_rng(), 0, list[str]()
     # Some within the bounds, some beyond.
-    tables = [{name: np.exp(random.uniform(-1, 6, MACHINES)) for name in GROUPS} for _ in range(2)]
+    tables = [
+        {name: np.exp(random.uniform(-1, 6, MACHINES)) for name in PARAMETERS} for _ in range(2)
+    ]
     for kind in kinds:
         one, other = (
             _files(SourceGrid.of(chain(MACHINES), **table), adjacency, epsilon, kind)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from gridveil.grid.facts import GridFacts
-from gridveil.grid.parameters import Bounds, Range
+from gridveil.grid.parameters import DECLARED, Bounds, Range
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation
 from gridveil.privacy.ledger import Ledger
@@ -29,7 +29,7 @@ NAME = "synthetic grid of an audit"
 # So wide that clipping, which could only hide something, never bites (of ratios at a tiny ε, it
 # does, and only hides).
 _WIDE = Range(1e-300, 1e300)
-WIDE = Bounds(k=_WIDE, k_r=_WIDE, m=_WIDE, d=_WIDE)
+WIDE = Bounds(dict.fromkeys(DECLARED, _WIDE))
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,7 +112,7 @@ def by_perturb(
         )
         groups = noisy.guarantee.groups
         return Seen(
-            {name: getattr(noisy, name) for name in groups},
+            {name: noisy.values[name] for name in groups},
             {name: loss.spent for name, loss in groups.items()},
         )
 
@@ -210,7 +210,7 @@ def noisy_behind(means: Array, loss: GroupLoss, public: Range) -> Array:
 def ranges(bounds: Bounds, kind: Kind, buses: int) -> dict[str, Range]:
     """Public bounds of what is drawn of each group."""
     return {
-        name: kind.allocation.of(name).range(getattr(bounds, name), row(buses).sizes[name])
+        name: kind.allocation.of(name).range(bounds[name], row(buses).sizes[name])
         for name in kind.allocation.drawn
     }
 

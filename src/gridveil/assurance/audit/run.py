@@ -15,7 +15,7 @@ from gridveil.assurance.audit.canaries import MOVED_TOGETHER, Block, Coordinate
 from gridveil.assurance.audit.draws import Draw, Drawn, chain, perturbed
 from gridveil.assurance.audit.findings import Counts, Finding, epsilon_lower, finding
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import GROUPS
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Adjacency, Rule
 from gridveil.privacy.mechanisms import Noise
 from gridveil.vault.source import SourceGrid
@@ -82,7 +82,7 @@ def audit_adjacency(
 
 def values_to_draw(rule: Rule, canaries: int) -> int:
     """Count the values that an audit draws, for a progress bar: three a position and release."""
-    return sum(len(GROUPS) * releases * size for releases, size in _blocks(rule, canaries))
+    return sum(len(PARAMETERS) * releases * size for releases, size in _blocks(rule, canaries))
 
 
 def _blocks(rule: Rule, canaries: int) -> Iterator[tuple[int, int]]:
@@ -129,13 +129,13 @@ def play(
     facts = chain(positions)
     drawn = draw(
         [
-            SourceGrid.of(facts, **{group: values[release, group] for group in GROUPS})
+            SourceGrid.of(facts, **{group: values[release, group] for group in PARAMETERS})
             for release in range(releases)
         ]
     )
     assert len(drawn.noisy) == releases, "a draw gives one release for each source"
     groups = drawn.noisy[0].guarantee.groups
-    losses = {name: apart(adjacency, name) / groups[name].scale for name in GROUPS}
+    losses = {name: apart(adjacency, name) / groups[name].scale for name in PARAMETERS}
     (noise,) = {loss.mechanism.noise for loss in groups.values()}
     return Played(block, drawn, _standardised(drawn, centre, adjacency), losses, noise)
 
@@ -160,7 +160,7 @@ def _block(
             played.noise,
         ),
         block.by_differences(z) if releases > 1 else {},
-        len(GROUPS) * releases * positions,
+        len(PARAMETERS) * releases * positions,
     )
 
 
@@ -183,10 +183,10 @@ def _standardised(
     """
     felt = np.log if adjacency.relative else np.asarray
     return {
-        (release, name): (felt(getattr(noisy, name)) - felt(centre[name]))
+        (release, name): (felt(noisy.values[name]) - felt(centre[name]))
         / noisy.guarantee.groups[name].scale
         for release, noisy in enumerate(drawn.noisy)
-        for name in GROUPS
+        for name in PARAMETERS
     }
 
 

@@ -13,7 +13,7 @@ from gridveil.assurance.audit.canaries import Pattern, patterns
 from gridveil.assurance.audit.draws import chain
 from gridveil.assurance.audit.findings import Counts, Finding, best_threshold, finding
 from gridveil.assurance.audit.releases import Uncharged
-from gridveil.grid.parameters import GROUPS, Bounds, Range
+from gridveil.grid.parameters import PARAMETERS, Bounds, Range
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import aggregates
 from gridveil.privacy.mechanisms import USUAL, Sampler
@@ -45,7 +45,7 @@ class _Table:
             name: Range(value / spread if adjacency.relative else value / 1e6, value * spread)
             for name, value in centre.items()
         }
-        return cls(centre, Bounds(k=ranges["k"], k_r=ranges["k"], m=ranges["m"], d=ranges["d"]))
+        return cls(centre, Bounds(ranges))
 
 
 def audit_sums(
@@ -91,7 +91,7 @@ def audit_sums(
         charged = max(charged, noisy.guarantee.spent)
         counts += _guess(noisy, table, adjacency, pattern, secret, canaries)
         if progress is not None:
-            progress(len(GROUPS))
+            progress(len(PARAMETERS))
     return finding(f"{adjacency.rule}, sums", "a machine in Σm and Σd", charged, counts, rows=parts)
 
 
@@ -119,7 +119,7 @@ def _guess(
 ) -> Counts:
     ratio, losses, noise = 0.0, [], USUAL
     for (_, name), sign in pattern.signs.items():
-        scale, output = noisy.guarantee.groups[name].scale, float(getattr(noisy, name)[0])
+        scale, output = noisy.guarantee.groups[name].scale, float(noisy.values[name][0])
         middle = table.centre[name]
         if adjacency.relative:
             apart, z = math.log1p(adjacency.alpha[name]), math.log(output / middle) / scale

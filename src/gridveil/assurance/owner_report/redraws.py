@@ -17,9 +17,8 @@ from gridveil.adversary.attack.averaging import combined
 from gridveil.adversary.attack.guess import best_guesses, distance, noisy_values, within
 from gridveil.adversary.attack.network import LARGEST, Inversion, invert
 from gridveil.grid.facts import Array, GridFacts, IntArray
-from gridveil.grid.parameters import Range
+from gridveil.grid.parameters import PARAMETERS, Range
 from gridveil.inference.posterior import middle
-from gridveil.privacy.adjacency import ASSETS
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.mechanisms import GroupLoss, Mechanism, named
 from gridveil.privacy.noisy import NoisyGrid
@@ -97,7 +96,7 @@ class Redraws:
 
     def range(self, name: str) -> Range:
         """Public bounds of what was drawn of a group."""
-        public = getattr(self.release.bounds, name)
+        public = self.release.bounds[name]
         return self.of(name).range(public, self.source.facts.sizes[name])
 
     def at(self, epsilon: Fraction, number: int) -> Release:
@@ -111,7 +110,7 @@ class Redraws:
     def _settings(self, epsilon: Fraction, number: int) -> dict[str, Any]:
         guarantee, groups = self.release.guarantee, self.release.guarantee.groups
         shares = {name: loss.epsilon / guarantee.epsilon for name, loss in groups.items()}
-        draws = {name: self.of(name).name for name in ASSETS}
+        draws = {name: self.of(name).name for name in PARAMETERS}
         sharing = "rating" if RATINGS in self.release.public_inputs else "equal"
         return {
             "epsilon": epsilon,
@@ -134,7 +133,7 @@ class Redraws:
             K_ac=made.model.K_ac @ shares,
             loads=np.full(len(made.model.m) + shares.shape[1], np.nan),
         )
-        return invert(model, facts, made.bounds.k, self.patterns, starts=1)
+        return invert(model, facts, made.bounds["k"], self.patterns, starts=1)
 
 
 def _undone(released: list[Array], loss: GroupLoss, bounds: Range) -> Array:
@@ -157,7 +156,7 @@ def drawn_of(mechanism: Mechanism, values: Array, truth: Array) -> tuple[Array, 
 def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Progress) -> EpsilonRow:
     """Attack demo releases at a multiple of the release's ε."""
     epsilon = again.release.guarantee.epsilon * factor
-    bounds, blind = again.release.bounds.k, np.full(len(k), middle(again.release.bounds.k))
+    bounds, blind = again.release.bounds["k"], np.full(len(k), middle(again.release.bounds["k"]))
     tried = again.patterns is None or len(k) <= LARGEST
     near, hits, errors, error_m = [], [], [], []
     loss = None
@@ -215,7 +214,7 @@ def averaging_rows(
         if with_lines and (found := again.inverted(made)) is not None:
             seen_k.append(found.k[fixed])
     noisy_m = _undone(seen_m, made.guarantee.groups["m"], again.range("m"))
-    noisy_k = _undone(seen_k, made.guarantee.groups["k"], made.bounds.k) if seen_k else None
+    noisy_k = _undone(seen_k, made.guarantee.groups["k"], made.bounds["k"]) if seen_k else None
     rows = []
     truth_m = drawn_of(again.of("m"), m, m)[1]
     for count in RELEASES:
@@ -223,7 +222,7 @@ def averaging_rows(
         error_k = None
         if noisy_k is not None:
             error_k = median_error(
-                combined(noisy_k[:count], made.guarantee.groups["k"], made.bounds.k), k[fixed]
+                combined(noisy_k[:count], made.guarantee.groups["k"], made.bounds["k"]), k[fixed]
             )
         epsilon = guarantee.epsilon * count
         singles = [again.at(epsilon, 2000 + number) for number in range(SINGLE_DRAWS)]
@@ -255,7 +254,7 @@ def line_guesses(found: Inversion | None, release: Release, blind: Array) -> lis
 
     The last two for fixed lines; of others, what the inversion gave.
     """
-    loss, bounds = release.guarantee.groups.get("k"), release.bounds.k
+    loss, bounds = release.guarantee.groups.get("k"), release.bounds["k"]
     if loss is None or found is None:
         return [blind]
     given = np.clip(found.k, bounds.lower, bounds.upper)

@@ -14,6 +14,7 @@ import numpy as np
 from gridveil.dynamics.engine import SchemeName
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import check_euler
+from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
@@ -99,8 +100,11 @@ def check_events(
 
 
 def method_for(settings: FitSettings, facts: GridFacts) -> Method:
-    """The method that is run: l-bfgs-b in place of two-stage on a grid that is too large for it."""
-    return "l-bfgs-b" if settings.method == "two-stage" and is_too_large(facts) else settings.method
+    """The method that is run: l-bfgs-b in place of two-stage on a grid that is too large for it, or
+    that has devices.
+    """
+    whole = is_too_large(facts) or facts.sizes.keys() - set(SWING)
+    return "l-bfgs-b" if settings.method == "two-stage" and whole else settings.method
 
 
 def fit(
@@ -176,7 +180,7 @@ def _two_stage(
         progress=progress,
     )
     if found.events:  # before, the event was a guess
-        before = found.mismatch(noisy.k, noisy.m, noisy.d)
+        before = found.mismatch(noisy.values)
     history = np.concatenate([[before], found.history])
     return FitResult(
         found.model,

@@ -45,10 +45,8 @@ class Task:
     ) -> Task:
         """Put the observations on the fit's clock, and their events and buses on the grid's."""
         g = len(facts.machines)
-        any_k, any_m_d = np.ones(len(facts.edges)), np.ones(g)
-        ports = reduced_model(
-            facts, any_k, any_m_d, any_m_d
-        )  # it only says which port is which bus
+        # It only says which port is which bus.
+        ports = reduced_model(facts, {name: np.ones(size) for name, size in facts.sizes.items()})
         order = np.concatenate([facts.machines, facts.interior])
         buses, records = as_records(observed, dt_s)
         drive = np.zeros((len(facts.buses), sum(len(one.event.steps) for one in observed)))

@@ -17,7 +17,7 @@ import numpy as np
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import Metrics
 from gridveil.foundation.errors import OptionError
-from gridveil.grid.parameters import GROUPS, UNITS, Bounds
+from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.planning.plan.search import CURVE, MOST, Choice, Curve, Search
 from gridveil.planning.plan.targets import NO_PLAN, Target
@@ -81,8 +81,8 @@ class Plan:
         finds them.
         """
         found = {}
-        for name in GROUPS:
-            public, values = getattr(self.bounds, name), getattr(self.surrogate, name)
+        for name in PARAMETERS:
+            public, values = self.bounds[name], self.surrogate.values[name]
             found[name] = int(((values < public.lower) | (values > public.upper)).sum())
         return {name: count for name, count in found.items() if count}
 
@@ -93,11 +93,11 @@ class Plan:
         assert self.chosen is not None
         found = []
         for name, loss in self.chosen.losses().items():
-            values, mechanism = getattr(self.surrogate, name), self.chosen.allocation.of(name)
+            values, mechanism = self.surrogate.values[name], self.chosen.allocation.of(name)
             is_sum = mechanism.takes == "sum"
             scale = float(mechanism.noise.scale(self.chosen.adjacency.distance(name), loss))
             typical = float(values.sum() if is_sum else np.median(values))
-            unit = "of its logarithm" if self.chosen.adjacency.relative else UNITS[name]
+            unit = "of its logarithm" if self.chosen.adjacency.relative else PARAMETERS[name].unit
             found.append(Drawn(f"Σ{name}" if is_sum else name, unit, loss, scale, typical))
         return found
 

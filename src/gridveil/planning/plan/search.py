@@ -103,7 +103,9 @@ class Search:
         """Errors of a mechanism around an ε."""
         at = [neat(min(max(factor * middle, float(LEAST)), float(MOST))) for factor in CURVE]
         at = sorted(set(at) | ({choice.epsilon} if choice.epsilon else set()))
-        trials = self.fresh if len(self.fresh.surrogate.m) <= WHOLE_CURVES else self.trials
+        trials = (
+            self.fresh if len(self.fresh.surrogate.facts.machines) <= WHOLE_CURVES else self.trials
+        )
         found = [
             self._sizes(trials.errors(choice.adjacency, choice.allocation, epsilon))
             for epsilon in at
