@@ -95,8 +95,8 @@ def test_trials_know_load_damping_and_events_of_several_steps_on_any_bus(tmp_pat
     for mechanism in ("aggregates", "items"):
         split = candidates(Adjacency(), mechanism)[0]
         trials = Trials(declared_public(source), event, Bounds(), draws=3, seed=3)
-        names = [f"sum of {name}" if split.draws[name] == "sum" else name for name in split.drawn]
-        noise = [Injected([trials._noise[name][draw] for name in names]) for draw in range(3)]
+        units = [trials._unit_noise(name, split.of(name)) for name in split.drawn]
+        noise = [Injected([unit[draw] for unit in units]) for draw in range(3)]
         models = [released(source, Adjacency(), split, Fraction(2), one) for one in noise]
         expected = compare(models, true_model(source), [event], dt_s=0.05)
         found = trials.errors(Adjacency(), split, Fraction(2))

@@ -1,8 +1,7 @@
 """Mechanisms: what is drawn of a parameter, with which noise, and at what loss.
 
-A new one is a class with the methods of `Mechanism`, in a file of its own, and a call of
-`register`. Demos can use it at once. Real releases can, once it is among `PROVEN`, with its proof
-in docs/privacy.md.
+A new one is an object with the methods of `Mechanism`, in a file of its own. Demos can use it
+within `registered`; real releases, once it is among `PROVEN`, with its proof in docs/privacy.md.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from gridveil.privacy.mechanisms.interface import (
     Takes,
     named,
     parts,
-    register,
+    registered,
 )
 from gridveil.privacy.mechanisms.laplace import LAPLACE, ON_ITEMS, ON_SUMS
 from gridveil.privacy.mechanisms.nothing import Nothing
@@ -28,8 +27,7 @@ PROVEN: tuple[Mechanism, ...] = (ON_ITEMS, ON_SUMS, Nothing(LAPLACE))
 USUAL = LAPLACE
 """The noise that is meant where none is named."""
 
-for _mechanism in PROVEN:
-    register(_mechanism)
+REGISTERED.update({mechanism.name: mechanism for mechanism in PROVEN})
 
 
 def for_demos_only(mechanism: Mechanism) -> bool:
@@ -52,5 +50,5 @@ __all__ = [
     "for_demos_only",
     "named",
     "parts",
-    "register",
+    "registered",
 ]

@@ -8,7 +8,8 @@ asset that it draws.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, Protocol
@@ -253,17 +254,18 @@ class Mechanism(ABC):
 REGISTERED: dict[str, Mechanism] = {}
 
 
-def register(mechanism: Mechanism) -> Mechanism:
-    """Make a mechanism known by its name.
-
-    Whatever is not among `PROVEN` serves demos alone: see `for_demos_only`.
-    """
-    if mechanism.name in REGISTERED:
-        raise OptionError(
-            f"A mechanism named {mechanism.name} exists already.", outcome=NOTHING_SPENT
-        )
-    REGISTERED[mechanism.name] = mechanism
-    return mechanism
+@contextmanager
+def registered(*mechanisms: Mechanism) -> Iterator[None]:
+    """Make further mechanisms known by their names within a block; they serve demos alone."""
+    for mechanism in mechanisms:
+        if mechanism.name in REGISTERED:
+            raise OptionError(f"A mechanism {mechanism.name!r} is registered already.")
+        REGISTERED[mechanism.name] = mechanism
+    try:
+        yield
+    finally:
+        for mechanism in mechanisms:
+            del REGISTERED[mechanism.name]
 
 
 def named(name: str) -> Mechanism:

@@ -36,7 +36,7 @@ class Laplace(Noise):
 
     def measurement(self, size: int, scale: float) -> Callable[[list[float]], list[float]]:
         """OpenDP's discretised Laplace, in exact arithmetic."""
-        return _opendp().m.make_laplace(*_space(size), scale=scale)
+        return _measurement(_space(size), scale)
 
     def seeded(
         self, random: np.random.Generator, scale: float, size: int | tuple[int, ...]
@@ -101,10 +101,8 @@ def calibrate(distance: Fraction, epsilon: Fraction, size: int) -> Calibration:
     try:
         with held():  # an exception that passes through OpenDP's own code aborts the process
             space = _space(size)
-            scale = dp.binary_search_param(
-                lambda s: dp.m.make_laplace(*space, scale=s), d_in=d_in, d_out=d_out
-            )
-            spent = dp.m.make_laplace(*space, scale=scale).map(d_in)
+            scale = dp.binary_search_param(lambda s: _measurement(space, s), d_in=d_in, d_out=d_out)
+            spent = _measurement(space, scale).map(d_in)
     except Exception as error:
         raise OptionError(
             f"OpenDP finds no noise scale for α = {d_in:g} at ε = {d_out:g} "
@@ -125,6 +123,12 @@ def calibrate(distance: Fraction, epsilon: Fraction, size: int) -> Calibration:
 def _space(size: int) -> Any:
     dp = _opendp()
     return dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size), dp.l1_distance(T=float)
+
+
+def _measurement(space: Any, scale: float) -> Any:
+    from opendp.measurements import make_laplace
+
+    return make_laplace(*space, scale=scale)
 
 
 def _opendp() -> Any:
