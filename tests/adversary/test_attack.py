@@ -8,7 +8,7 @@ import pytest
 
 from attacks import bundle_advantage, neighbours, on_star
 from gridveil import Adjacency, Bounds, DemoSampler, open_grid, perturb, publish
-from gridveil.adversary.attack.all_but_one import bound, exact_advantage
+from gridveil.adversary.attack.all_but_one import bound
 from gridveil.adversary.attack.averaging import combined
 from gridveil.adversary.attack.guess import best_guesses, noisy_values, within
 from gridveil.adversary.attack.network import invert, port_patterns
@@ -25,6 +25,7 @@ from gridveil.inference.fit.network import Network
 from gridveil.inference.posterior import Posterior, posterior_mean
 from gridveil.paper.star import star_edges
 from gridveil.privacy.allocation import topology
+from gridveil.privacy.mechanisms import USUAL
 from gridveil.publication.release import loaded_buses, neutral
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model
@@ -244,20 +245,20 @@ def test_averaging_wins_with_the_root_of_the_number_of_releases():
     ],
 )
 def test_the_exact_advantage_is_the_one_of_a_simulation(losses, exact):
-    assert exact_advantage(losses) == pytest.approx(exact, abs=5e-5)
+    assert USUAL.advantage(losses) == pytest.approx(exact, abs=5e-5)
     size = np.array(losses)
     ratio = np.clip(
         size + 2 * np.random.default_rng(1).laplace(size=(400_000, len(size))), -size, size
     ).sum(axis=1)
     assert np.maximum(0, -np.expm1(-ratio)).mean() == pytest.approx(exact, abs=2e-3)
-    assert exact_advantage(losses) <= bound(sum(losses))
+    assert USUAL.advantage(losses) <= bound(sum(losses))
 
 
 class TooSmall(DemoSampler):
     """Noise of 0.8 times its scale."""
 
-    def draw(self, values, scale):
-        return super().draw(values, 0.8 * scale)
+    def draw(self, values, scale, noise):
+        return super().draw(values, 0.8 * scale, noise)
 
 
 def is_exact(row):

@@ -246,9 +246,9 @@ class TooSmall(DemoSampler):
         super().__init__(1)
         self.groups, self.calls = groups, 0
 
-    def draw(self, values, scale):
+    def draw(self, values, scale, noise):
         group, self.calls = self.calls % 3, self.calls + 1
-        return super().draw(values, scale / 1.5 if group in self.groups else scale)
+        return super().draw(values, scale / 1.5 if group in self.groups else scale, noise)
 
 
 class Reused(DemoSampler):
@@ -260,12 +260,12 @@ class Reused(DemoSampler):
         super().__init__(1)
         self.key, self.sign, self.calls, self.kept = key, sign, 0, {}
 
-    def draw(self, values, scale):
+    def draw(self, values, scale, noise):
         call, self.calls = self.calls, self.calls + 1
-        noise = self.kept.setdefault(
-            (self.key(call), len(values)), super().draw(np.zeros(len(values)), 1.0)
+        kept = self.kept.setdefault(
+            (self.key(call), len(values)), super().draw(np.zeros(len(values)), 1.0, noise)
         )
-        return values + self.sign(call) * scale * noise
+        return values + self.sign(call) * scale * kept
 
 
 @pytest.mark.parametrize("rule", ABSOLUTE)
@@ -379,13 +379,13 @@ def test_without_a_fault_the_same_audits_pass(rule):
 
 
 class InverseCdf(DemoSampler):
-    def draw(self, values, scale):
+    def draw(self, values, scale, noise):
         u = self._random.random(len(values)) - 0.5
         return values - scale * np.sign(u) * np.log1p(-2 * np.abs(u))
 
 
 class TwoExponentials(DemoSampler):
-    def draw(self, values, scale):
+    def draw(self, values, scale, noise):
         return values + scale * (
             self._random.exponential(size=len(values)) - self._random.exponential(size=len(values))
         )
@@ -481,7 +481,7 @@ def test_the_command_fails_where_the_claim_falls(command, monkeypatch):
     monkeypatch.setattr(
         SecureSampler,
         "draw",
-        lambda self, values, scale: values + random.laplace(0, scale / 1.5, len(values)),
+        lambda self, values, scale, _: values + random.laplace(0, scale / 1.5, len(values)),
     )
     done = command("--canaries", "50000", "--adjacency", "one-asset")
     assert done.exit_code == 1

@@ -18,9 +18,10 @@ from gridveil.inference.posterior import Posterior, middle, posterior_mean
 from gridveil.planning.plan import odds_in_words, plan
 from gridveil.planning.plan.search import LEAST, MOST, Choice, Search, neat
 from gridveil.planning.plan.targets import Target
-from gridveil.planning.trials import Trials, _means, unit_laplace
+from gridveil.planning.trials import Trials, _means, even_places
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, candidates
+from gridveil.privacy.mechanisms import USUAL
 from gridveil.readers.cases import declared_public, open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
@@ -41,12 +42,13 @@ class Injected:
     them.
     """
 
-    mechanism = "injected"
-
     def __init__(self, units):
         self.units = iter(units)
 
-    def draw(self, values, scale):
+    def in_words(self, noises):
+        return "injected"
+
+    def draw(self, values, scale, noise):
         return values + scale * next(self.units)
 
 
@@ -75,11 +77,8 @@ def test_trials_are_what_the_library_releases_with_the_same_noise(rule, mechanis
     for allocation in (candidates(adjacency, mechanism)[0], candidates(adjacency, mechanism)[-1]):
         trials = Trials(declared_public(source), EVENT, Bounds(), draws=4, seed=3)
         found = trials.errors(adjacency, allocation, Fraction(1), whole=True)
-        names = [
-            f"sum of {name}" if allocation.draws[name] == "sum" else name
-            for name in allocation.drawn
-        ]
-        noise = [Injected([trials._noise[name][draw] for name in names]) for draw in range(4)]
+        units = [trials._unit_noise(name, allocation.of(name)) for name in allocation.drawn]
+        noise = [Injected([unit[draw] for unit in units]) for draw in range(4)]
         models = [released(source, adjacency, allocation, Fraction(1), one) for one in noise]
         expected = compare(models, true_model(source), [EVENT], dt_s=0.05)
         for name, values in found.items():
@@ -96,8 +95,8 @@ def test_trials_know_load_damping_and_events_of_several_steps_on_any_bus(tmp_pat
     for mechanism in ("aggregates", "items"):
         split = candidates(Adjacency(), mechanism)[0]
         trials = Trials(declared_public(source), event, Bounds(), draws=3, seed=3)
-        names = [f"sum of {name}" if split.draws[name] == "sum" else name for name in split.drawn]
-        noise = [Injected([trials._noise[name][draw] for name in names]) for draw in range(3)]
+        units = [trials._unit_noise(name, split.of(name)) for name in split.drawn]
+        noise = [Injected([unit[draw] for unit in units]) for draw in range(3)]
         models = [released(source, Adjacency(), split, Fraction(2), one) for one in noise]
         expected = compare(models, true_model(source), [event], dt_s=0.05)
         found = trials.errors(Adjacency(), split, Fraction(2))
@@ -147,7 +146,7 @@ def test_the_reference_of_trials_is_the_surrogates_own_answer():
 
 
 def test_the_noise_of_trials_is_laplace_and_covers_it_evenly():
-    noise = unit_laplace(np.random.default_rng(0), 1000, 3)
+    noise = USUAL.quantile(even_places(np.random.default_rng(0), 1000, 3))
     assert all(kstest(column, "laplace").pvalue > 0.99 for column in noise.T)
     assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 0.1
     share = np.sort(np.where(noise < 0, np.exp(noise) / 2, 1 - np.exp(-noise) / 2)[:, 0])
@@ -158,7 +157,8 @@ def test_posterior_means_between_knots_are_near_the_exact_ones():
     random = np.random.default_rng(1)
     for scale in (0.5, 5.0, 50.0):
         y = np.clip(
-            np.exp(random.uniform(0.5, 4, (100, 40))) + scale * unit_laplace(random, 100, 40),
+            np.exp(random.uniform(0.5, 4, (100, 40)))
+            + scale * USUAL.quantile(even_places(random, 100, 40)),
             1,
             100,
         )

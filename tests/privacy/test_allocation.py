@@ -32,14 +32,13 @@ from gridveil.privacy.allocation import (
     topology,
 )
 from gridveil.privacy.epsilon import float_at_least
-from gridveil.privacy.guarantee import GroupLoss
 from gridveil.privacy.ledger import Ledger
-from gridveil.privacy.noisy import drawn_range
+from gridveil.privacy.mechanisms import USUAL, Calibration, GroupLoss, named
 from gridveil.publication import bundle
 from gridveil.publication.bundle import contents, load, verify
 from gridveil.publication.document import to_document
-from gridveil.vault.perturb import _to_draw, perturb
-from gridveil.vault.sampler import Calibration, DemoSampler, SecureSampler
+from gridveil.vault.perturb import perturb
+from gridveil.vault.sampler import DemoSampler, SecureSampler
 from gridveil.vault.source import SourceGrid
 from gridveil.workflow.publish import publish
 from privacy_helpers import TRUE, chain, private_grid
@@ -79,7 +78,7 @@ def distance_made_for(adjacency, drawn, machines):
         chain(machines + 1, machines), **{name: [5.0] * machines for name in "kmd"}
     )
     with patch(
-        "gridveil.vault.perturb.calibrate",
+        "gridveil.privacy.mechanisms.laplace.calibrate",
         lambda *given: asked.append(given) or Calibration(1.0, 0.01),
     ):
         demo(source, Allocation({"k": "items", "m": drawn, "d": drawn}), adjacency=adjacency)
@@ -101,9 +100,11 @@ def test_two_neighbours_are_never_further_apart_than_the_noise_was_made_for(
     while Fraction(there) > (here * (1 + alpha) if adjacency.relative else here + alpha):
         there = math.nextafter(there, 0)  # a neighbour for sure
     neighbour = [*values[:item], there, *values[item + 1 :]]
-    public = drawn_range(Bounds(), "m", drawn, len(values))
+    public = named(drawn).range(Bounds()["m"], len(values))
     loss = GroupLoss("", alpha, HALF, 0.5, 1.0, drawn, adjacency.relative)
-    drawn_from = [_to_draw(np.array(table), loss, public) for table in (values, neighbour)]
+    drawn_from = [
+        named(drawn).prepare(np.array(table), loss, public) for table in (values, neighbour)
+    ]
     apart = sum(
         abs(Fraction(a) - Fraction(b))
         for a, b in zip(*map(np.ndarray.tolist, drawn_from), strict=True)
@@ -158,9 +159,9 @@ def test_a_sum_lies_within_its_own_public_bounds_before_any_noise():
     seen = []
 
     class Spy(DemoSampler):
-        def draw(self, values, scale):
+        def draw(self, values, scale, noise):
             seen.append(values)
-            return super().draw(values, scale)
+            return super().draw(values, scale, noise)
 
     narrow = Bounds({"m": Range(1.0, 2.0)})  # the true sum, 47.6, is far above 3 · 2
     perturb(
@@ -178,7 +179,7 @@ def test_a_sum_lies_within_its_own_public_bounds_before_any_noise():
 @pytest.mark.slow
 def test_the_noise_of_a_sum_is_laplace():
     sampler, truth = SecureSampler(), np.array([sum(TRUE["m"])])
-    noise = np.concatenate([sampler.draw(truth, 4.0) for _ in range(4000)]) - truth
+    noise = np.concatenate([sampler.draw(truth, 4.0, USUAL) for _ in range(4000)]) - truth
     assert kstest(noise, "laplace", args=(0, 4.0)).statistic <= math.sqrt(math.log(2e7) / 8000)
 
 

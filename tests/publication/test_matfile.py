@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.io import loadmat, savemat
 
 from cli_helpers import charges, gridveil, write_grid
+from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import GridveilError
 from gridveil.grid.facts import complete_edges
 from gridveil.publication import matfile

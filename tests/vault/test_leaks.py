@@ -104,7 +104,7 @@ def test_the_search_finds_a_planted_leak(planted, form):
 
 
 def test_the_search_finds_what_a_release_without_noise_would_publish(planted, monkeypatch):
-    monkeypatch.setattr(SecureSampler, "draw", lambda self, values, scale: values)
+    monkeypatch.setattr(SecureSampler, "draw", lambda self, values, scale, noise: values)
     assert release(planted, "--profile=paper").code == 0
     assert len(leaks(planted)) >= 3 + 3 + 3 + 6  # m, d, the reduced weights and K_ac
 

@@ -18,9 +18,10 @@ from gridveil.grid.parameters import Bounds, Range
 from gridveil.privacy.adjacency import RULES, Adjacency
 from gridveil.privacy.epsilon import float_at_least
 from gridveil.privacy.ledger import Ledger
-from gridveil.vault import sampler as sampler_module
+from gridveil.privacy.mechanisms import USUAL, laplace
+from gridveil.privacy.mechanisms.laplace import calibrate
 from gridveil.vault.perturb import perturb
-from gridveil.vault.sampler import DemoSampler, SecureSampler, calibrate
+from gridveil.vault.sampler import DemoSampler, SecureSampler
 from gridveil.vault.source import SourceGrid
 from privacy_helpers import TRUE, all_that_it_says, chain, private_grid, traces
 
@@ -202,9 +203,9 @@ def test_a_real_release_needs_a_ledger():
 def test_the_charge_is_in_the_ledger_before_the_draw(ledger, monkeypatch):
     seen, draw = [], SecureSampler.draw
 
-    def spy(sampler, values, scale):
+    def spy(sampler, values, scale, noise):
         seen.extend(entry.state for entry in Ledger(ledger.location).entries())
-        return draw(sampler, values, scale)
+        return draw(sampler, values, scale, noise)
 
     monkeypatch.setattr(SecureSampler, "draw", spy)
     guarantee = release(ledger=ledger, adjacency=Adjacency("one-asset", ALPHA)).guarantee
@@ -216,7 +217,7 @@ def test_the_charge_is_in_the_ledger_before_the_draw(ledger, monkeypatch):
 
 
 def test_a_draw_that_fails_stays_charged(ledger, monkeypatch):
-    def fail(sampler, values, scale):
+    def fail(sampler, values, scale, noise):
         raise RuntimeError("no entropy")
 
     monkeypatch.setattr(SecureSampler, "draw", fail)
@@ -256,7 +257,7 @@ def test_a_secure_draw_is_no_demo_and_names_its_mechanism(ledger):
 
 
 class Silent(SecureSampler):
-    def draw(self, values, scale):
+    def draw(self, values, scale, noise):
         return values
 
 
@@ -285,7 +286,7 @@ UNUSABLE = {
 @pytest.mark.parametrize("sampler", [SecureSampler(), DemoSampler(1)], ids=["secure", "demo"])
 @pytest.mark.parametrize(("values", "scale"), UNUSABLE.values(), ids=UNUSABLE)
 def test_values_and_scale_are_checked_before_opendp_sees_them(sampler, values, scale, monkeypatch):
-    monkeypatch.setattr(sampler_module, "_opendp", lambda: pytest.fail("OpenDP was called"))
+    monkeypatch.setattr(laplace, "_opendp", lambda: pytest.fail("OpenDP was called"))
     with pytest.raises(OptionError, match="Nothing was drawn") as refusal:
-        sampler.draw(np.array(values), scale)
+        sampler.draw(np.array(values), scale, USUAL)
     assert "27182" not in all_that_it_says(refusal.value)

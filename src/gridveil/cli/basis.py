@@ -106,7 +106,7 @@ def _at_release(
             "from the middle of its public bounds, and its network was not compared with the "
             "grid's topology."
         )
-    if sums := [name for name, loss in guarantee.groups.items() if loss.drawn == "sum"]:
+    if sums := [name for name, loss in guarantee.groups.items() if loss.mechanism.takes == "sum"]:
         notes.append(
             f"Only the sum was drawn of {' and '.join(sums)}: single machines have the shares that "
             "it gives them."

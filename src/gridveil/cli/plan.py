@@ -288,7 +288,7 @@ def _print(found: Plan, event: str, command: str | None) -> None:
         (
             "drawn",
             "ε of it",
-            "Laplace scale",
+            "noise scale",
             "typical on the surrogate",
             "scale / typical",
             "unit",

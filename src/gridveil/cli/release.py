@@ -430,9 +430,9 @@ def _warnings(
             f"ε = {epsilon} hides next to nothing: odds between neighbours may change by e^ε."
         )
     for name, count in clipped.items():
-        if count > (0 if allocation.draws[name] == "sum" else facts.sizes[name] / 4):
+        if count > (0 if allocation.of(name).takes == "sum" else facts.sizes[name] / 4):
             what = f"The noisy sum of {name} lies on its public bounds"
-            if allocation.draws[name] == "items":
+            if allocation.of(name).takes == "items":
                 what = (
                     f"{count} of {facts.sizes[name]} entries of {name} lie on their public bounds"
                 )

@@ -98,17 +98,25 @@ class Adjacency:
         )
 
     def loss(self, spent: Mapping[str, Fraction], assets: Mapping[str, Asset]) -> Fraction:
-        """Combine the groups' losses by the rule of this adjacency (proof in docs/privacy.md)."""
-        if not spent:
-            return Fraction(0)
+        """Combine losses that add up by the rule of this adjacency (proof in docs/privacy.md)."""
+        return max(
+            (
+                sum((spent[name] for name in moved), Fraction(0))
+                for moved in self.moved({name: assets[name] for name in spent})
+            ),
+            default=Fraction(0),
+        )
+
+    def moved(self, assets: Mapping[str, Asset]) -> list[tuple[str, ...]]:
+        """List the kinds of neighbours: the groups that differ between two of them."""
         if self.counts == "one-item":
-            return max(spent.values())
+            return [(name,) for name in assets]
         if self.counts == "one-per-group":
-            return sum(spent.values(), Fraction(0))
-        per_asset: dict[Asset, Fraction] = {}
-        for name, loss in spent.items():
-            per_asset[assets[name]] = per_asset.get(assets[name], Fraction(0)) + loss
-        return max(per_asset.values())
+            return [tuple(assets)] if assets else []
+        return [
+            tuple(name for name, of in assets.items() if of == asset)
+            for asset in dict.fromkeys(assets.values())
+        ]
 
     def split(self, epsilon: Fraction, assets: Mapping[str, Asset]) -> dict[str, Fraction]:
         """Share ε among the groups: equal parts wherever losses add up, the whole where they do
@@ -139,12 +147,7 @@ class Adjacency:
         return self.rule.removesuffix("-relative")
 
     def _default_shares(self, assets: Mapping[str, Asset]) -> dict[str, Fraction]:
-        if self.counts == "one-item":
-            return dict.fromkeys(assets, Fraction(1))
-        if self.counts == "one-per-group":
-            return dict.fromkeys(assets, Fraction(1, len(assets)))
-        together = list(assets.values())
-        return {name: Fraction(1, together.count(asset)) for name, asset in assets.items()}
+        return {name: Fraction(1, len(moved)) for moved in self.moved(assets) for name in moved}
 
 
 def usual_alpha(rule: Rule) -> dict[str, Fraction]:

@@ -529,7 +529,7 @@ def _report(
         signed_by=certificate.signed_by if certificate else None,
         trusted=False,
         noise={
-            name: f"on {'every item' if loss.drawn == 'items' else 'their sum'}, of scale "
+            name: f"on {loss.mechanism.whole}, of scale "
             f"{loss.scale_in_words}, for α = {loss.alpha_in_words}"
             for name, loss in release.guarantee.groups.items()
         },

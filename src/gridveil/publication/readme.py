@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gridveil.grid.parameters import PARAMETERS
+from gridveil.privacy.guarantee import GroupLoss
 from gridveil.publication.export import FORMATS
 from gridveil.publication.release import Release
 from gridveil.publication.schema import EDGES_UP_TO, ReleaseDocument
@@ -20,12 +21,8 @@ def readme(release: Release, document: ReleaseDocument) -> str:
         else ""
     )
     losses = release.guarantee.groups
-    whole = {"items": "", "sum": ", their sum"}
     groups = "\n".join(
-        f"| {name}{whole[losses[name].drawn]} | {losses[name].alpha_in_words} | "
-        f"{losses[name].epsilon} | {losses[name].scale_in_words} |"
-        if name in losses
-        else f"| {name} | | nothing was drawn | |"
+        _group_row(name, losses[name]) if name in losses else f"| {name} | | nothing was drawn | |"
         for name in PARAMETERS
     )
     conditions = (
@@ -117,6 +114,11 @@ Not protected:
 def _plain(words: str) -> str:
     """The owner's words, which a reader of Markdown takes for nothing but words."""
     return re.sub(r"([\\`*_\[\]<>|#!&])", r"\\\1", words)
+
+
+def _group_row(name: str, loss: GroupLoss) -> str:
+    each = "" if loss.mechanism.each == "each" else f", {loss.mechanism.each}"
+    return f"| {name}{each} | {loss.alpha_in_words} | {loss.epsilon} | {loss.scale_in_words} |"
 
 
 def _exports(document: ReleaseDocument) -> str:

@@ -12,7 +12,8 @@ from pydantic_core import from_json
 from gridveil.foundation.words import PLAIN
 from gridveil.grid.parameters import DECLARED, PARAMETERS, Parameter
 from gridveil.privacy.adjacency import Rule
-from gridveil.privacy.guarantee import GroupLoss, Guarantee
+from gridveil.privacy.guarantee import Guarantee
+from gridveil.privacy.mechanisms import REGISTERED, GroupLoss
 
 SCHEMA_VERSION = 1
 # machines; above, model.mat leaves `edges` out. With another number old bundles would not verify
@@ -48,6 +49,13 @@ class Document(BaseModel):
         return cls.model_validate(from_json(data))
 
 
+def _drawing(name: str) -> str:
+    """Refuse a mechanism that is unknown here, or draws nothing."""
+    if name not in REGISTERED or REGISTERED[name].takes == "nothing":
+        raise ValueError("no mechanism of this name draws anything")
+    return name
+
+
 class GroupDocument(Document):
     """Privacy of one group of parameters."""
 
@@ -61,10 +69,12 @@ class GroupDocument(Document):
         description="ε that the mechanism's own map gives; never above `epsilon`"
     )
     scale: Positive = Field(
-        description="scale of the Laplace noise, in `unit`; of the logarithm's noise if `relative`"
+        description="scale of the noise, in `unit`; of the logarithm's noise if `relative`"
     )
-    drawn: Literal["items", "sum"] = Field(
-        default="items", description="whether every entry was drawn, or their sum alone"
+    drawn: Annotated[str, AfterValidator(_drawing), Field(max_length=40)] = Field(
+        default="items",
+        description="what was drawn, by the mechanism's name: items (every entry) or sum (their "
+        "sum alone)",
     )
     relative: bool = Field(
         default=False,

@@ -21,11 +21,12 @@ from gridveil.inference.posterior import Start, middle, posterior_mean
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, machine_shares
 from gridveil.privacy.ledger import Ledger
+from gridveil.privacy.mechanisms import Sampler
 from gridveil.publication.bundle import check_fits
 from gridveil.publication.ports import merge_loads
 from gridveil.publication.release import Release, loaded_buses
 from gridveil.vault.perturb import perturb
-from gridveil.vault.sampler import Sampler, SecureSampler, makes_demo
+from gridveil.vault.sampler import SecureSampler, makes_demo
 from gridveil.vault.source import SourceGrid
 
 

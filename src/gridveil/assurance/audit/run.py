@@ -17,6 +17,7 @@ from gridveil.assurance.audit.findings import Counts, Finding, epsilon_lower, fi
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Adjacency, Rule
+from gridveil.privacy.mechanisms import Noise
 from gridveil.vault.source import SourceGrid
 
 Progress = Callable[[int], object]
@@ -100,12 +101,14 @@ class Played:
 
     z : (output − centre) / scale of each coordinate.
     losses : α/scale.
+    noise : of all coordinates, as the guarantee names it.
     """
 
     block: Block
     drawn: Drawn
     z: Mapping[Coordinate, Array]
     losses: Mapping[str, float]
+    noise: Noise
 
 
 def play(
@@ -133,7 +136,8 @@ def play(
     assert len(drawn.noisy) == releases, "a draw gives one release for each source"
     groups = drawn.noisy[0].guarantee.groups
     losses = {name: apart(adjacency, name) / groups[name].scale for name in PARAMETERS}
-    return Played(block, drawn, _standardised(drawn, centre, adjacency), losses)
+    (noise,) = {loss.mechanism.noise for loss in groups.values()}
+    return Played(block, drawn, _standardised(drawn, centre, adjacency), losses, noise)
 
 
 def _block(
@@ -150,7 +154,10 @@ def _block(
         releases,
         played.drawn.charged,
         block.by_likelihood(
-            z, played.losses, canaries if releases == 1 else math.ceil(canaries / TWO_RELEASES)
+            z,
+            played.losses,
+            canaries if releases == 1 else math.ceil(canaries / TWO_RELEASES),
+            played.noise,
         ),
         block.by_differences(z) if releases > 1 else {},
         len(PARAMETERS) * releases * positions,

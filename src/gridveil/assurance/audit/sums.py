@@ -16,9 +16,9 @@ from gridveil.assurance.audit.releases import Uncharged
 from gridveil.grid.parameters import PARAMETERS, Bounds, Range
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import aggregates
+from gridveil.privacy.mechanisms import USUAL, Sampler
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.vault.perturb import perturb
-from gridveil.vault.sampler import Sampler
 from gridveil.vault.source import SourceGrid
 
 MACHINES = 2
@@ -117,7 +117,7 @@ def _guess(
     secret: float,
     canaries: int,
 ) -> Counts:
-    ratio, losses = 0.0, []
+    ratio, losses, noise = 0.0, [], USUAL
     for (_, name), sign in pattern.signs.items():
         scale, output = noisy.guarantee.groups[name].scale, float(noisy.values[name][0])
         middle = table.centre[name]
@@ -127,5 +127,7 @@ def _guess(
             known = 0.0 if name == "k" else middle * (MACHINES - 1)
             apart, z = float(adjacency.alpha[name]), (output - known - middle) / scale
         losses.append(apart / scale)
-        ratio += float(np.clip(2 * sign * z, -losses[-1], losses[-1]))
-    return Counts.of(np.array([ratio]), np.array([secret]), best_threshold(tuple(losses), canaries))
+        noise = noisy.guarantee.groups[name].mechanism.noise
+        ratio += float(noise.ratio(np.array(sign * z), losses[-1]))
+    threshold = best_threshold(tuple(losses), canaries, noise)
+    return Counts.of(np.array([ratio]), np.array([secret]), threshold)

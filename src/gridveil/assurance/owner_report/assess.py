@@ -248,9 +248,9 @@ def assess_attacks(
             by_epsilon=by_epsilon,
             averaging=averaging,
             with_records=with_records,
-            averaged="Σm" if again.way("m") == "sum" else "m",
+            averaged="Σm" if again.of("m").takes == "sum" else "m",
             blind_m=median_error(
-                *drawn_of(again.way("m"), np.full(len(m), middle(release.bounds["m"])), m)
+                *drawn_of(again.of("m"), np.full(len(m), middle(release.bounds["m"])), m)
             ),
             truth=k,
             plain_guess=attacked[-1][1].k if attacked else blind,

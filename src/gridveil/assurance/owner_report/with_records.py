@@ -60,5 +60,5 @@ def _models(
     yield "the trajectories", from_records(facts, observed, release.bounds, **how).model
     told("estimating from a demo release and the trajectories")
     yield f"a demo release at ε = {float(epsilon):g}", again.at(epsilon, 0).model
-    if all(again.way(name) != "sum" for name in PARAMETERS):
+    if all(again.of(name).takes != "sum" for name in PARAMETERS):
         yield "both", from_both(again.noisy(epsilon, 0), observed, **how).model
