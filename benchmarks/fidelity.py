@@ -219,12 +219,12 @@ def model_error(noisy: NoisyGrid, mismatch: Mismatch) -> float:
     posterior mean of the release.
     """
     mean, facts = posterior_mean(noisy), noisy.facts
-    model = reduced_model(facts, mean.k, mean.m, mean.d)
+    model = reduced_model(facts, mean.values)
     if mismatch == "loads 10 % off":  # wrong loads that do not cancel, at the worst
         return LOAD_ERROR * float(np.sqrt(np.mean(_answer(model, PUBLIC_EVENT, "").omega ** 2)))
     other: Model = model
     if mismatch == "load damping in the truth":
-        other = FullModel(_damped(facts), mean.k, mean.m, mean.d)
+        other = FullModel(_damped(facts), mean.values)
     difference = (
         _answer(other, PUBLIC_EVENT, mismatch).omega
         - _answer(model, PUBLIC_EVENT, _opposite(mismatch)).omega

@@ -90,7 +90,7 @@ class Case:
             for name, value in self.typical.items()
         }
         return Bounds(
-            **box, k_r=Range(0.0, box["k"].upper), origin="0.1 to 10 times a typical value"
+            {**box, "k_r": Range(0.0, box["k"].upper)}, origin="0.1 to 10 times a typical value"
         )
 
     @cached_property
@@ -259,11 +259,14 @@ def _fixed_search(
     bounds, places = case.bounds, task.coordinates.parts
     load = noisy.to_machines(PUBLIC.steps[0].loads(noisy))
     values = np.concatenate([start.k_r[task.coordinates.linked], start.m, start.d])
-    low, high = np.full(len(values), 1e-3 * bounds.k.lower), np.full(len(values), bounds.k_r.upper)
+    low, high = (
+        np.full(len(values), 1e-3 * bounds["k"].lower),
+        np.full(len(values), bounds["k_r"].upper),
+    )
     for name in ("m", "d"):
         low[places[name]], high[places[name]] = (
-            getattr(bounds, name).lower,
-            getattr(bounds, name).upper,
+            bounds[name].lower,
+            bounds[name].upper,
         )
     values = np.clip(values, low, high)
     # a pull of 1e-7 p.u.: none

@@ -150,7 +150,7 @@ def one_location(tables: int = 30) -> None:
         seen = [observed(noisy(at_rate(one, ("1",)), random))]
         found = from_records(truth_facts(), seen, BOUNDS, **SETTINGS).model
         told = leakage(one, seen, BOUNDS, Adjacency(), sigma=SIGMA, dt_s=1 / RATE_HZ).known.items
-        logs = np.log([one.m, one.d])
+        logs = np.log([one.values["m"], one.values["d"]])
         errors.append((np.log([found.m, found.d]) - logs) / prior)
         blind.append((np.log(40) / 2 - logs) / prior)
         print(
@@ -259,15 +259,12 @@ def truth_facts():
 def drawn_table(random: np.random.Generator) -> PublicTable:
     """A table drawn from the public bounds, log-uniform."""
     facts = truth_facts()
-    ends = {
-        name: np.log([getattr(BOUNDS, name).lower, getattr(BOUNDS, name).upper])
-        for name in facts.sizes
-    }
+    ends = {name: np.log([BOUNDS[name].lower, BOUNDS[name].upper]) for name in facts.sizes}
     values = {
         name: np.exp(random.uniform(ends[name][0], ends[name][1], size))
         for name, size in facts.sizes.items()
     }
-    return PublicTable(facts, **values)
+    return PublicTable(facts, values)
 
 
 def at_rate(one: PublicTable, places: Sequence[str], rate: float = RATE_HZ):

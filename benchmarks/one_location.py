@@ -411,7 +411,13 @@ def ieee30() -> Case:
         name: getattr(facts, name)
         for name in ("edges", "machines", "governor_rate", "droop_gain", "omega_b")
     }
-    return Case(**taken, step=SHARE * facts.loads, k=table.k, m=table.m, d=table.d)
+    return Case(
+        **taken,
+        step=SHARE * facts.loads,
+        k=table.values["k"],
+        m=table.values["m"],
+        d=table.values["d"],
+    )
 
 
 def narrowed(case: Case, y: Any, truth: Any) -> dict[str, Any]:

@@ -277,7 +277,7 @@ def problem_with(source):
     """Say what is wrong with a grid that was accepted, looked at afresh; None if nothing is."""
     facts = source.facts
     for name in ("k", "m", "d"):
-        values = Private.open(getattr(source, name))
+        values = Private.open(source.values[name])
         if not np.isfinite(values).all() or (values < 0).any():
             return f"{name} is not finite and positive"
     for name in ("governor_rate", "droop_gain", "loads", "load_damping"):

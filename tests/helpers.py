@@ -39,12 +39,16 @@ class Grid(NamedTuple):
     d: np.ndarray
 
     @property
+    def values(self) -> dict[str, np.ndarray]:
+        return {"k": self.k, "m": self.m, "d": self.d}
+
+    @property
     def full(self) -> FullModel:
-        return FullModel(*self)
+        return FullModel(self.facts, self.values)
 
     @property
     def reduced(self) -> ReducedModel:
-        return reduced_model(*self)
+        return reduced_model(self.facts, self.values)
 
     def with_facts(self, **changes) -> Grid:
         return self._replace(facts=replace(self.facts, **changes))

@@ -20,7 +20,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
 from gridveil.foundation.errors import BudgetExceeded
-from gridveil.privacy.adjacency import ASSETS, Adjacency
+from gridveil.grid.parameters import assets
+from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.epsilon import float_at_most
 from gridveil.privacy.ledger import Charge, Version
 
@@ -195,7 +196,7 @@ def a_version(name="chain"):
 def a_charge(lineage="chain", epsilon=TENTH, *, rule="one-item", alpha=Fraction(1), version=None):
     """What `perturb` would ask for, without its noise."""
     adjacency = an_adjacency(rule, alpha)
-    shares = adjacency.split(epsilon, ASSETS)
+    shares = adjacency.split(epsilon, assets())
     return Charge(
         lineage=lineage,
         version=version or a_version(lineage),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gridveil.vault import perturb as mechanism
+from gridveil.privacy.mechanisms import Additive
 from gridveil.vault.sampler import SecureSampler
 from gridveil.vault.source import Private
 from gridveil.workflow import publish as algorithm
@@ -23,7 +23,7 @@ def fast_noise(monkeypatch, seed=1):
     monkeypatch.setattr(
         SecureSampler,
         "draw",
-        lambda self, values, scale: values + random.laplace(0, scale, len(values)),
+        lambda self, values, scale, noise: values + noise.seeded(random, scale, len(values)),
     )
 
 
@@ -31,19 +31,19 @@ def _redrawn(monkeypatch, change):
     """Have change(values, scale, loss, bounds where noise is added, honest draw) make every
     draw.
     """
-    to_draw, draw, last = mechanism._to_draw, SecureSampler.draw, threading.local()
+    prepare, draw, last = Additive.prepare, SecureSampler.draw, threading.local()
 
-    def noted(values, loss, public):
+    def noted(self, values, loss, public):
         felt = np.log if loss.relative else float
         last.loss, last.bounds = loss, (felt(public.lower), felt(public.upper))
-        return to_draw(values, loss, public)
+        return prepare(self, values, loss, public)
 
-    monkeypatch.setattr(mechanism, "_to_draw", noted)
+    monkeypatch.setattr(Additive, "prepare", noted)
     monkeypatch.setattr(
         SecureSampler,
         "draw",
-        lambda self, values, scale: change(
-            values, scale, last.loss, last.bounds, lambda v, s: draw(self, v, s)
+        lambda self, values, scale, noise: change(
+            values, scale, last.loss, last.bounds, lambda v, s: draw(self, v, s, noise)
         ),
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 from attacks import bundle_advantage, neighbours, on_star
 from gridveil import Adjacency, Bounds, DemoSampler, open_grid, perturb, publish
-from gridveil.adversary.attack.all_but_one import bound, exact_advantage
+from gridveil.adversary.attack.all_but_one import bound
 from gridveil.adversary.attack.averaging import combined
 from gridveil.adversary.attack.guess import best_guesses, noisy_values, within
 from gridveil.adversary.attack.network import invert, port_patterns
@@ -25,11 +25,12 @@ from gridveil.grid.parameters import Range
 from gridveil.inference.posterior import Posterior, posterior_mean
 from gridveil.paper.star import star_edges
 from gridveil.privacy.allocation import topology
+from gridveil.privacy.mechanisms import USUAL
 from gridveil.publication.release import loaded_buses, neutral
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model
 
-BOX = Bounds().k
+BOX = Bounds()["k"]
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +115,10 @@ def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
     noisy = perturb(ieee30, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler(1))
     found = invert(made.model, facts, BOX, port_patterns(facts, loaded_buses(facts)))
     np.testing.assert_allclose(
-        found.k[found.fixed], posterior_mean(noisy).k[found.fixed], rtol=1e-6
+        found.k[found.fixed], posterior_mean(noisy).values["k"][found.fixed], rtol=1e-6
     )
     y = noisy_values(found.k[found.fixed], made.guarantee.groups["k"], BOX)
-    np.testing.assert_allclose(y, noisy.k[found.fixed], rtol=1e-4)
+    np.testing.assert_allclose(y, noisy.values["k"][found.fixed], rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -130,9 +131,9 @@ def test_a_noisy_weight_lies_within_alpha_as_often_as_epsilon_says(ieee30, epsil
         settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
         noisy = perturb(ieee30, epsilon=epsilon, **settings, sampler=DemoSampler(seed))
         loss = noisy.guarantee.groups["k"]
-        hits.append(within(noisy.k, k, loss)[free])
+        hits.append(within(noisy.values["k"], k, loss)[free])
         if seed < 20:
-            best.append(within(best_guesses(noisy.k, loss, BOX), k, loss))
+            best.append(within(best_guesses(noisy.values["k"], loss, BOX), k, loss))
     expected, count = -np.expm1(-float(epsilon)), np.size(hits)
     assert abs(np.mean(hits) - expected) < 3.29 * np.sqrt(expected * (1 - expected) / count)
     assert np.mean(best) < expected + 0.1  # a prior helps a little, and no more
@@ -214,8 +215,8 @@ def test_one_release_alone_combines_to_its_posterior_mean(ieee30):
         ledger=None,
         sampler=DemoSampler(4),
     )
-    found = combined(noisy.k[None], noisy.guarantee.groups["k"], BOX)
-    np.testing.assert_allclose(found, posterior_mean(noisy).k, rtol=2e-3)
+    found = combined(noisy.values["k"][None], noisy.guarantee.groups["k"], BOX)
+    np.testing.assert_allclose(found, posterior_mean(noisy).values["k"], rtol=2e-3)
 
 
 def test_averaging_wins_with_the_root_of_the_number_of_releases():
@@ -242,20 +243,20 @@ def test_averaging_wins_with_the_root_of_the_number_of_releases():
     ],
 )
 def test_the_exact_advantage_is_the_one_of_a_simulation(losses, exact):
-    assert exact_advantage(losses) == pytest.approx(exact, abs=5e-5)
+    assert USUAL.advantage(losses) == pytest.approx(exact, abs=5e-5)
     size = np.array(losses)
     ratio = np.clip(
         size + 2 * np.random.default_rng(1).laplace(size=(400_000, len(size))), -size, size
     ).sum(axis=1)
     assert np.maximum(0, -np.expm1(-ratio)).mean() == pytest.approx(exact, abs=2e-3)
-    assert exact_advantage(losses) <= bound(sum(losses))
+    assert USUAL.advantage(losses) <= bound(sum(losses))
 
 
 class TooSmall(DemoSampler):
     """Noise of 0.8 times its scale."""
 
-    def draw(self, values, scale):
-        return super().draw(values, 0.8 * scale)
+    def draw(self, values, scale, noise):
+        return super().draw(values, 0.8 * scale, noise)
 
 
 def is_exact(row):

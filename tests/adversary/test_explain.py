@@ -35,9 +35,7 @@ def released(source, **options):
 def test_the_table_gives_the_release_back(source):
     made = released(source)
     found = explain(source.facts, made)
-    again = neutral(
-        reduced_model(source.facts, found.table.k, found.table.m, found.table.d), source.facts
-    )
+    again = neutral(reduced_model(source.facts, found.table.values), source.facts)
     for name in ("k_r", "m", "d", "K_ac", "loads"):
         np.testing.assert_allclose(
             getattr(again, name), getattr(made.model, name), rtol=1e-6, atol=1e-12
@@ -59,22 +57,22 @@ def test_topology_mode_leaves_lines_in_the_middle(source):
     made = released(source, allocation=topology(shares={"m": Fraction(1, 2), "d": Fraction(1, 2)}))
     found = explain(source.facts, made)
     assert (found.misfit, found.doubts) == (None, ())
-    np.testing.assert_allclose(found.table.k, 10.0)
+    np.testing.assert_allclose(found.table.values["k"], 10.0)
     # a sum in equal shares, once the public damping of loads is taken away
-    assert np.ptp(found.table.d) < 1e-9
+    assert np.ptp(found.table.values["d"]) < 1e-9
 
 
 def test_one_exact_answer_is_enough_and_the_same_as_of_all_starts(source, monkeypatch):
     made, facts, begun = released(source), source.facts, []
     patterns = port_patterns(facts, loaded_buses(facts))
-    all_of_them = invert(made.model, facts, made.bounds.k, patterns)
+    all_of_them = invert(made.model, facts, made.bounds["k"], patterns)
     descend = network._descend
     monkeypatch.setattr(
         network, "_descend", lambda problem, x: begun.append(x) or descend(problem, x)
     )
     found = explain(facts, made)
     assert (len(begun), all_of_them.starts) == (1, 3)
-    np.testing.assert_array_equal(found.table.k, all_of_them.k)
+    np.testing.assert_array_equal(found.table.values["k"], all_of_them.k)
     assert found.misfit == all_of_them.misfit
     edges = facts.edges.copy()
     edges[3], edges[10] = (0, 20), (5, 22)
@@ -87,8 +85,8 @@ def test_more_lines_than_can_be_won_back_stay_in_the_middle(source, monkeypatch)
     made = released(source)
     found = explain(source.facts, made)
     assert (found.misfit, found.doubts) == (None, ())
-    np.testing.assert_allclose(found.table.k, 10.0)
-    np.testing.assert_array_equal(found.table.m, made.model.m)
+    np.testing.assert_allclose(found.table.values["k"], 10.0)
+    np.testing.assert_array_equal(found.table.values["m"], made.model.m)
 
 
 @pytest.mark.parametrize(

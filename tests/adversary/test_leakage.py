@@ -34,17 +34,27 @@ UP = Event.load({"1": 0.1, "5": 0.3})
 
 
 def table_of(grid):
-    return PublicTable(*grid)
+    return PublicTable(grid.facts, grid.values)
 
 
 def omega(facts, values, event=UP, buses=("1", "5"), dt_s=0.1):
     return simulate(
-        reduced_model(facts, *values), event, horizon_s=15, dt_s=dt_s, buses=buses
+        reduced_model(facts, dict(zip("kmd", values, strict=True))),
+        event,
+        horizon_s=15,
+        dt_s=dt_s,
+        buses=buses,
     ).omega
 
 
 def observed(facts, values, event=UP, buses=("1", "5"), dt_s=0.1):
-    record = simulate(reduced_model(facts, *values), event, horizon_s=15, dt_s=dt_s, buses=buses)
+    record = simulate(
+        reduced_model(facts, dict(zip("kmd", values, strict=True))),
+        event,
+        horizon_s=15,
+        dt_s=dt_s,
+        buses=buses,
+    )
     return [Observation(event, record, Provenance("simulated", "a test"))]
 
 
@@ -166,7 +176,7 @@ def derivative_ratio(table, leak, event):
         step[i] = 1e-3
         up, down = (
             simulate(
-                reduced_model(table.facts, table.k + sign * step, table.m, table.d),
+                reduced_model(table.facts, {**table.values, "k": table.k + sign * step}),
                 event,
                 dt_s=0.02,
             ).omega
@@ -268,11 +278,13 @@ def test_wide_bounds_are_taken_as_they_are(grid):
     """Down to their own lower ends, however far below the upper ones: as a prior, and as corners
     for the largest μ.
     """
-    wide = Bounds(m=Range(0.004, 40))
+    wide = Bounds({"m": Range(0.004, 40)})
     seen, settings = observed(grid.facts, grid[1:]), {"sigma": SIGMA, "dt_s": 0.1}
     found = leakage(table_of(grid), seen, wide, Adjacency(), **settings)
     assert found.known.items["m"].prior == pytest.approx(np.log(1e4) / np.sqrt(12))
-    corner = PublicTable(grid.facts, np.full(4, 1.0), np.full(4, 0.004), np.full(4, 1.0))
+    corner = PublicTable(
+        grid.facts, {"k": np.full(4, 1.0), "m": np.full(4, 0.004), "d": np.full(4, 1.0)}
+    )
     there = leakage(corner, seen, wide, Adjacency(), **settings).known.mu_neighbours
     assert largest_mu(table_of(grid), seen, wide, Adjacency(), **settings) >= there > 0
 
@@ -284,7 +296,7 @@ def at_corner(corner, rule):
     """What star5 gives away where all its values are those of a corner of the bounds."""
     facts, values = open_grid("star5").facts, [np.full(4, value) for value in corner]
     return leakage(
-        PublicTable(facts, *values),
+        PublicTable(facts, dict(zip("kmd", values, strict=True))),
         observed(facts, values),
         Bounds(),
         Adjacency(rule),
@@ -520,7 +532,7 @@ def test_a_noisy_release_may_stand_in_for_a_surrogate():
         sampler=DemoSampler(seed=1),
     )
     table = posterior_mean(noisy)
-    seen = observed(table.facts, (table.k, table.m, table.d))
+    seen = observed(table.facts, (table.values["k"], table.values["m"], table.values["d"]))
     leak = leakage(
         table, seen, Bounds(), Adjacency(), sigma=SIGMA, dt_s=0.1, origin="a noisy release"
     )
@@ -530,6 +542,6 @@ def test_a_noisy_release_may_stand_in_for_a_surrogate():
 def test_the_surrogate_needs_no_private_value():
     grid = star()
     middle = at_middle(grid.facts, Bounds())
-    seen = observed(grid.facts, (middle.k, middle.m, middle.d))
+    seen = observed(grid.facts, (middle.values["k"], middle.values["m"], middle.values["d"]))
     leak = leakage(middle, seen, Bounds(), Adjacency(), sigma=SIGMA, dt_s=0.1)
     assert "geometric middle" in leak.origin

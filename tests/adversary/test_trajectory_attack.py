@@ -239,7 +239,7 @@ def test_records_of_all_machines_bring_the_network_back_within_the_bounds():
         grid.facts, [record(grid.reduced)], Bounds(), dt_s=0.02, scheme="exact", sigma=1e-6
     )
     np.testing.assert_allclose(found.model.m, grid.m, rtol=0.02)
-    np.testing.assert_allclose(found.k, grid.k, rtol=0.02)
+    np.testing.assert_allclose(found.values["k"], grid.k, rtol=0.02)
 
 
 @pytest.mark.slow
@@ -257,7 +257,7 @@ def test_one_location_gives_sums_and_leaves_much_of_each_machine(ieee30):
         from_records(
             facts, [record(model, noise=SIGMA, horizon_s=30, buses=["1"])], Bounds(), **settings
         ).model
-        for model in (truth, reduced_model(facts, k, m, d))
+        for model in (truth, reduced_model(facts, {"k": k, "m": m, "d": d}))
     )
     assert (alike.m.sum(), alike.d.sum()) == (
         pytest.approx(60, rel=0.2),

@@ -34,7 +34,7 @@ from gridveil.assurance.audit.findings import (
 from gridveil.assurance.audit.releases import KINDS
 from gridveil.cli import assurance
 from gridveil.foundation.errors import OptionError
-from gridveil.grid.parameters import GROUPS
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import ABSOLUTE, RELATIVE, Adjacency
 from gridveil.privacy.ledger import Ledger
 from gridveil.vault.sampler import DemoSampler, SecureSampler
@@ -149,7 +149,7 @@ def test_flipping_a_secret_moves_what_the_rule_moves_together_by_alpha_at_one_po
             for coordinate in before
         }
         groups = {group for (_, group), where in moved.items() if where.size}
-        assert tuple(sorted(groups, key=GROUPS.index)) in MOVED_TOGETHER[rule]
+        assert tuple(sorted(groups, key=PARAMETERS.index)) in MOVED_TOGETHER[rule]
         for coordinate, where in moved.items():
             assert where.tolist() == ([pattern.first] if coordinate in pattern.signs else [])
             assert np.abs(after[coordinate] - before[coordinate])[where] == pytest.approx(1)
@@ -185,7 +185,9 @@ def test_the_ratio_saturates_as_often_as_the_closed_form_says(rule, coordinates)
         each: offset / coordinates + random.laplace(size=len(offset))
         for each, offset in block.offsets().items()
     }
-    for counts in block.by_likelihood(z, dict.fromkeys(GROUPS, 1 / coordinates), 10**12).values():
+    for counts in block.by_likelihood(
+        z, dict.fromkeys(PARAMETERS, 1 / coordinates), 10**12
+    ).values():
         right, wrong = (binomtest(n, counts.canaries, 0.5**coordinates * p).pvalue for n, p in (
             (counts.correct, 1), (counts.guesses - counts.correct, math.exp(-1)),
         ))  # fmt: skip
@@ -243,9 +245,9 @@ class TooSmall(DemoSampler):
         super().__init__(1)
         self.groups, self.calls = groups, 0
 
-    def draw(self, values, scale):
+    def draw(self, values, scale, noise):
         group, self.calls = self.calls % 3, self.calls + 1
-        return super().draw(values, scale / 1.5 if group in self.groups else scale)
+        return super().draw(values, scale / 1.5 if group in self.groups else scale, noise)
 
 
 class Reused(DemoSampler):
@@ -257,12 +259,12 @@ class Reused(DemoSampler):
         super().__init__(1)
         self.key, self.sign, self.calls, self.kept = key, sign, 0, {}
 
-    def draw(self, values, scale):
+    def draw(self, values, scale, noise):
         call, self.calls = self.calls, self.calls + 1
-        noise = self.kept.setdefault(
-            (self.key(call), len(values)), super().draw(np.zeros(len(values)), 1.0)
+        kept = self.kept.setdefault(
+            (self.key(call), len(values)), super().draw(np.zeros(len(values)), 1.0, noise)
         )
-        return values + self.sign(call) * scale * noise
+        return values + self.sign(call) * scale * kept
 
 
 @pytest.mark.parametrize("rule", ABSOLUTE)
@@ -296,7 +298,7 @@ def test_sums_are_audited_with_the_secure_noise():
     assert found.passed and 0 < found.counts.guesses <= 200
 
 
-@pytest.mark.parametrize("group", range(3), ids=GROUPS)
+@pytest.mark.parametrize("group", range(3), ids=PARAMETERS)
 @pytest.mark.parametrize("rule", ABSOLUTE)
 def test_a_scale_that_is_too_small_in_one_group_is_caught(rule, group):
     assert failed(audit_demo(rule, TooSmall({group})))
@@ -376,13 +378,13 @@ def test_without_a_fault_the_same_audits_pass(rule):
 
 
 class InverseCdf(DemoSampler):
-    def draw(self, values, scale):
+    def draw(self, values, scale, noise):
         u = self._random.random(len(values)) - 0.5
         return values - scale * np.sign(u) * np.log1p(-2 * np.abs(u))
 
 
 class TwoExponentials(DemoSampler):
-    def draw(self, values, scale):
+    def draw(self, values, scale, noise):
         return values + scale * (
             self._random.exponential(size=len(values)) - self._random.exponential(size=len(values))
         )
@@ -477,7 +479,7 @@ def test_the_command_fails_where_the_claim_falls(command, monkeypatch):
     monkeypatch.setattr(
         SecureSampler,
         "draw",
-        lambda self, values, scale: values + random.laplace(0, scale / 1.5, len(values)),
+        lambda self, values, scale, _: values + random.laplace(0, scale / 1.5, len(values)),
     )
     done = command("--canaries", "50000", "--adjacency", "one-asset")
     assert done.exit_code == 1

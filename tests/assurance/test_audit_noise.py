@@ -21,6 +21,7 @@ from gridveil.cli import assurance
 from gridveil.grid.parameters import Range
 from gridveil.inference.posterior import Posterior
 from gridveil.privacy.adjacency import ABSOLUTE, RULES, Adjacency
+from gridveil.privacy.mechanisms import USUAL, GroupLoss
 from gridveil.vault.sampler import DemoSampler, SecureSampler
 from planted_faults import (
     fast_noise,
@@ -65,7 +66,7 @@ def test_clipped_outputs_become_uniform_wherever_the_truth_lies(truth, relative)
     n, public = 20_000, Range(1.0, 40.0)
     noise = np.random.default_rng(2).laplace(0, 1.5, n)
     output = np.clip(truth * np.exp(noise) if relative else truth + noise, 1.0, 40.0)
-    u = uniforms(output, np.full(n, truth), 1.5, public, relative=relative)
+    u = uniforms(output, np.full(n, truth), 1.5, public, noise=USUAL, relative=relative)
     assert kstest(u, "uniform").statistic < (np.log(2 / 1e-7) / (2 * n)) ** 0.5
 
 
@@ -73,9 +74,8 @@ def test_clipped_outputs_become_uniform_wherever_the_truth_lies(truth, relative)
 def test_posterior_means_give_the_noisy_values_back(relative):
     y = np.array([[1.0, 1.3, 7.0, 20.0], [39.0, 40.0, 33.3, 1.0]])
     means = Posterior.of(y.ravel(), 1.5, 1.0, 40.0, relative=relative).mean.reshape(y.shape)
-    assert noisy_behind(means, 1.5, Range(1.0, 40.0), relative=relative) == pytest.approx(
-        y, rel=1e-9
-    )
+    loss = GroupLoss("", ONE, ONE, 1.0, 1.5, "items", relative)
+    assert noisy_behind(means, loss, Range(1.0, 40.0)) == pytest.approx(y, rel=1e-9)
 
 
 def test_progress_counts_what_is_drawn():
@@ -161,10 +161,10 @@ class Again(DemoSampler):
         super().__init__(1)
         self.key, self.calls, self.kept = key, 0, {}
 
-    def draw(self, values, scale):
+    def draw(self, values, scale, noise):
         key, self.calls = self.key(self.calls), self.calls + 1
-        noise = self.kept.setdefault(key, super().draw(np.zeros(99), 1.0))
-        return values + scale * noise[: len(values)]
+        kept = self.kept.setdefault(key, super().draw(np.zeros(99), 1.0, noise))
+        return values + scale * kept[: len(values)]
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_the_levels_of_all_rows_add_up_to_one_false_alarm_in_10_000(monkeypatch)
     monkeypatch.setattr(
         SecureSampler,
         "draw",
-        lambda self, values, scale: values + random.laplace(0, scale, len(values)),
+        lambda self, values, scale, _: values + random.laplace(0, scale, len(values)),
     )
     effort = Effort(1000, 20, 20, 2, KINDS[:1], processes=False)
     found, fits = audit_all(

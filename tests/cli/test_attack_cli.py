@@ -76,7 +76,7 @@ def test_json_has_figures_and_no_single_value(short, bundle, tmp_path):
     assert [row["releases"] for row in found["averaging"]["rows"]] == [1, 3]
     assert all(row["exact"] <= row["bound"] for row in found["all_but_one"])
     source = open_grid(str(bundle.with_name("private.m")))
-    for values in (source.k, source.m, source.d):
+    for values in (source.values["k"], source.values["m"], source.values["d"]):
         assert found_in(done.out.encode(), Private.open(values)) == []
 
 
@@ -437,7 +437,7 @@ def test_an_assessment_refuses_to_be_seen(short, tmp_path):
 
 
 def test_a_bug_in_an_attack_says_where_but_not_what(bundle, tmp_path, monkeypatch):
-    values = Private.open(open_grid(str(bundle.with_name("private.m"))).k)
+    values = Private.open(open_grid(str(bundle.with_name("private.m"))).values["k"])
 
     def spill(*_, **__):
         raise ValueError(f"internal: {values.tolist()}")

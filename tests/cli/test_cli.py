@@ -359,7 +359,7 @@ def test_release_toml_holds_every_option(config, ledger):
     assert release.guarantee.rule == "one-item"
     assert release.guarantee.operating_point.startswith("flat")
     ranges = {"k": Range(2, 90), "k_r": Range(0.5, 150), "m": Range(3, 30), "d": Range(1, 25)}
-    assert release.bounds == Bounds(**ranges, origin="a public study")
+    assert release.bounds == Bounds(ranges, origin="a public study")
     assert (release.model.frequency_hz, release.model.omega_b) == (50, 314)
     assert release.model.governor_rate.tolist() == [4, 4, 4]
     assert release.model.droop_gain.tolist() == [30, 30, 30]
@@ -392,7 +392,7 @@ def test_options_win_over_release_toml(config, ledger):
     assert found["guarantee"]["groups"]["d"]["alpha"] == "3"  # what is not given stays
     release = load(config.parent / "mine")
     assert len(release.model.m) == 4
-    assert (release.bounds.k, release.bounds.m) == (Range(5, 50), Range(3, 30))
+    assert (release.bounds["k"], release.bounds["m"]) == (Range(5, 50), Range(3, 30))
     assert np.isnan(release.model.loads).all()
     assert release.model.frequency_hz == 60
     assert [entry.lineage for entry in charges(ledger)] == ["star"]

@@ -279,7 +279,9 @@ def test_figures_are_computed_at_a_noisy_release(tmp_path, bundle, name):
         "Figures come from a noisy release (ε = 1/2) and hold near it: its noise is in them."
     ]
     release, facts = load(made), open_grid("star5").facts
-    table = PublicTable(facts, recover_star(release.model.k_r, 4), release.model.m, release.model.d)
+    table = PublicTable(
+        facts, {"k": recover_star(release.model.k_r, 4), **release.model.of_machines}
+    )
     seen = [read_trajectory(record, facts).observation]
     same = leakage(
         table, seen, release.bounds, Adjacency("one-item", {"k": 1, "m": 2, "d": 1}), sigma=1e-4

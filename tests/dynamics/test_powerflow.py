@@ -65,7 +65,7 @@ def test_ieee30_reduces_to_the_papers_weights():
 
 
 def test_ieee30_has_41_weights_between_1_68_and_45_24():
-    k = Private.open(open_grid("ieee30").k)
+    k = Private.open(open_grid("ieee30").values["k"])
     assert (len(k), round(k.min(), 2), round(k.max(), 2)) == (41, 1.68, 45.24)
 
 
@@ -153,7 +153,9 @@ def test_taps_and_shifts_move_weights_through_the_voltages_and_where_included_by
             for taps in ("include", "ignore"):
                 grid = write_grid(tmp_path / name / taps, replace=("0.97 3", tap))
                 options = {"operating_point": point, "taps": taps}
-                weights[point, name, taps] = Private.open(open_grid(str(grid), options=options).k)
+                weights[point, name, taps] = Private.open(
+                    open_grid(str(grid), options=options).values["k"]
+                )
     assert np.array_equal(weights["flat", "with", "ignore"], weights["flat", "without", "ignore"])
     ratio = weights["flat", "with", "include"] / weights["flat", "without", "include"]
     assert np.allclose(np.sort(ratio), [1, 1, 1, 1, 1, 1 / 0.97], rtol=1e-12)

@@ -22,6 +22,7 @@ from gridveil.foundation.sealed import places_of, sealed
 from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger import Ledger
+from gridveil.privacy.mechanisms import USUAL
 from gridveil.readers.assemble import assemble
 from gridveil.readers.cases import declared_public, open_grid
 from gridveil.readers.dynamics import Dynamics, read_dynamics
@@ -78,8 +79,8 @@ def test_the_search_finds_values_in_frames():
     "place",
     [
         "gridveil.vault.sampler._check_draw",
-        "gridveil.vault.perturb._clipped",
-        "gridveil.vault.perturb._to_draw",
+        "gridveil.privacy.mechanisms.additive.Additive.released",
+        "gridveil.privacy.mechanisms.additive.Additive.prepare",
         "gridveil.vault.perturb._plan",
         "gridveil.vault.perturb.NoisyGrid",
         "gridveil.privacy.ledger.Ledger.charge",
@@ -108,7 +109,7 @@ def test_a_ledger_that_refuses_carries_no_value(tmp_path, home):
 @pytest.mark.parametrize("sampler", [SecureSampler(), DemoSampler(1)])
 def test_a_sampler_that_refuses_carries_no_value(sampler):
     with pytest.raises(GridveilError) as refusal:
-        sampler.draw(np.array([*TRUE["k"], np.nan]), 1.0)
+        sampler.draw(np.array([*TRUE["k"], np.nan]), 1.0, USUAL)
     check_bare(refusal.value)
 
 

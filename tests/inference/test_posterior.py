@@ -184,7 +184,7 @@ def test_a_posterior_of_nonsense_is_refused(wrong):
 
 
 def test_a_noisy_grid_is_believed_by_its_own_scales_and_bounds():
-    source, bounds = open_grid("ieee30"), Bounds(m=Range(2, 30))
+    source, bounds = open_grid("ieee30"), Bounds({"m": Range(2, 30)})
     noisy = perturb(
         source,
         epsilon=Fraction(1),
@@ -198,5 +198,7 @@ def test_a_noisy_grid_is_believed_by_its_own_scales_and_bounds():
     assert belief["m"].scale == pytest.approx(np.full(6, 3.0), rel=1e-3)
     assert (belief["m"].lower == 2).all() and (belief["m"].upper == 30).all()
     better = posterior_mean(noisy)
-    assert (better.m == belief["m"].mean).all() and (better.k == belief["k"].mean).all()
+    assert (better.values["m"] == belief["m"].mean).all() and (
+        better.values["k"] == belief["k"].mean
+    ).all()
     assert better.facts is noisy.facts

@@ -472,7 +472,7 @@ def test_a_record_of_the_events_size_passes(tmp_path, facts):
 def test_deviations_in_a_wrong_unit_are_refused_by_their_size(tmp_path, facts, unit, wrong):
     values = UNITS[unit] * signal(TIME)
     found = read(tmp_path, facts, TIME, values, unit=wrong, values="deviation")
-    narrow = replace(Bounds(), d=Range(2, 8))
+    narrow = Bounds({"d": Range(2, 8)})
     if (unit, wrong) == ("Hz", "rad/s"):  # 2π: no more than what bounds leave open
         check_size(found, facts, narrow)
         return

@@ -392,7 +392,10 @@ def cost_of(grid, belief, observed, sigma, dt):
     e, g = len(grid.k), len(grid.m)
 
     def cost(y):
-        model = reduced_model(grid.facts, np.exp(y[:e]), np.exp(y[e : e + g]), np.exp(y[e + g :]))
+        model = reduced_model(
+            grid.facts,
+            {"k": np.exp(y[:e]), "m": np.exp(y[e : e + g]), "d": np.exp(y[e + g :])},
+        )
         data = sum(
             np.nansum(
                 (
@@ -445,7 +448,7 @@ def test_the_result_is_the_most_probable_network(buses, nats):
         grid.facts, observed, belief, Bounds(), dt_s=dt, scheme="exact", sigma=sigma, starts=8
     )
     cost = cost_of(grid, belief, observed, sigma, dt)
-    y = np.log(np.concatenate([found.k, found.m, found.d]))
+    y = np.log(np.concatenate([found.values["k"], found.values["m"], found.values["d"]]))
     assert found.converged
     assert found.cost == pytest.approx(cost(y), rel=1e-9)
     prior = independent(belief)
@@ -467,7 +470,7 @@ def test_the_covariance_and_the_information_are_those_of_the_curvature():
     found = two_stage(grid.facts, observed, belief, Bounds(), dt_s=dt, scheme="exact", sigma=sigma)
 
     def model(y):
-        return reduced_model(grid.facts, *np.exp(np.split(y, [4, 8])))
+        return reduced_model(grid.facts, dict(zip("kmd", np.exp(np.split(y, [4, 8])), strict=True)))
 
     def omega(y):
         return (
@@ -475,7 +478,7 @@ def test_the_covariance_and_the_information_are_those_of_the_curvature():
             / sigma
         )
 
-    y = np.log(np.concatenate([found.k, found.m, found.d]))
+    y = np.log(np.concatenate([found.values["k"], found.values["m"], found.values["d"]]))
     J = differences(omega, y, 1e-5)
     precision = independent(belief).precision
     push_out = differences(lambda at: model(at).theta, y, 1e-5)
@@ -508,9 +511,7 @@ def test_load_damping_and_two_records_with_gaps_are_fitted():
     assert found.history[-1] < 1e-6 * sum(
         np.nansum(one.trajectory.omega**2) * 0.05 for one in records
     )
-    assert found.model.theta == pytest.approx(
-        reduced_model(grid.facts, found.k, found.m, found.d).theta
-    )
+    assert found.model.theta == pytest.approx(reduced_model(grid.facts, found.values).theta)
 
 
 @pytest.mark.parametrize("machines", [[0], [0, 1, 2]], ids=["one machine", "no interior bus"])
@@ -527,8 +528,8 @@ def test_the_smallest_grids_are_fitted(machines):
         scheme="exact",
         sigma=1e-6,
     )
-    assert found.m == pytest.approx(grid.m, rel=1e-3)
-    assert found.d == pytest.approx(grid.d, rel=1e-3)
+    assert found.values["m"] == pytest.approx(grid.m, rel=1e-3)
+    assert found.values["d"] == pytest.approx(grid.d, rel=1e-3)
     if len(machines) == 3:
         # 1 and 3 meet only behind 2
         assert found.model.k_r == pytest.approx([5, 0, 8], rel=1e-3, abs=1e-9)
@@ -696,7 +697,9 @@ def test_what_the_fit_says_of_J_is_what_the_problem_says(experiment):
 
 def test_publish_fits_in_two_stages(tmp_path):
     source = open_grid("star5")
-    other = reduced_model(source.facts, np.full(4, 8.0), np.full(4, 9.0), np.full(4, 4.0))
+    other = reduced_model(
+        source.facts, {"k": np.full(4, 8.0), "m": np.full(4, 9.0), "d": np.full(4, 4.0)}
+    )
     release = publish(
         source,
         [observe(other, horizon_s=10.0)],
@@ -726,9 +729,9 @@ def test_two_stage_is_the_default_and_a_grid_too_large_for_it_is_fitted_all_the_
         gain=5,
         loads=np.full(g, 0.1),
     )
-    from gridveil.vault.source import Private, SourceGrid
+    from gridveil.vault.source import SourceGrid
 
-    source = SourceGrid(grid.facts, *(Private(values) for values in grid[1:]))
+    source = SourceGrid.of(grid.facts, **grid.values)
     noisy = perturb(
         source,
         epsilon=HALF,

@@ -239,8 +239,8 @@ def test_an_unknown_split_comes_back_from_an_exact_record(buses):
     assert np.abs(event.split - expected).max() < (1e-4 if buses is None else 0.02)
     assert (np.abs(event.split - expected) < 5 * event.split_sd + 1e-6).all()
     if buses is None:
-        assert found.m == pytest.approx(grid.m, rel=1e-3)
-        assert found.d == pytest.approx(grid.d, rel=1e-3)
+        assert found.values["m"] == pytest.approx(grid.m, rel=1e-3)
+        assert found.values["d"] == pytest.approx(grid.d, rel=1e-3)
 
 
 def test_an_unknown_time_comes_back_to_a_hundredth_of_a_step():
@@ -255,7 +255,7 @@ def test_an_unknown_time_comes_back_to_a_hundredth_of_a_step():
     assert event.total is None and event.split is None
     assert event.time_s == pytest.approx(3.47, abs=5e-4)
     assert 0 < event.time_sd < 5e-4
-    assert found.m == pytest.approx(grid.m, rel=1e-2)
+    assert found.values["m"] == pytest.approx(grid.m, rel=1e-2)
 
 
 def test_size_split_and_time_come_back_together_and_their_deviations_are_honest():
@@ -275,7 +275,7 @@ def test_size_split_and_time_come_back_together_and_their_deviations_are_honest(
     assert abs(event.time_s - 3.0) < max(4 * event.time_sd, 1e-3)
     assert event.time_sd < 0.01
     # What the record does fix are ratios.
-    assert found.m / event.total == pytest.approx(grid.m / 0.35, rel=0.02)
+    assert found.values["m"] / event.total == pytest.approx(grid.m / 0.35, rel=0.02)
 
 
 def test_the_deviations_are_those_of_the_curvature():
@@ -289,9 +289,9 @@ def test_the_deviations_are_those_of_the_curvature():
     v = where.basis.T @ (event.split / event.total)
     y = np.concatenate(
         [
-            np.log(found.k),
-            np.log(found.m),
-            np.log(found.d),
+            np.log(found.values["k"]),
+            np.log(found.values["m"]),
+            np.log(found.values["d"]),
             v,
             [np.log(event.total), event.time_s - 3.0],
         ]
@@ -327,7 +327,7 @@ def test_a_second_event_of_known_size_fixes_the_scale_of_the_first():
     (event,) = both.events
     assert event.total == pytest.approx(0.35, rel=1e-3)
     assert event.total_sd < 1e-2 * alone.events[0].total_sd
-    assert both.m == pytest.approx(grid.m, rel=1e-3)
+    assert both.values["m"] == pytest.approx(grid.m, rel=1e-3)
 
 
 # --- a σ of its own -------------------------------------------------------------------------------
@@ -340,11 +340,11 @@ def test_a_record_weighs_what_its_own_sigma_says():
     alone = solve(grid, [good], sigma=0.5)  # which nobody takes
     both = solve(grid, [good, bad], sigma=0.5)
     taken = solve(grid, [good, replace(bad, sigma=1e-5)], sigma=0.5)  # as if it were good
-    errors = [np.abs(one.m / grid.m - 1).max() for one in (alone, both, taken)]
+    errors = [np.abs(one.values["m"] / grid.m - 1).max() for one in (alone, both, taken)]
     assert errors[1] < 1.2 * errors[0] + 1e-3
     assert errors[2] > 5 * errors[1]
     same = [
-        solve(grid, [replace(good, sigma=own)], sigma=usual).m
+        solve(grid, [replace(good, sigma=own)], sigma=usual).values["m"]
         for own, usual in ((1e-5, 0.5), (None, 1e-5))
     ]
     assert (same[0] == same[1]).all()
@@ -359,7 +359,7 @@ def test_gaps_of_40_percent_leave_nearly_the_same_answer():
     first, second = (solve(grid, [one], sigma=1e-5) for one in (whole, gaps))
     sd = np.sqrt(np.diag(first.covariance))
     assert (np.abs(first.model.theta - second.model.theta) < 3 * sd).all()
-    assert second.m == pytest.approx(grid.m, rel=0.02)
+    assert second.values["m"] == pytest.approx(grid.m, rel=0.02)
 
 
 # --- refusals -------------------------------------------------------------------------------------

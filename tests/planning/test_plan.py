@@ -18,9 +18,10 @@ from gridveil.inference.posterior import Posterior, middle, posterior_mean
 from gridveil.planning.plan import odds_in_words, plan
 from gridveil.planning.plan.search import LEAST, MOST, Choice, Search, neat
 from gridveil.planning.plan.targets import Target
-from gridveil.planning.trials import Trials, _means, unit_laplace
+from gridveil.planning.trials import Trials, _means, even_places
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, candidates
+from gridveil.privacy.mechanisms import USUAL
 from gridveil.readers.cases import declared_public, open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
@@ -41,12 +42,13 @@ class Injected:
     them.
     """
 
-    mechanism = "injected"
-
     def __init__(self, units):
         self.units = iter(units)
 
-    def draw(self, values, scale):
+    def in_words(self, noises):
+        return "injected"
+
+    def draw(self, values, scale, noise):
         return values + scale * next(self.units)
 
 
@@ -62,7 +64,9 @@ def released(source, adjacency, allocation, epsilon, sampler):
     )
     table = posterior_mean(noisy)
     return (
-        networkless_model(table, middle(Bounds().k)) if allocation.hides_network else reduce(table)
+        networkless_model(table, middle(Bounds()["k"]))
+        if allocation.hides_network
+        else reduce(table)
     )
 
 
@@ -73,11 +77,8 @@ def test_trials_are_what_the_library_releases_with_the_same_noise(rule, mechanis
     for allocation in (candidates(adjacency, mechanism)[0], candidates(adjacency, mechanism)[-1]):
         trials = Trials(declared_public(source), EVENT, Bounds(), draws=4, seed=3)
         found = trials.errors(adjacency, allocation, Fraction(1), whole=True)
-        names = [
-            f"sum of {name}" if allocation.draws[name] == "sum" else name
-            for name in allocation.drawn
-        ]
-        noise = [Injected([trials._noise[name][draw] for name in names]) for draw in range(4)]
+        units = [trials._unit_noise(name, allocation.of(name)) for name in allocation.drawn]
+        noise = [Injected([unit[draw] for unit in units]) for draw in range(4)]
         models = [released(source, adjacency, allocation, Fraction(1), one) for one in noise]
         expected = compare(models, true_model(source), [EVENT], dt_s=0.05)
         for name, values in found.items():
@@ -94,8 +95,8 @@ def test_trials_know_load_damping_and_events_of_several_steps_on_any_bus(tmp_pat
     for mechanism in ("aggregates", "items"):
         split = candidates(Adjacency(), mechanism)[0]
         trials = Trials(declared_public(source), event, Bounds(), draws=3, seed=3)
-        names = [f"sum of {name}" if split.draws[name] == "sum" else name for name in split.drawn]
-        noise = [Injected([trials._noise[name][draw] for name in names]) for draw in range(3)]
+        units = [trials._unit_noise(name, split.of(name)) for name in split.drawn]
+        noise = [Injected([unit[draw] for unit in units]) for draw in range(3)]
         models = [released(source, Adjacency(), split, Fraction(2), one) for one in noise]
         expected = compare(models, true_model(source), [event], dt_s=0.05)
         found = trials.errors(Adjacency(), split, Fraction(2))
@@ -112,7 +113,7 @@ def test_trials_know_load_damping_and_events_of_several_steps_on_any_bus(tmp_pat
 
 
 def test_a_box_of_damping_from_zero_is_no_obstacle():
-    table, bounds = declared_public(open_grid("ieee30")), Bounds(d=Range(0, 40))
+    table, bounds = declared_public(open_grid("ieee30")), Bounds({"d": Range(0, 40)})
     found = Trials(table, EVENT, bounds, draws=300, seed=0).errors(
         Adjacency(), candidates(Adjacency(), "items")[0], Fraction(1, 4)
     )
@@ -145,7 +146,7 @@ def test_the_reference_of_trials_is_the_surrogates_own_answer():
 
 
 def test_the_noise_of_trials_is_laplace_and_covers_it_evenly():
-    noise = unit_laplace(np.random.default_rng(0), 1000, 3)
+    noise = USUAL.quantile(even_places(np.random.default_rng(0), 1000, 3))
     assert all(kstest(column, "laplace").pvalue > 0.99 for column in noise.T)
     assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 0.1
     share = np.sort(np.where(noise < 0, np.exp(noise) / 2, 1 - np.exp(-noise) / 2)[:, 0])
@@ -156,7 +157,8 @@ def test_posterior_means_between_knots_are_near_the_exact_ones():
     random = np.random.default_rng(1)
     for scale in (0.5, 5.0, 50.0):
         y = np.clip(
-            np.exp(random.uniform(0.5, 4, (100, 40))) + scale * unit_laplace(random, 100, 40),
+            np.exp(random.uniform(0.5, 4, (100, 40)))
+            + scale * USUAL.quantile(even_places(random, 100, 40)),
             1,
             100,
         )
@@ -250,7 +252,7 @@ def test_the_least_epsilon_is_found_from_above(miss, least, start):
 
 def test_the_bounds_alone_may_meet_a_target_and_the_plan_says_so():
     table = declared_public(open_grid("star5"))
-    near = Bounds(m=Range(9.9, 10.1), d=Range(4.95, 5.05))
+    near = Bounds({"m": Range(9.9, 10.1), "d": Range(4.95, 5.05)})
     settings = {
         "event": EVENT,
         "adjacencies": [Adjacency()],
@@ -266,7 +268,7 @@ def test_the_bounds_alone_may_meet_a_target_and_the_plan_says_so():
 
 def test_bounds_that_miss_the_surrogate_leave_an_error_that_no_epsilon_mends():
     table = declared_public(open_grid("star5"))
-    bounds = Bounds(m=Range(1, 8))  # every m is 10
+    bounds = Bounds({"m": Range(1, 8)})  # every m is 10
     settings = {"event": EVENT, "adjacencies": [Adjacency()], "draws": 50, "bounds": bounds}
     found = plan(table, [Target.parse("rocof", "10%")], **settings)
     assert found.outside() == {"m": 4}

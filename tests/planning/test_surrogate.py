@@ -56,7 +56,7 @@ def test_a_surrogate_of_machines_that_differ_falls_back_to_items_and_with_rating
     table = declared_public(ieee30)
     m = np.array([2.0, 32.0, 3.0, 25.0, 2.0, 4.0])
     facts = replace(table.facts, rated_mva=100 * m)
-    unlike = PublicTable(facts, table.k, m, m / 2)
+    unlike = PublicTable(facts, {"k": table.values["k"], "m": m, "d": m / 2})
     assert choose(unlike, Adjacency(), Fraction(2), BOUNDS).mechanism == "items"
     assert (
         choose(unlike, Adjacency(), Fraction(2), BOUNDS, sharing="rating").mechanism == "aggregates"
@@ -93,7 +93,10 @@ def test_candidates_are_judged_by_the_distance_of_simulated_models(ieee30):
     reference = simulate(reduce(table), event, dt_s=0.2).omega
     for number, found in enumerate(trials.distances(Adjacency(), allocation, ONE)):
         model = reduce(
-            PublicTable(table.facts, np.full(41, 10.0), drawn.m[number], drawn.d[number])
+            PublicTable(
+                table.facts,
+                {"k": np.full(41, 10.0), "m": drawn.m[number], "d": drawn.d[number]},
+            )
         )
         off = simulate(model, event, dt_s=0.2).omega - reference
         assert found == pytest.approx(0.2 * np.sum(off**2), rel=1e-9)

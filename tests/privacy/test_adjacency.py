@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 
 from gridveil.foundation.errors import BudgetExceeded, OptionError
-from gridveil.privacy.adjacency import ASSETS, IN_WORDS, RULES, Adjacency
+from gridveil.grid.parameters import assets
+from gridveil.privacy.adjacency import IN_WORDS, RULES, Adjacency
 
 EPSILON = Fraction(1, 3)
 
@@ -24,9 +25,9 @@ def thirds(k, m, d):
 )
 def test_the_default_split_spends_the_whole_epsilon(rule, shares):
     adjacency = Adjacency(rule)
-    split = adjacency.split(EPSILON, ASSETS)
+    split = adjacency.split(EPSILON, assets())
     assert split == {name: EPSILON * share for name, share in shares.items()}
-    assert adjacency.loss(split, ASSETS) == EPSILON
+    assert adjacency.loss(split, assets()) == EPSILON
 
 
 @pytest.mark.parametrize(
@@ -39,12 +40,12 @@ def test_the_default_split_spends_the_whole_epsilon(rule, shares):
 )
 def test_the_loss_follows_the_rule(rule, loss):
     spent = {"k": Fraction(1, 3), "m": Fraction(1, 4), "d": Fraction(1, 6)}
-    assert Adjacency(rule).loss(spent, ASSETS) == loss
+    assert Adjacency(rule).loss(spent, assets()) == loss
 
 
 def test_one_asset_counts_a_line_that_outweighs_the_machines():
     spent = {"k": Fraction(1, 2), "m": Fraction(1, 4), "d": Fraction(1, 6)}
-    assert Adjacency("one-asset").loss(spent, ASSETS) == Fraction(1, 2)
+    assert Adjacency("one-asset").loss(spent, assets()) == Fraction(1, 2)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_one_asset_counts_a_line_that_outweighs_the_machines():
     ],
 )
 def test_a_custom_split_is_taken_as_it_is(rule, shares):
-    split = Adjacency(rule, shares=shares).split(EPSILON, ASSETS)
+    split = Adjacency(rule, shares=shares).split(EPSILON, assets())
     assert split == {name: EPSILON * share for name, share in shares.items()}
 
 
@@ -71,7 +72,7 @@ def test_a_custom_split_is_taken_as_it_is(rule, shares):
 )
 def test_a_split_that_exceeds_epsilon_is_refused(rule, shares):
     with pytest.raises(BudgetExceeded, match="nothing was spent"):
-        Adjacency(rule, shares=shares).split(EPSILON, ASSETS)
+        Adjacency(rule, shares=shares).split(EPSILON, assets())
 
 
 def test_shares_and_distances_given_as_decimals_become_exact():
@@ -79,7 +80,7 @@ def test_shares_and_distances_given_as_decimals_become_exact():
         "one-per-group", alpha={"k": 0.1, "m": "1/3", "d": 2}, shares={"k": 0.1, "m": 0.2, "d": 0.7}
     )
     assert adjacency.alpha == {"k": Fraction(1, 10), "m": Fraction(1, 3), "d": Fraction(2)}
-    assert adjacency.loss(adjacency.split(EPSILON, ASSETS), ASSETS) == EPSILON
+    assert adjacency.loss(adjacency.split(EPSILON, assets()), assets()) == EPSILON
 
 
 def test_a_later_change_of_the_callers_table_changes_nothing():
@@ -92,13 +93,13 @@ def test_a_later_change_of_the_callers_table_changes_nothing():
 @pytest.mark.parametrize("names", ["", "k", "km", "kmdx", "xyz"])
 def test_a_split_must_name_each_group_once(names):
     with pytest.raises(OptionError, match="nothing was spent"):
-        Adjacency(shares=dict.fromkeys(names, Fraction(1, 4))).split(EPSILON, ASSETS)
+        Adjacency(shares=dict.fromkeys(names, Fraction(1, 4))).split(EPSILON, assets())
 
 
 @pytest.mark.parametrize("names", ["", "k", "km", "kmdx", "xyz"])
 def test_alpha_must_name_each_group_once(names):
     with pytest.raises(OptionError, match="nothing was spent"):
-        Adjacency(alpha=dict.fromkeys(names, Fraction(1))).split(EPSILON, ASSETS)
+        Adjacency(alpha=dict.fromkeys(names, Fraction(1))).split(EPSILON, assets())
 
 
 @pytest.mark.parametrize("rule", ["one-bus", "", "ONE-ITEM", None])

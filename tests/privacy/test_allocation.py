@@ -32,14 +32,13 @@ from gridveil.privacy.allocation import (
     topology,
 )
 from gridveil.privacy.epsilon import float_at_least
-from gridveil.privacy.guarantee import GroupLoss
 from gridveil.privacy.ledger import Ledger
-from gridveil.privacy.noisy import drawn_range
+from gridveil.privacy.mechanisms import USUAL, Calibration, GroupLoss, named
 from gridveil.publication import bundle
 from gridveil.publication.bundle import contents, load, verify
 from gridveil.publication.document import to_document
-from gridveil.vault.perturb import _to_draw, perturb
-from gridveil.vault.sampler import Calibration, DemoSampler, SecureSampler
+from gridveil.vault.perturb import perturb
+from gridveil.vault.sampler import DemoSampler, SecureSampler
 from gridveil.vault.source import SourceGrid
 from gridveil.workflow.publish import publish
 from privacy_helpers import TRUE, chain, private_grid
@@ -79,7 +78,7 @@ def distance_made_for(adjacency, drawn, machines):
         chain(machines + 1, machines), **{name: [5.0] * machines for name in "kmd"}
     )
     with patch(
-        "gridveil.vault.perturb.calibrate",
+        "gridveil.privacy.mechanisms.laplace.calibrate",
         lambda *given: asked.append(given) or Calibration(1.0, 0.01),
     ):
         demo(source, Allocation({"k": "items", "m": drawn, "d": drawn}), adjacency=adjacency)
@@ -101,9 +100,11 @@ def test_two_neighbours_are_never_further_apart_than_the_noise_was_made_for(
     while Fraction(there) > (here * (1 + alpha) if adjacency.relative else here + alpha):
         there = math.nextafter(there, 0)  # a neighbour for sure
     neighbour = [*values[:item], there, *values[item + 1 :]]
-    public = drawn_range(Bounds(), "m", drawn, len(values))
+    public = named(drawn).range(Bounds()["m"], len(values))
     loss = GroupLoss("", alpha, HALF, 0.5, 1.0, drawn, adjacency.relative)
-    drawn_from = [_to_draw(np.array(table), loss, public) for table in (values, neighbour)]
+    drawn_from = [
+        named(drawn).prepare(np.array(table), loss, public) for table in (values, neighbour)
+    ]
     apart = sum(
         abs(Fraction(a) - Fraction(b))
         for a, b in zip(*map(np.ndarray.tolist, drawn_from), strict=True)
@@ -157,11 +158,11 @@ def test_a_sum_lies_within_its_own_public_bounds_before_any_noise():
     seen = []
 
     class Spy(DemoSampler):
-        def draw(self, values, scale):
+        def draw(self, values, scale, noise):
             seen.append(values)
-            return super().draw(values, scale)
+            return super().draw(values, scale, noise)
 
-    narrow = replace(Bounds(), m=Range(1.0, 2.0))  # the true sum, 47.6, is far above 3 · 2
+    narrow = Bounds({"m": Range(1.0, 2.0)})  # the true sum, 47.6, is far above 3 · 2
     perturb(
         private_grid(),
         epsilon=HALF,
@@ -177,7 +178,7 @@ def test_a_sum_lies_within_its_own_public_bounds_before_any_noise():
 @pytest.mark.slow
 def test_the_noise_of_a_sum_is_laplace():
     sampler, truth = SecureSampler(), np.array([sum(TRUE["m"])])
-    noise = np.concatenate([sampler.draw(truth, 4.0) for _ in range(4000)]) - truth
+    noise = np.concatenate([sampler.draw(truth, 4.0, USUAL) for _ in range(4000)]) - truth
     assert kstest(noise, "laplace", args=(0, 4.0)).statistic <= math.sqrt(math.log(2e7) / 8000)
 
 
@@ -265,7 +266,7 @@ def test_sums_are_shared_out_by_posterior_mean():
     table = posterior_mean(noisy)
     for name in "md":
         loss, public = noisy.guarantee.groups[name], noisy.range(name)
-        y, b = float(getattr(noisy, name)[0]), loss.scale
+        y, b = float(noisy.values[name][0]), loss.scale
 
         def weight(x, y=y, b=b):
             return math.exp(-abs(x - y) / b) / x
@@ -273,8 +274,8 @@ def test_sums_are_shared_out_by_posterior_mean():
         ends = {"points": [y], "limit": 200}
         mean = quad(lambda x: x * weight(x), public.lower, public.upper, **ends)[0]
         mean /= quad(weight, public.lower, public.upper, **ends)[0]
-        assert getattr(table, name) == pytest.approx(np.full(3, mean / 3), rel=1e-8)
-    assert (table.k == 10).all() and table.k.shape == (4,)
+        assert table.values[name] == pytest.approx(np.full(3, mean / 3), rel=1e-8)
+    assert (table.values["k"] == 10).all() and table.values["k"].shape == (4,)
     assert beliefs(noisy)["k"].mean.shape == (4,)
 
 
@@ -310,11 +311,11 @@ def test_relative_noise_is_on_logarithms_and_unbiased_there():
         source,
         ITEMS,
         adjacency=Adjacency("one-item-relative"),
-        bounds=Bounds(wide, wide, wide, wide),
+        bounds=Bounds(dict.fromkeys(("k", "k_r", "m", "d"), wide)),
     )
     loss = noisy.guarantee.groups["m"]
     assert loss.scale == pytest.approx(math.log(1.1) / 0.5, rel=1e-9)
-    assert kstest(np.log(noisy.m / 8.0), "laplace", args=(0, loss.scale)).pvalue > 1e-6
+    assert kstest(np.log(noisy.values["m"] / 8.0), "laplace", args=(0, loss.scale)).pvalue > 1e-6
 
 
 def test_machines_share_by_rating_where_every_one_is_known():
@@ -336,7 +337,7 @@ def test_posterior_means_are_what_a_release_of_items_is_made_of_unless_it_asks_f
     noisy = demo(allocation=ITEMS)
     given = {"epsilon": HALF, "adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
     made = publish(private_grid(), **given, sampler=DemoSampler(1))
-    assert (made.model.m == posterior_mean(noisy).m).all()
+    assert (made.model.m == posterior_mean(noisy).values["m"]).all()
     plain = publish(private_grid(), **given, sampler=DemoSampler(1), start="clipped")
     assert (plain.model.k_r == reduce(noisy).k_r).all()
 
@@ -366,7 +367,7 @@ def test_an_allocation_cannot_hide_a_network_that_it_draws():
 def test_a_relative_adjacency_refuses_what_has_no_logarithm(rule):
     for source, bounds in (
         (private_grid(d=(11.0, 0.0, 13.0)), Bounds()),
-        (private_grid(), replace(Bounds(), d=Range(0.0, 40.0))),
+        (private_grid(), Bounds({"d": Range(0.0, 40.0)})),
     ):
         with pytest.raises(OptionError, match="values of d and a lower bound above 0"):
             demo(source, ITEMS, adjacency=Adjacency(rule), bounds=bounds)

@@ -675,7 +675,7 @@ def test_bounds_beyond_what_a_bundle_may_hold_are_refused_before_anything_is_dra
     done = gridveil("release", write_grid(tmp_path), "--epsilon=1/2", "--bounds-k=1:1e12", *options)
     assert (done.code, "the upper bound of k" in done.err) == (2, True)
     assert charges(tmp_path / "ledger") == []
-    assert Bounds(k=Range(1, 1e12)).k.upper == 1e12  # which is no mistake in itself
+    assert Bounds({"k": Range(1, 1e12)})["k"].upper == 1e12  # which is no mistake in itself
 
 
 def test_a_release_at_the_ends_of_what_may_be_declared_is_loaded_again(tmp_path):

@@ -67,7 +67,7 @@ def test_zones_hide_edges(ieee30):
         model = released(ieee30, ports).model
         shares = None if ports is None else merged_shares(ieee30.facts, ports)
         truth, edges = true_pairs(ieee30.facts, shares)
-        guesses[name] = guess_edges(model, Bounds().k).f1(truth, edges)
+        guesses[name] = guess_edges(model, Bounds()["k"]).f1(truth, edges)
     assert guesses["zones"] < guesses["each"]
 
 

@@ -33,10 +33,7 @@ CASES = {"kundur": {}, "ieee14": {}, "ieee39": {}, "npcc": {}, "wecc": {"negativ
 MORE = {"kundur/kundur_full.json": {}, "ieee14/ieee14.json": {}, "GBnetwork": {}, "5bus": {}}
 # Wide enough for any of them, and round: declared, not taken from a case.
 BOUNDS = Bounds(
-    k=Range(0.1, 1e4),
-    k_r=Range(0, 1e4),
-    m=Range(1, 5e3),
-    d=Range(0, 2e3),
+    {"k": Range(0.1, 1e4), "k_r": Range(0, 1e4), "m": Range(1, 5e3), "d": Range(0, 2e3)},
     origin="wide round numbers",
 )
 
@@ -144,7 +141,7 @@ def test_inertia_damping_governor_and_k_are_as_andes_has_them(oracle, name):
     machines = [facts.buses[bus] for bus in facts.machines]
     assert facts.buses == tuple(system["bus"])
     assert (facts.base_mva, facts.frequency_hz) == (system["base"], system["units"][0]["fn"])
-    for values, what in ((source.m, "M"), (source.d, "D")):
+    for values, what in ((source.values["m"], "M"), (source.values["d"], "D")):
         theirs = by_bus(system, what)
         assert machines == [bus for bus in facts.buses if bus in theirs]
         assert Private.open(values) == pytest.approx([theirs[bus] for bus in machines], rel=1e-9), (
@@ -153,7 +150,7 @@ def test_inertia_damping_governor_and_k_are_as_andes_has_them(oracle, name):
     k = weights(system)
     ours = {
         frozenset(facts.edge_name(e).split("-")): value
-        for e, value in enumerate(Private.open(source.k))
+        for e, value in enumerate(Private.open(source.values["k"]))
     }
     assert ours.keys() == k.keys()
     # ANDES adds 1e-8 p.u. to every r and x in its power flow, and stops at 1e-6 p.u. of mismatch.
@@ -222,8 +219,8 @@ def test_an_exported_case_is_read_back_as_the_release_has_it(tmp_path):
         if name.endswith((".json", ".xlsx")):
             (tmp_path / name).write_bytes(content)
             back = open_grid(str(tmp_path / name), options={"operating_point": "flat"})
-            assert Private.open(back.m) == pytest.approx(release.model.m, rel=1e-9)
-            assert Private.open(back.d) == pytest.approx(release.model.d, rel=1e-9)
+            assert Private.open(back.values["m"]) == pytest.approx(release.model.m, rel=1e-9)
+            assert Private.open(back.values["d"]) == pytest.approx(release.model.d, rel=1e-9)
             assert back.facts.governor_rate == pytest.approx(release.model.governor_rate, rel=1e-9)
             assert back.facts.droop_gain == pytest.approx(release.model.droop_gain, rel=1e-9)
             assert back.facts.omega_b == pytest.approx(release.model.omega_b)

@@ -128,7 +128,7 @@ def changed(change):
 
 
 def private(source):
-    return {name: Private.open(getattr(source, name)) for name in "kmd"}
+    return {name: Private.open(source.values[name]) for name in "kmd"}
 
 
 def opened(folder, case, **options):

@@ -39,7 +39,7 @@ def settings(*, point="flat", machines=None, fuels=None, publish_loads=True, **v
 
 def opened(grid, **options):
     source = assemble(grid, settings(**options))
-    return source.facts, {name: Private.open(getattr(source, name)) for name in "kmd"}
+    return source.facts, {name: Private.open(source.values[name]) for name in "kmd"}
 
 
 def weights(grid, **options):

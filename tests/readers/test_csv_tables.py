@@ -121,9 +121,9 @@ def test_a_folder_is_a_grid_with_its_machines_dynamics(tmp_path):
     source = open_grid(str(folder), options={"operating_point": "flat", "damping": 3.0})
     assert source.facts.buses == ("north", "south", "east")
     assert source.facts.frequency_hz == 50
-    assert Private.open(source.k).tolist() == pytest.approx([1 / 0.1375, 5], rel=1e-12)
-    assert Private.open(source.m).tolist() == [6.25, 7.125]
-    assert Private.open(source.d).tolist() == [1.75, 3]
+    assert Private.open(source.values["k"]).tolist() == pytest.approx([1 / 0.1375, 5], rel=1e-12)
+    assert Private.open(source.values["m"]).tolist() == [6.25, 7.125]
+    assert Private.open(source.values["d"]).tolist() == [1.75, 3]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def line_of(path, start):
 
 
 def private(source):
-    return {name: Private.open(getattr(source, name)) for name in "kmd"}
+    return {name: Private.open(source.values[name]) for name in "kmd"}
 
 
 # --- against matpowercaseframes -------------------------------------------------------------------

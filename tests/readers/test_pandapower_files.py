@@ -144,7 +144,7 @@ def test_newtons_method_finds_pandapowers_voltages_without_its_results():
     results = solved(net).res_bus
     flat = source_from_net(net, options={**ANGLES, "zero_x": "merge"})
     again = assembled(grid)
-    assert np.allclose(Private.open(again.k), Private.open(flat.k), rtol=1e-7)
+    assert np.allclose(Private.open(again.values["k"]), Private.open(flat.values["k"]), rtol=1e-7)
     assert results.vm_pu.notna().all()
 
 
@@ -155,7 +155,7 @@ def test_results_without_phase_shifts_get_them():
     halved = assembled(
         from_pandapower(solved(net, calculate_voltage_angles=False)), operating_point="file"
     )
-    assert np.allclose(Private.open(halved.k), Private.open(whole.k), rtol=1e-2)
+    assert np.allclose(Private.open(halved.values["k"]), Private.open(whole.values["k"]), rtol=1e-2)
 
 
 def assembled(grid, **options):

@@ -839,7 +839,9 @@ def test_the_power_flow_of_a_public_case_gives_the_voltages_in_its_file(name):
         )
         for point in ("newton", "file")
     )
-    assert np.allclose(Private.open(source.k), Private.open(as_filed.k), rtol=2e-3)
+    assert np.allclose(
+        Private.open(source.values["k"]), Private.open(as_filed.values["k"]), rtol=2e-3
+    )
 
 
 @pytest.fixture(scope="module")
@@ -852,7 +854,11 @@ def test_what_gridveil_exports_is_read_back(tmp_path, release):
         (tmp_path / name).write_bytes(data)
     source = open_grid(str(tmp_path / "psse.raw"), options={"operating_point": "flat"})
     model = release.model
-    for mine, theirs in ((source.k, model.k_r), (source.m, model.m), (source.d, model.d)):
+    for mine, theirs in (
+        (source.values["k"], model.k_r),
+        (source.values["m"], model.m),
+        (source.values["d"], model.d),
+    ):
         assert np.allclose(Private.open(mine), theirs, rtol=1e-9)
     assert source.facts.edges.tolist() == np.asarray(model.edges).tolist()
     assert np.allclose(source.facts.droop_gain, model.droop_gain, rtol=1e-9)

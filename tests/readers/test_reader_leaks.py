@@ -367,7 +367,7 @@ class Search:
         values = [float(text) for text in grid.planted]
         if source is not None:
             values += [
-                value for name in "kmd" for value in Private.open(getattr(source, name)).tolist()
+                value for name in "kmd" for value in Private.open(source.values[name]).tolist()
             ]
         self.values = np.array([*values, *(2 * value for value in values)])
         # Whatever stands between them: with a decimal comma, in MW or in p.u., digits stay the

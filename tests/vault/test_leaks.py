@@ -46,7 +46,7 @@ def planted(tmp_path, monkeypatch, caplog):
     x, m, d = digits(rng, 0.1, 0.9, 6), digits(rng, 10, 20, 3), digits(rng, 5, 10, 3)
     path = write_grid(tmp_path / "in", x=x, m=m, d=d)
     source = open_grid(str(path))
-    k, truth = Private.open(source.k), true_model(source)
+    k, truth = Private.open(source.values["k"]), true_model(source)
     folder = tmp_path / "written"
     (folder / "temp").mkdir(parents=True)
     monkeypatch.setenv("GRIDVEIL_LEDGER", str(folder / "ledger.sqlite"))
@@ -104,7 +104,7 @@ def test_the_search_finds_a_planted_leak(planted, form):
 
 
 def test_the_search_finds_what_a_release_without_noise_would_publish(planted, monkeypatch):
-    monkeypatch.setattr(SecureSampler, "draw", lambda self, values, scale: values)
+    monkeypatch.setattr(SecureSampler, "draw", lambda self, values, scale, noise: values)
     assert release(planted, "--profile=paper").code == 0
     assert len(leaks(planted)) >= 3 + 3 + 3 + 6  # m, d, the reduced weights and K_ac
 

@@ -18,9 +18,10 @@ from gridveil.grid.parameters import Bounds, Range
 from gridveil.privacy.adjacency import RULES, Adjacency
 from gridveil.privacy.epsilon import float_at_least
 from gridveil.privacy.ledger import Ledger
-from gridveil.vault import sampler as sampler_module
+from gridveil.privacy.mechanisms import USUAL, laplace
+from gridveil.privacy.mechanisms.laplace import calibrate
 from gridveil.vault.perturb import perturb
-from gridveil.vault.sampler import DemoSampler, SecureSampler, calibrate
+from gridveil.vault.sampler import DemoSampler, SecureSampler
 from gridveil.vault.source import SourceGrid
 from privacy_helpers import TRUE, all_that_it_says, chain, private_grid, traces
 
@@ -132,10 +133,10 @@ def noise(tmp_path_factory):
         source,
         epsilon=Fraction(1, 3),
         adjacency=Adjacency(alpha=ALPHA),
-        bounds=Bounds(wide, wide, wide, wide),
+        bounds=Bounds(dict.fromkeys(("k", "k_r", "m", "d"), wide)),
         ledger=ledger,
     )
-    return {name: getattr(noisy, name) - 1000.0 for name in TRUE}
+    return {name: noisy.values[name] - 1000.0 for name in TRUE}
 
 
 def is_laplace(noise, scale, false_alarm=1e-7):
@@ -170,18 +171,19 @@ def test_two_draws_differ_in_every_entry(ledger):
     ledger.set_budget("chain", Adjacency(), Fraction(1))
     far = private_grid(**{name: np.full(len(values), 1e5) for name, values in TRUE.items()})
     first, second = (
-        release(far, bounds=Bounds(wide, wide, wide, wide), ledger=ledger) for _ in range(2)
+        release(far, bounds=Bounds(dict.fromkeys(("k", "k_r", "m", "d"), wide)), ledger=ledger)
+        for _ in range(2)
     )
     for name in TRUE:
-        assert (getattr(first, name) != getattr(second, name)).all()
+        assert (first.values[name] != second.values[name]).all()
 
 
 def test_every_entry_is_clipped_to_its_public_bounds():
-    bounds = Bounds(k=Range(30, 31), m=Range(15, 16), d=Range(12, 12.5))
+    bounds = Bounds({"k": Range(30, 31), "m": Range(15, 16), "d": Range(12, 12.5)})
     noisy = demo(adjacency=Adjacency(alpha=dict.fromkeys("kmd", Fraction(10**6))), bounds=bounds)
     for name in TRUE:
-        public = getattr(bounds, name)
-        assert set(getattr(noisy, name)) <= {public.lower, public.upper}
+        public = bounds[name]
+        assert set(noisy.values[name]) <= {public.lower, public.upper}
     assert noisy.clipped() == {"k": 4, "m": 3, "d": 3}
 
 
@@ -201,9 +203,9 @@ def test_a_real_release_needs_a_ledger():
 def test_the_charge_is_in_the_ledger_before_the_draw(ledger, monkeypatch):
     seen, draw = [], SecureSampler.draw
 
-    def spy(sampler, values, scale):
+    def spy(sampler, values, scale, noise):
         seen.extend(entry.state for entry in Ledger(ledger.location).entries())
-        return draw(sampler, values, scale)
+        return draw(sampler, values, scale, noise)
 
     monkeypatch.setattr(SecureSampler, "draw", spy)
     guarantee = release(ledger=ledger, adjacency=Adjacency("one-asset", ALPHA)).guarantee
@@ -215,7 +217,7 @@ def test_the_charge_is_in_the_ledger_before_the_draw(ledger, monkeypatch):
 
 
 def test_a_draw_that_fails_stays_charged(ledger, monkeypatch):
-    def fail(sampler, values, scale):
+    def fail(sampler, values, scale, noise):
         raise RuntimeError("no entropy")
 
     monkeypatch.setattr(SecureSampler, "draw", fail)
@@ -255,7 +257,7 @@ def test_a_secure_draw_is_no_demo_and_names_its_mechanism(ledger):
 
 
 class Silent(SecureSampler):
-    def draw(self, values, scale):
+    def draw(self, values, scale, noise):
         return values
 
 
@@ -267,7 +269,7 @@ def test_only_the_secure_sampler_itself_makes_a_real_release(ledger):
 def test_a_demo_is_repeated_by_its_seed_alone(seeds):
     first, second = (release(sampler=DemoSampler(seed)) for seed in seeds)
     for name in TRUE:
-        assert np.array_equal(getattr(first, name), getattr(second, name)) == (seeds[0] == seeds[1])
+        assert np.array_equal(first.values[name], second.values[name]) == (seeds[0] == seeds[1])
 
 
 UNUSABLE = {
@@ -284,7 +286,7 @@ UNUSABLE = {
 @pytest.mark.parametrize("sampler", [SecureSampler(), DemoSampler(1)], ids=["secure", "demo"])
 @pytest.mark.parametrize(("values", "scale"), UNUSABLE.values(), ids=UNUSABLE)
 def test_values_and_scale_are_checked_before_opendp_sees_them(sampler, values, scale, monkeypatch):
-    monkeypatch.setattr(sampler_module, "_opendp", lambda: pytest.fail("OpenDP was called"))
+    monkeypatch.setattr(laplace, "_opendp", lambda: pytest.fail("OpenDP was called"))
     with pytest.raises(OptionError, match="Nothing was drawn") as refusal:
-        sampler.draw(np.array(values), scale)
+        sampler.draw(np.array(values), scale, USUAL)
     assert "27182" not in all_that_it_says(refusal.value)

@@ -93,18 +93,18 @@ def test_a_source_grid_cannot_be_copied_away(take):
 def test_private_values_cannot_be_written_to():
     grid = private_grid()
     with pytest.raises(ValueError, match="read-only"):
-        Private.open(grid.k)[0] = 1.0
+        Private.open(grid.values["k"])[0] = 1.0
 
 
 def test_the_callers_array_is_not_the_grids():
     k = np.array(TRUE["k"])
     grid = private_grid(k=k)
     k[:] = 1.0
-    assert tuple(Private.open(grid.k)) == TRUE["k"]
+    assert tuple(Private.open(grid.values["k"])) == TRUE["k"]
 
 
 def test_damping_may_be_zero():
-    assert not Private.open(private_grid(d=np.zeros(3)).d).any()
+    assert not Private.open(private_grid(d=np.zeros(3)).values["d"]).any()
 
 
 ITEMS = {"k": "line weight k of b1-b2", "m": "inertia m of b1", "d": "damping d of b1"}

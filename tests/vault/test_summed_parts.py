@@ -14,11 +14,11 @@ from gridveil.foundation.errors import InputError
 from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation
+from gridveil.privacy.mechanisms import Calibration
 from gridveil.readers.assemble import assemble
 from gridveil.readers.dynamics import Dynamics
 from gridveil.readers.network import CONTROLLED
 from gridveil.vault.perturb import perturb
-from gridveil.vault.sampler import Calibration
 from gridveil.vault.source import Private
 
 FLAT = Dynamics(damping=2.0, governor_rate=2.0, droop_gain=20.0, operating_point="flat")
@@ -30,12 +30,13 @@ LARGE = 10.0 ** np.random.default_rng(1).uniform(-3, 7, (3000, 3))
 class Recorder:
     """A sampler that adds nothing, and keeps what it was given."""
 
-    mechanism = "none"
-
     def __init__(self):
         self.given = []
 
-    def draw(self, values, scale):
+    def in_words(self, noises):
+        return "none"
+
+    def draw(self, values, scale, noise):
         self.given.append(values)
         return values
 
@@ -63,7 +64,7 @@ def drawn_from(source, alpha, drawn="items", rule="one-item"):
     """What noise is added to, and the distance that it is made for, of each group."""
     asked, sampler = [], Recorder()
     with patch(
-        "gridveil.vault.perturb.calibrate",
+        "gridveil.privacy.mechanisms.laplace.calibrate",
         lambda *given: asked.append(given) or Calibration(1.0, 0.01),
     ):
         perturb(
@@ -129,8 +130,8 @@ def test_a_sum_moves_no_further_than_the_noise_is_made_for_if_a_part_of_an_item_
 def test_parts_are_summed_exactly_and_rounded_once():
     source = a_grid(circuits=LARGE, inertia=LARGE)
     exact = [float(sum(map(Fraction, parts))) for parts in LARGE.tolist()]
-    assert Private.open(source.k).tolist()[:3000] == exact
-    assert Private.open(source.m).tolist() == exact
+    assert Private.open(source.values["k"]).tolist()[:3000] == exact
+    assert Private.open(source.values["m"]).tolist() == exact
 
 
 def test_nothing_is_added_to_alpha_where_no_item_is_a_sum():

@@ -89,7 +89,7 @@ def write_table(folder, name):
     (folder / "private.toml").write_text(f"{PUBLIC}{machines}")
 
 
-def constant(self, values, scale):
+def constant(self, values, scale, noise):
     """Whatever it is given, the same vector: with its exponentials, inside the usual bounds of
     items and of sums.
     """

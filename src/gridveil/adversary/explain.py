@@ -15,6 +15,7 @@ from gridveil.adversary.attack.network import LARGEST, invert, port_patterns
 from gridveil.dynamics.kron import elimination
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, GridFacts
+from gridveil.grid.parameters import DAMPING, WEIGHT
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import middle
 from gridveil.publication.ports import port_shares
@@ -60,18 +61,21 @@ def explain(facts: GridFacts, release: Release) -> Explained:
             remedy="Leave --load-damping out, and load_damping of a dynamics file too.",
         )
     facts = replace(facts, loads_are_public=release.publishes_loads)
-    k, misfit = np.full(len(facts.edges), middle(release.bounds.k)), None
+    k, misfit = np.full(len(facts.edges), middle(release.bounds["k"])), None
     if shares is None:
         felt = facts.load_damping[facts.machines] + math.fsum(
             facts.load_damping[facts.interior]
-        ) / len(model.m)
+        ) / len(model.machines)
     else:
-        if len(model.m) > 1 and not too_many_lines(facts):
+        if len(model.machines) > 1 and not too_many_lines(facts):
             patterns = port_patterns(facts, loaded_buses(facts)) @ shares
-            found = invert(model, facts, release.bounds.k, patterns, stop_if_exact=True)
+            found = invert(model, facts, release.bounds["k"], patterns, stop_if_exact=True)
             k, misfit = found.k, found.misfit
         felt = elimination(facts, k).to_machines(facts.load_damping)
-    table = PublicTable(facts, k, model.m, np.maximum(model.d - felt, 0.0))
+    table = PublicTable(
+        facts,
+        {WEIGHT.name: k, **model.of_machines, DAMPING.name: np.maximum(model.d - felt, 0.0)},
+    )
     return Explained(table, misfit, doubts(facts, release, misfit))
 
 

@@ -106,7 +106,7 @@ def _at_release(
             "from the middle of its public bounds, and its network was not compared with the "
             "grid's topology."
         )
-    if sums := [name for name, loss in guarantee.groups.items() if loss.drawn == "sum"]:
+    if sums := [name for name, loss in guarantee.groups.items() if loss.mechanism.takes == "sum"]:
         notes.append(
             f"Only the sum was drawn of {' and '.join(sums)}: single machines have the shares that "
             "it gives them."
@@ -116,7 +116,10 @@ def _at_release(
         found.table,
         found.table,
         f"the noisy release {path.name}",
-        replace(release.bounds, **{name: getattr(settings.bounds, name) for name in bounded}),
+        replace(
+            release.bounds,
+            ranges={**release.bounds, **{name: settings.bounds[name] for name in bounded}},
+        ),
         options.adjacency_over(guarantee.adjacency, settings.rule, settings.alpha),
         (*notes, *found.doubts),
     )

@@ -192,12 +192,14 @@ def _facts_json(facts: GridFacts) -> dict[str, Any]:
 def _default_bounds(name: str) -> str:
     from gridveil.grid.parameters import Bounds
 
-    public = getattr(Bounds(), name)
+    public = Bounds()[name]
     return f"{public.lower:g}:{public.upper:g}"
 
 
 def _private_groups(facts: GridFacts) -> list[tuple[str, int, str, str]]:
-    from gridveil.grid.parameters import UNITS
-    from gridveil.privacy.adjacency import ASSETS
+    from gridveil.grid.parameters import PARAMETERS
 
-    return [(name, size, UNITS[name], ASSETS[name]) for name, size in facts.sizes.items()]
+    return [
+        (name, size, PARAMETERS[name].unit, PARAMETERS[name].asset)
+        for name, size in facts.sizes.items()
+    ]

@@ -29,11 +29,11 @@ COLUMNS = (
 
 def print_leakage(name: str, found: Leakage) -> None:
     """Print the figures of a record, and what they mean."""
-    from gridveil.adversary.leakage import GROUPS, percent
+    from gridveil.adversary.leakage import PARAMETERS, percent
 
     known, unknown = found.known, found.unknown
     rows = []
-    for group in GROUPS:
+    for group in PARAMETERS:
         told, open_told = known.items[group], unknown.items[group]
         rows.append(
             (

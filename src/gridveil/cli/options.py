@@ -130,7 +130,7 @@ def open_surrogate(name: str, settings: ReleaseSettings, own: GridFacts) -> Publ
     try:
         other = open_named_grid(name, None, public)
     except InputError:  # a static case: what it lacks lies in the middle of the public bounds
-        usual = {"inertia": middle(settings.bounds.m), "damping": middle(settings.bounds.d)}
+        usual = {"inertia": middle(settings.bounds["m"]), "damping": middle(settings.bounds["d"])}
         other = open_named_grid(name, None, public | usual)
     if facts_alike(own, other.facts):
         raise OptionError(
@@ -397,14 +397,14 @@ def given_bounds(given: Mapping[str, Any]) -> Bounds:
 def _bounds(merged: Mapping[str, Any], profile: Profile) -> Bounds:
     from gridveil.grid.parameters import Bounds
 
-    chosen = {name: getattr(profile.bounds, name) for name in ("k", "k_r", "m", "d")}
+    chosen = dict(profile.bounds)
     given = {
         name: _range(name, merged[f"bounds_{name}"])
         for name in chosen
         if f"bounds_{name}" in merged
     }
     usual = "declared public by the owner" if given else profile.bounds.origin
-    return Bounds(**chosen | given, origin=merged.get("bounds_origin", usual))  # pyright: ignore[reportArgumentType]
+    return Bounds(chosen | given, origin=merged.get("bounds_origin", usual))
 
 
 def _range(name: str, text: Any) -> Range:

@@ -86,10 +86,9 @@ def _group_row(name: str, guarantee: Guarantee, clipped: dict[str, int]) -> tupl
     loss = guarantee.groups.get(name)
     if loss is None:
         return name, "nothing", "", "0", "", ""
-    drawn = "every item" if loss.drawn == "items" else "their sum"
     return (
         name,
-        drawn,
+        loss.mechanism.whole,
         loss.alpha_in_words,
         str(loss.epsilon),
         loss.scale_in_words,

@@ -262,7 +262,7 @@ def _print(found: Plan, event: str, command: str | None) -> None:
         print_text(f"           {MET_WITHOUT}")
     if outside := found.outside():
         counts = " and ".join(
-            f"{count} of {len(getattr(found.surrogate, name))} {name}"
+            f"{count} of {len(found.surrogate.values[name])} {name}"
             for name, count in outside.items()
         )
         print_text(
@@ -288,7 +288,7 @@ def _print(found: Plan, event: str, command: str | None) -> None:
         (
             "drawn",
             "ε of it",
-            "Laplace scale",
+            "noise scale",
             "typical on the surrogate",
             "scale / typical",
             "unit",

@@ -308,9 +308,7 @@ def release(
 
 
 def _default_bounds(bounds: Bounds) -> str:
-    shown = ", ".join(
-        f"{name} {getattr(bounds, name).lower:g}:{getattr(bounds, name).upper:g}" for name in "kmd"
-    )
+    shown = ", ".join(f"{name} {bounds[name].lower:g}:{bounds[name].upper:g}" for name in "kmd")
     return (
         f"public bounds are the defaults, {shown}; values beyond them are clipped, and the release "
         "is charged all the same. Set --bounds-k, --bounds-m and --bounds-d from public knowledge."
@@ -432,9 +430,9 @@ def _warnings(
             f"ε = {epsilon} hides next to nothing: odds between neighbours may change by e^ε."
         )
     for name, count in clipped.items():
-        if count > (0 if allocation.draws[name] == "sum" else facts.sizes[name] / 4):
+        if count > (0 if allocation.of(name).takes == "sum" else facts.sizes[name] / 4):
             what = f"The noisy sum of {name} lies on its public bounds"
-            if allocation.draws[name] == "items":
+            if allocation.of(name).takes == "items":
                 what = (
                     f"{count} of {facts.sizes[name]} entries of {name} lie on their public bounds"
                 )

@@ -225,7 +225,9 @@ def _chunks(
     models: Sequence[AnyModel], events: Sequence[Event], clock: Clock
 ) -> Iterator[tuple[int, int]]:
     steps = sum(len(event.steps) for event in events)
-    each = max((clock.steps + 1) * len(models[0].m) * steps, (3 * len(models[0].m)) ** 2 * 20)
+    each = max(
+        (clock.steps + 1) * len(models[0].machines) * steps, (3 * len(models[0].machines)) ** 2 * 20
+    )
     size = max(1, HELD // each)
     return ((start, size) for start in range(0, len(models), size))
 
@@ -238,7 +240,7 @@ def _drive(model: AnyModel, events: Sequence[Event]) -> Array:
 def _machine_ports(model: AnyModel) -> IntArray:
     if isinstance(model, FullModel):
         return model.facts.machines
-    return np.arange(len(model.m), dtype=np.int64)
+    return np.arange(len(model.machines), dtype=np.int64)
 
 
 def _slope_and_settling(model: AnyModel, event: Event) -> tuple[float, float]:

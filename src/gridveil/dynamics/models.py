@@ -5,17 +5,19 @@ against.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from gridveil.dynamics.engine.lti import LTI
+from gridveil.dynamics.devices import DeviceFamily, joined, settling_gain
+from gridveil.dynamics.engine.lti import LTI, LinearFamily
 from gridveil.dynamics.swing import SwingFamily
 from gridveil.foundation.errors import EventError, InputError
 from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges, frozen
-from gridveil.grid.parameters import Bounds
+from gridveil.grid.parameters import Bounds, released
+from gridveil.grid.tables import Values
 
 
 class Places(Protocol):
@@ -90,6 +92,7 @@ class ReducedModel:
     m, d : (g,) inertia [p.u. power · s / p.u. frequency] and damping [p.u. power / p.u. frequency].
     governor_rate : (g,) T [1/s]; droop_gain : (g,) G [p.u. power / p.u. frequency]; K_ac : (g, b).
     loads : (g + b,) nominal loads [p.u. power], NaN where not published; omega_b [rad/s].
+    device : (g,) each, values of the parameters of devices at the machines, by name.
     """
 
     ports: tuple[str, ...]
@@ -103,10 +106,14 @@ class ReducedModel:
     omega_b: float
     frequency_hz: float
     base_mva: float
+    device: Values = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads"):
             object.__setattr__(self, name, frozen(getattr(self, name)))
+        object.__setattr__(
+            self, "device", {name: frozen(values) for name, values in self.device.items()}
+        )
         g = len(self.m)
         shapes = {
             "k_r": (g * (g - 1) // 2,),
@@ -121,6 +128,38 @@ class ReducedModel:
                 raise InputError(
                     f"{name} has shape {getattr(self, name).shape}", expected=str(shape)
                 )
+        if any(values.shape != (g,) for values in self.device.values()):
+            raise InputError("a device's parameter has another length than m", expected=f"({g},)")
+
+    @property
+    def values(self) -> dict[str, Array]:
+        """The released values by parameter: k_r, m, d and those of devices."""
+        return {"k_r": self.k_r, **self.of_machines}
+
+    @property
+    def of_machines(self) -> dict[str, Array]:
+        """The same without the network's: (g,) each."""
+        return {"m": self.m, "d": self.d, **self.device}
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All arrays by name, in the order of files."""
+        rest = ("governor_rate", "droop_gain", "K_ac", "loads")
+        return self.values | {name: getattr(self, name) for name in rest}
+
+    @classmethod
+    def of_arrays(cls, arrays: Values, **rest: Any) -> ReducedModel:
+        """Put a model together from its arrays."""
+        own = {name: values for name, values in arrays.items() if name in cls.__dataclass_fields__}
+        device = {name: values for name, values in arrays.items() if name not in own}
+        return cls(**own, **rest, device=device)
+
+    @staticmethod
+    def shapes(machines: int, loaded: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the arrays of a model with every parameter of the registry."""
+        own = dict.fromkeys((*released(), "governor_rate", "droop_gain"), (machines,))
+        pairs = machines * (machines - 1) // 2
+        return own | {"k_r": (pairs,), "K_ac": (machines, loaded), "loads": (machines + loaded,)}
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -155,27 +194,32 @@ class ReducedModel:
 
     @property
     def theta(self) -> Array:
-        """Stacked parameters (k_r, m, d)."""
-        return np.concatenate([self.k_r, self.m, self.d])
+        """Stacked parameters (k_r, m, d, those of devices)."""
+        return np.concatenate(list(self.values.values()))
 
     def with_theta(self, theta: Array) -> ReducedModel:
         """The same model with other parameters."""
-        e, g = len(self.k_r), len(self.m)
-        return replace(self, k_r=theta[:e], m=theta[e : e + g], d=theta[e + g :])
+        ends = np.cumsum([len(values) for values in self.values.values()])[:-1]
+        k_r, m, d, *device = np.split(theta, ends)
+        return replace(self, k_r=k_r, m=m, d=d, device=dict(zip(self.device, device, strict=True)))
 
     def family(
         self, drive: Array, sense: IntArray | Sequence[int], bounds: Bounds | None = None
-    ) -> SwingFamily:
+    ) -> LinearFamily:
         """The linear family that this model is a member of, with K_ac held fixed."""
-        return SwingFamily(
+        bounds = bounds or Bounds()
+        swing = SwingFamily(
             self.edges,
             governor_rate=self.governor_rate,
             droop_gain=self.droop_gain,
             omega_b=self.omega_b,
             drive=self.to_machines(drive),
             sense=self.shares(np.asarray(sense)),
-            bounds=bounds or Bounds(),
+            bounds=bounds,
         )
+        if not self.device:
+            return swing
+        return DeviceFamily(swing, "m", len(self.m), tuple(self.device), bounds)
 
     def lti(self, drive: Array, sense: IntArray) -> LTI:
         """Linear model from load patterns to frequencies; see `Model`."""
@@ -183,7 +227,8 @@ class ReducedModel:
 
     def settling(self, load: Array) -> float:
         """Settling value; see `Model`."""
-        return _settling(load, np.sum(self.d), self.droop_gain, self.governor_rate)
+        damping = np.sum(self.d) - settling_gain(self.device)
+        return _settling(load, damping, self.droop_gain, self.governor_rate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,13 +238,26 @@ class FullModel:
 
     Buses without inertia are a constraint: their δ is solved for at every instant (or, with
     damping, follows a fast equation of its own), and their ω = δ̇ / ω_b is an output.
-    k : (e,), m, d : (g,), as in the source grid.
+    values : of each parameter, as in the source grid.
     """
 
     facts: GridFacts
-    k: Array
-    m: Array
-    d: Array
+    values: Values
+
+    @property
+    def k(self) -> Array:
+        """(e,) Line weights [p.u. power / rad]."""
+        return self.values["k"]
+
+    @property
+    def m(self) -> Array:
+        """(g,) Inertia [p.u. power · s / p.u. frequency]."""
+        return self.values["m"]
+
+    @property
+    def d(self) -> Array:
+        """(g,) Damping [p.u. power / p.u. frequency]."""
+        return self.values["d"]
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -266,11 +324,11 @@ class FullModel:
         B[delta] = facts.omega_b * through[moving]
         A[power, omega] = -np.diag(facts.governor_rate * facts.droop_gain)
         A[power, power] = -np.diag(facts.governor_rate)
-        return LTI.of(A, B, speed[sense], through[sense])
+        return joined(LTI.of(A, B, speed[sense], through[sense]), self.m, self.values)
 
     def settling(self, load: Array) -> float:
         """Settling value; see `Model`."""
-        damping = np.sum(self.d) + np.sum(self.facts.load_damping)
+        damping = np.sum(self.d) + np.sum(self.facts.load_damping) - settling_gain(self.values)
         return _settling(load, damping, self.facts.droop_gain, self.facts.governor_rate)
 
 

@@ -10,7 +10,10 @@ import numpy as np
 
 from gridveil.dynamics.engine.lti import LTI, LinearFamily, XArray, namespace
 from gridveil.grid.facts import Array, IntArray
-from gridveil.grid.parameters import UNITS, Bounds, Group
+from gridveil.grid.parameters import Bounds, Group, slices
+
+# The protected parameters that the swing equations have; others are those of devices.
+SWING: tuple[str, ...] = ("k", "m", "d")
 
 
 class SwingFamily(LinearFamily):
@@ -39,11 +42,11 @@ class SwingFamily(LinearFamily):
     ) -> None:
         g, e = len(governor_rate), len(edges)
         self.groups: tuple[Group, ...] = (
-            Group("k_r", e, UNITS["k_r"], bounds.k_r, asset="line"),
-            Group("m", g, UNITS["m"], bounds.m, asset="machine"),
-            Group("d", g, UNITS["d"], bounds.d, asset="machine"),
+            Group("k_r", e, bounds["k_r"]),
+            Group("m", g, bounds["m"]),
+            Group("d", g, bounds["d"]),
         )
-        self._k, self._m, self._d = slice(0, e), slice(e, e + g), slice(e + g, e + 2 * g)
+        self._k, self._m, self._d = slices(self.groups).values()
         i, j = edges.T.astype(np.int64)
         # the edge between two machines; where there is none, a weight of 0 behind the last
         pair = np.full((g, g), e)
@@ -116,9 +119,7 @@ class DrivenSwingFamily(SwingFamily):
             edges, governor_rate=governor_rate, drive=np.zeros((g, inputs)), **constants
         )
         self._u = slice(self.size, self.size + inputs * g)
-        self.groups += (
-            Group("u", inputs * g, "p.u. power", None, sensitive=False, asset="machine"),
-        )
+        self.groups += (Group("u", inputs * g, None),)
 
     def lti(self, theta: XArray) -> LTI:
         """Build F with −u/m in its input columns."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridveil.foundation.errors import InputError
+from gridveil.grid.parameters import Asset, assets
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -56,8 +57,7 @@ def complete_edges(g: int) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class GridFacts:
-    """What neighbours share: everything about a grid except line weights k, inertia m and damping
-    d.
+    """What neighbours share: everything about a grid except its protected parameters.
 
     buses : labels of the n buses, the owner's own; they never enter a bundle.
     edges : (e, 2) bus positions, each pair once (parallel circuits are merged).
@@ -119,8 +119,9 @@ class GridFacts:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many values each private group has."""
-        return {"k": len(self.edges), "m": len(self.machines), "d": len(self.machines)}
+        """How many values each protected parameter has."""
+        count = {"line": len(self.edges), "machine": len(self.machines)}
+        return {name: count[asset] for name, asset in assets().items()}
 
     @property
     def damping_of_load(self) -> float | None:
@@ -134,6 +135,12 @@ class GridFacts:
         load, damping = math.fsum(np.maximum(self.loads, 0.0)), math.fsum(self.load_damping)
         found = float(f"{damping / load:.12g}") if load else math.inf
         return found if math.isfinite(found) else None
+
+    def items(self, asset: Asset) -> list[str]:
+        """Name each asset of a kind by the owner's buses."""
+        if asset == "line":
+            return [self.edge_name(position) for position in range(len(self.edges))]
+        return [self.buses[position] for position in self.machines]
 
     def edge_name(self, position: int) -> str:
         """Name an edge by its two buses."""

@@ -1,24 +1,16 @@
-"""Groups of parameters: the words in which noise, fit, attack and export speak of a model."""
+"""Parameters, each declared once: what noise, fit, attack, export and words know of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
 from math import isfinite
 from typing import Literal
 
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.words import check_words
-
-# The private groups: line weights, inertia and damping. k_r is what the first becomes by Kron
-# reduction.
-GROUPS = ("k", "m", "d")
-UNITS: Mapping[str, str] = {
-    "k": "p.u. power / rad",
-    "k_r": "p.u. power / rad",
-    "m": "p.u. power * s / p.u. frequency",
-    "d": "p.u. power / p.u. frequency",
-}
 
 Asset = Literal["line", "machine"]
 
@@ -54,52 +46,176 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """Public bounds: of the source's line weights, of the reduced ones, of inertia and of damping.
+class Parameter:
+    """One protected parameter of a grid's assets, or what Kron reduction makes of one.
 
-    They are declared, never taken from the source: a bound that follows the data would leak it.
-    origin : where they are from.
+    name : its symbol, in files and options.
+    title : what it is, of one asset, such as "inertia".
+    unit : in words.
+    asset : the physical thing that an entry belongs to; entries of one asset change together.
+    bounds : public bounds where none are declared.
+    positive : whether an entry of 0 has no meaning.
+    why_positive : what an entry of 0 would be.
+    alpha : distance of neighbours where none is given [unit].
+    ratio : the same under a relative adjacency.
+    reduces : the parameter that this is the Kron reduction of; "" where it is protected itself.
     """
 
-    k: Range = Range(1.0, 100.0)
-    k_r: Range = Range(0.0, 200.0)
-    m: Range = Range(1.0, 40.0)
-    d: Range = Range(1.0, 40.0)
+    name: str
+    title: str
+    unit: str
+    asset: Asset
+    bounds: Range
+    positive: bool = False
+    why_positive: str = ""
+    alpha: Fraction = Fraction(1)
+    ratio: Fraction = Fraction(1, 10)
+    reduces: str = ""
+
+    @property
+    def words(self) -> str:
+        """Title and symbol."""
+        return f"{self.title} {self.name}"
+
+
+WEIGHT = Parameter(
+    "k",
+    "line weight",
+    "p.u. power / rad",
+    "line",
+    Range(1.0, 100.0),
+    positive=True,
+    why_positive="a line without weight",
+)
+REDUCED_WEIGHT = Parameter(
+    "k_r", "reduced weight", "p.u. power / rad", "line", Range(0.0, 200.0), reduces=WEIGHT.name
+)
+INERTIA = Parameter(
+    "m",
+    "inertia",
+    "p.u. power * s / p.u. frequency",
+    "machine",
+    Range(1.0, 40.0),
+    positive=True,
+    why_positive="a machine without inertia",
+)
+DAMPING = Parameter("d", "damping", "p.u. power / p.u. frequency", "machine", Range(1.0, 40.0))
+
+# The registry: every parameter, in the order of draws and files.
+DECLARED: dict[str, Parameter] = {
+    parameter.name: parameter for parameter in (WEIGHT, REDUCED_WEIGHT, INERTIA, DAMPING)
+}
+
+
+class _Protected(Mapping[str, Parameter]):
+    """The registry without what follows from other parameters."""
+
+    def __getitem__(self, name: str) -> Parameter:
+        if DECLARED[name].reduces:
+            raise KeyError(name)
+        return DECLARED[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, parameter in DECLARED.items() if not parameter.reduces)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+# What is protected, by name: a live view of the registry.
+PARAMETERS: Mapping[str, Parameter] = _Protected()
+
+
+@contextmanager
+def registered(*parameters: Parameter) -> Iterator[None]:
+    """Declare further parameters, of a device, within a block."""
+    for parameter in parameters:
+        if parameter.name in DECLARED:
+            raise OptionError(f"A parameter {parameter.name!r} is declared already.")
+        DECLARED[parameter.name] = parameter
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            del DECLARED[parameter.name]
+
+
+def released() -> dict[str, Parameter]:
+    """What a reduced model has values of: reduced parameters, and those of machines."""
+    return {name: p for name, p in DECLARED.items() if p.reduces or p.asset == "machine"}
+
+
+def assets() -> dict[str, Asset]:
+    """The asset that an entry of each protected parameter belongs to."""
+    return {name: parameter.asset for name, parameter in PARAMETERS.items()}
+
+
+def of_asset(asset: Asset) -> tuple[str, ...]:
+    """The protected parameters of an asset.
+
+    >>> of_asset("machine")
+    ('m', 'd')
+    """
+    return tuple(name for name, its in assets().items() if its == asset)
+
+
+@dataclass(frozen=True)
+class Bounds(Mapping[str, Range]):
+    """Public bounds of each parameter, those of reduced ones included.
+
+    They are declared, never taken from the source: a bound that follows the data would leak it.
+    ranges : by name; one that is left out has the registry's.
+    origin : where they are from.
+
+    >>> Bounds({"m": Range(2, 30)})["m"].upper, Bounds()["k"].lower
+    (30, 1.0)
+    """
+
+    ranges: Mapping[str, Range] = field(default_factory=dict)
     origin: str = "gridveil's defaults"
 
     def __post_init__(self) -> None:
         check_words("The origin of the bounds", self.origin)
-        for name in ("k", "m"):
-            if getattr(self, name).lower <= 0:
+        if unknown := self.ranges.keys() - DECLARED.keys():
+            raise OptionError(
+                f"Bounds are given for {', '.join(sorted(unknown))}, which no model has.",
+                expected=f"bounds of {', '.join(DECLARED)}",
+            )
+        whole = {
+            name: self.ranges.get(name, parameter.bounds) for name, parameter in DECLARED.items()
+        }
+        object.__setattr__(self, "ranges", whole)
+        for name, parameter in DECLARED.items():
+            if parameter.positive and whole[name].lower <= 0:
                 raise OptionError(
-                    f"The lower bound of {name} must be above 0: a line without weight or a "
-                    "machine without inertia has no swing equation.",
+                    f"The lower bound of {name} must be above 0: {parameter.why_positive} has no "
+                    "swing equation.",
                     remedy=f"Give --bounds-{name} a positive lower end.",
                 )
+
+    def __getitem__(self, name: str) -> Range:
+        return self.ranges[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ranges)
+
+    def __len__(self) -> int:
+        return len(self.ranges)
 
 
 @dataclass(frozen=True)
 class Group:
-    """One named group of parameters of a model.
-
-    range holds its public bounds (None: free); alpha is the distance that the guarantee speaks of
-    (None where the group is public); asset says which physical thing an entry belongs to, so that
-    `one-asset` knows which entries change together.
-    """
+    """A named group of parameters of a model: its place in θ, and its public bounds (None: free)."""
 
     name: str
     size: int
-    unit: str
     range: Range | None
-    alpha: float | None = None
-    sensitive: bool = True
-    asset: Asset = "line"
 
 
 def slices(groups: Iterable[Group]) -> dict[str, slice]:
     """Place each group in the stacked parameter vector θ.
 
-    >>> slices([Group("m", 2, "", Range(0, 1)), Group("d", 2, "", Range(0, 1))])["d"]
+    >>> slices([Group("m", 2, Range(0, 1)), Group("d", 2, Range(0, 1))])["d"]
     slice(2, 4, None)
     """
     out: dict[str, slice] = {}

@@ -1,15 +1,14 @@
-"""What a clipped Laplace release says about the values behind it: free, since it is post-processing
+"""What a clipped noisy release says about the values behind it: free, since it is post-processing
 of public numbers.
 
-With y = clip(x + Lap(b), lower, upper), x in the public box and a log-uniform prior on it, the
-likelihood keeps its shape exp(−|x − y|/b) inside the box and at both clip values, since P(y = lower
-| x) = ½ exp(−(x − lower)/b). Hence
+With y = clip(x + noise, lower, upper), x in the public box and a log-uniform prior on it,
 
-    p(x | y) ∝ exp(−|x − y|/b) / x   on [lower, upper],
+    p(x | y) ∝ likelihood(x − y) / x   on [lower, upper],
 
 in s = log x a smooth function on either side of log y, which Gauss-Legendre quadrature integrates
-to rounding. Where the noise was added to logarithms, |log x − log y| stands in place of |x − y|. A
-sum of g items has a box and a prior g times as large.
+to rounding. The mechanism's noise gives the likelihood, at clip values too. Where it was added to
+logarithms, log x − log y stands in place of x − y. A sum of g items has a box and a prior g times
+as large.
 """
 
 from __future__ import annotations
@@ -24,14 +23,13 @@ import numpy as np
 
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, IntArray, frozen
-from gridveil.grid.parameters import FLOOR, GROUPS, Bounds, Range
+from gridveil.grid.parameters import FLOOR, PARAMETERS, Bounds, Range
 from gridveil.grid.tables import PublicTable
 from gridveil.privacy.allocation import machine_shares
+from gridveil.privacy.mechanisms import USUAL, GroupLoss, Noise
 from gridveil.privacy.noisy import NoisyGrid
 
 Start = Literal["posterior", "clipped"]
-# Beyond this many scales from y, the density is below 1e-19 of its peak.
-REACH = 45.0
 # Points on each side of y for moments, and cells on each side for sampling.
 POINTS, CELLS, POINTS_A_CELL = 96, 64, 8
 NEWTON_STEPS = 4
@@ -39,13 +37,13 @@ NEWTON_STEPS = 4
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """p(x | y) ∝ exp(−|x − y|/b) / x on [lower, upper], for each of n items independently.
+    """p(x | y) ∝ likelihood(x − y) / x on [lower, upper], for each of n items independently.
 
     y : (n,) clipped noisy values.
-    scale : (n,) b of the Laplace noise, inf where there is no release (the prior alone);
+    scale : (n,) of the noise, inf where there is no release (the prior alone);
     lower, upper : (n,) the public box, 0 < lower < upper. All in the group's unit.
-    relative : whether the noise was added to log x; then p ∝ exp(−|log x − log y|/b) / x, and b has
-    no unit.
+    relative : whether the noise was added to log x; then the scale has no unit.
+    noise : its law.
 
     >>> belief = Posterior.of(y=[1.0, 50.0], scale=6.0, lower=1.0, upper=100.0)
     >>> belief.mean.round(3)
@@ -57,9 +55,19 @@ class Posterior:
     lower: Array
     upper: Array
     relative: bool = False
+    noise: Noise = USUAL
 
     @classmethod
-    def of(cls, y: Any, scale: Any, lower: Any, upper: Any, *, relative: bool = False) -> Posterior:
+    def of(
+        cls,
+        y: Any,
+        scale: Any,
+        lower: Any,
+        upper: Any,
+        *,
+        relative: bool = False,
+        noise: Noise = USUAL,
+    ) -> Posterior:
         """Bring numbers or arrays to one shape (n,); a box from 0 starts at a thousandth of its
         upper end.
         """
@@ -78,7 +86,19 @@ class Posterior:
         y, b, low, high = (
             frozen(part.astype(np.float64)) for part in (np.clip(values, low, high), b, low, high)
         )
-        return cls(y, b, low, high, relative)
+        return cls(y, b, low, high, relative, noise)
+
+    @classmethod
+    def behind(cls, y: Any, loss: GroupLoss, public: Range) -> Posterior:
+        """Of what a mechanism drew; public : bounds of it."""
+        return cls.of(
+            y,
+            loss.scale,
+            public.lower,
+            public.upper,
+            relative=loss.relative,
+            noise=loss.mechanism.noise,
+        )
 
     @cached_property
     def mean(self) -> Array:
@@ -133,17 +153,22 @@ class Posterior:
         return np.clip(np.exp(s), self.lower, self.upper)
 
     def _density(self, s: Array, items: IntArray) -> Array:
-        """exp(−|eˢ − y|/b), or exp(−|s − log y|/b), the density of s = log x up to a factor."""
+        """Likelihood of eˢ, the density of s = log x up to a factor."""
         apart = s - np.log(self.y[items]) if self.relative else np.exp(s) - self.y[items]
-        return np.exp(-np.abs(apart) / self.scale[items])
+        return self.noise.likelihood(apart, self.scale[items], self._clipped[items])
+
+    @cached_property
+    def _clipped(self) -> Array:
+        """−1 where y is the lower clip value, 1 where it is the upper one, else 0; (n,)."""
+        return (self.y >= self.upper).astype(np.float64) - (self.y <= self.lower)
 
     @cached_property
     def _sides(self) -> tuple[Array, Array, Array]:
-        """Log of where the density starts, of y, and of where it ends (n,): the box, or REACH
-        scales from y.
+        """Log of where the density starts, of y, and of where it ends (n,): the box, or the noise's
+        reach from y.
         """
         with np.errstate(invalid="ignore", over="ignore"):
-            reach = REACH * self.scale
+            reach = self.noise.reach * self.scale
             down, up = (
                 (self.y * np.exp(-reach), self.y * np.exp(reach))
                 if self.relative
@@ -202,14 +227,12 @@ def beliefs(noisy: NoisyGrid) -> dict[str, Posterior]:
     post-processing.
     """
     found: dict[str, Posterior] = {}
-    for name in GROUPS:
+    for name in PARAMETERS:
         public, loss = noisy.range(name), noisy.guarantee.groups.get(name)
         if loss is None:
-            found[name] = _prior(len(noisy.facts.edges), public)
+            found[name] = _prior(noisy.facts.sizes[name], public)
             continue
-        found[name] = Posterior.of(
-            getattr(noisy, name), loss.scale, public.lower, public.upper, relative=loss.relative
-        )
+        found[name] = Posterior.behind(noisy.values[name], loss, public)
     return found
 
 
@@ -217,7 +240,7 @@ def no_release(sizes: Mapping[str, int], bounds: Bounds) -> dict[str, Posterior]
     """What is believed without any release: the log-uniform prior on the public bounds, the control
     of every fit.
     """
-    return {name: _prior(sizes[name], getattr(bounds, name)) for name in GROUPS}
+    return {name: _prior(sizes[name], bounds[name]) for name in PARAMETERS}
 
 
 def _prior(size: int, public: Range) -> Posterior:
@@ -232,14 +255,15 @@ def posterior_mean(noisy: NoisyGrid) -> PublicTable:
     be another.
     """
     belief, table = beliefs(noisy), {}
-    for name, way in noisy.allocation.draws.items():
-        if way == "items":
+    for name in noisy.allocation.draws:
+        takes = noisy.allocation.of(name).takes
+        if takes == "items":
             table[name] = belief[name].mean
-        elif way == "sum":
+        elif takes == "sum":
             table[name] = belief[name].mean * machine_shares(noisy.facts, noisy.allocation.sharing)
         else:
-            table[name] = np.full(len(noisy.facts.edges), middle(noisy.range(name)))
-    return PublicTable(noisy.facts, **table)
+            table[name] = np.full(noisy.facts.sizes[name], middle(noisy.range(name)))
+    return PublicTable(noisy.facts, table)
 
 
 def middle(public: Range) -> float:

@@ -173,7 +173,7 @@ def _mean_claim(words: str, stated: float, mismatch: Mismatch, near: float) -> C
 
 
 def _bias_claim(experiment: Experiment, loose: Level, tight: Level) -> Claim:
-    below = int((experiment.truth.k_r < experiment.profile.bounds.k_r.lower).sum())
+    below = int((experiment.truth.k_r < experiment.profile.bounds["k_r"].lower).sum())
     return Claim(
         "IV-B",
         "sensitivities before and after post-processing have means close to the true ones",

@@ -10,7 +10,7 @@ from gridveil.grid.parameters import Bounds, Range
 from gridveil.inference.fit import FitSettings
 from gridveil.inference.posterior import Start
 from gridveil.privacy.adjacency import Rule
-from gridveil.privacy.allocation import Mechanism
+from gridveil.privacy.allocation import MechanismName
 
 ProfileName = Literal["default", "paper"]
 
@@ -26,7 +26,7 @@ class Profile:
     rule: Rule = "one-asset"
     bounds: Bounds = field(default_factory=Bounds)
     settings: FitSettings = field(default_factory=FitSettings)
-    mechanism: Mechanism = "aggregates"
+    mechanism: MechanismName = "aggregates"
     start: Start = "posterior"
 
 
@@ -36,7 +36,8 @@ PROFILES: Mapping[ProfileName, Profile] = {
     "paper": Profile(
         rule="one-per-group",
         bounds=Bounds(
-            k=Range(1, 100), k_r=Range(1, 100), m=Range(1, 40), d=Range(1, 40), origin="the paper"
+            {"k": Range(1, 100), "k_r": Range(1, 100), "m": Range(1, 40), "d": Range(1, 40)},
+            origin="the paper",
         ),
         settings=FitSettings(
             method="projected-gradient", scheme="euler", dt_s=0.01, iterations=500, step=100.0

@@ -17,7 +17,7 @@ from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import middle
 from gridveil.planning.trials import Trials
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.allocation import Allocation, Mechanism, Sharing, candidates
+from gridveil.privacy.allocation import Allocation, MechanismName, Sharing, candidates
 
 AT_MIDDLE = (
     "the declared topology with every parameter at the geometric middle of its public bounds"
@@ -41,9 +41,7 @@ def at_middle(facts: GridFacts, bounds: Bounds) -> PublicTable:
     """
     return PublicTable(
         facts,
-        **{
-            name: np.full(size, middle(getattr(bounds, name))) for name, size in facts.sizes.items()
-        },
+        {name: np.full(size, middle(bounds[name])) for name, size in facts.sizes.items()},
     )
 
 
@@ -72,7 +70,7 @@ def choose(
     epsilon: Fraction,
     bounds: Bounds,
     *,
-    mechanism: Mechanism = "aggregates",
+    mechanism: MechanismName = "aggregates",
     sharing: Sharing = "equal",
     origin: str = AT_MIDDLE,
 ) -> Allocation:
@@ -94,7 +92,7 @@ def choose(
     if lumped:
         found = [one for one in found if one.mechanism != "items" or mechanism == "items"]
         if adjacency.counts == "one-per-group" and mechanism == "aggregates":
-            found = [one for one in found if one.draws["k"] == "nothing"]
+            found = [one for one in found if one.of("k").takes == "nothing"]
     settings = {"draws": DRAWS, "seed": 0, "lumped": lumped, "dt_s": DT_S}
     trials = Trials(surrogate, trial_event(surrogate.facts), bounds, **settings)
     errors = [trials.distances(adjacency, one, epsilon).mean() for one in found]

@@ -6,7 +6,6 @@ Nothing here is a release, and nothing touches a private grid: values, noise and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,12 +22,12 @@ from gridveil.dynamics.simulate import Clock, oscillating
 from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, complete_edges
-from gridveil.grid.parameters import GROUPS, Bounds
+from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import Posterior, middle
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation, machine_shares
-from gridveil.privacy.noisy import drawn_range
+from gridveil.privacy.mechanisms import GroupLoss, Mechanism, Noise, Takes, named
 
 DT_S = 0.05  # between samples only: the scheme is exact
 # Above this many machines a trial takes seconds for each draw.
@@ -88,16 +87,19 @@ class Trials:
         self.event, self.bounds, self.draws, self.lumped = event, bounds, draws, lumped
         self.clock = Clock(HORIZON_S, dt_s)
         facts, random = self.surrogate.facts, np.random.default_rng(seed)
-        self._noise: dict[str, Array] = {}
+        # Where in its law the noise of each draw lies: of entries, and of sums.
+        self._places: dict[tuple[Takes, str], Array] = {}
         if len(facts.machines) <= MOST_MACHINES:  # of more machines, sums alone are tried
-            self._noise |= {
-                name: unit_laplace(random, draws, len(getattr(surrogate, name))) for name in GROUPS
-            }
-        self._noise |= {f"sum of {name}": unit_laplace(random, draws, 1) for name in ("m", "d")}
+            for name in PARAMETERS:
+                size = len(surrogate.values[name])
+                self._places["items", name] = even_places(random, draws, size)
+        for name in ("m", "d"):
+            self._places["sum", name] = even_places(random, draws, 1)
+        self._noise: dict[tuple[Noise, Takes, str], Array] = {}
         self._kept: dict[
-            float, tuple[Array, Array]
-        ] = {}  # networks by the scale of the noise on k: splits often share it
-        full = FullModel(facts, surrogate.k, surrogate.m, surrogate.d)
+            tuple[str, float, bool] | None, tuple[Array, Array]
+        ] = {}  # networks by the noise on k: splits often share it
+        full = FullModel(facts, surrogate.values)
         # Loads of each step, and the loads' damping, which machines feel in the same way: (steps +
         # 1, n).
         self._felt = np.stack([*(step.loads(full) for step in event.steps), facts.load_damping])
@@ -120,8 +122,8 @@ class Trials:
             sense=np.eye(len(rate)),
             bounds=bounds,
         )
-        network = self._no_network() if lumped else self._kron(surrogate.k[None])
-        truth = self._joined(network, surrogate.m[None], surrogate.d[None])
+        network = self._no_network() if lumped else self._kron(surrogate.values["k"][None])
+        truth = self._joined(network, surrogate.values["m"][None], surrogate.values["d"][None])
         self._answers = self._respond(truth)[0]
         self._omega = self._simulate(truth)
         self.reference: Metrics = self._read(truth, self._omega)
@@ -173,10 +175,10 @@ class Trials:
         """
         prior = {}
         for name in ("m", "d"):
-            public = getattr(self.bounds, name)
+            public = self.bounds[name]
             alone = Posterior.of(public.upper, np.inf, public.lower, public.upper).mean
-            prior[name] = np.broadcast_to(alone, (1, len(self.surrogate.m)))
-        model = self._joined(self._network(math.inf, False), **prior)
+            prior[name] = np.broadcast_to(alone, (1, len(self.surrogate.facts.machines)))
+        model = self._joined(self._network(None), **prior)
         return errors(self._read(model, self._simulate(model)), self.reference)
 
     def reduced(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Reduced:
@@ -184,52 +186,56 @@ class Trials:
         `reduce` give for each draw.
         """
         shares = allocation.over(adjacency).split(epsilon, allocation.assets)
-        scales = {name: float(adjacency.distance(name) / share) for name, share in shares.items()}
+        losses = {
+            name: _loss(adjacency, name, allocation.draws[name], share)
+            for name, share in shares.items()
+        }
         machines = {}
         for name in ("m", "d"):
-            way = allocation.draws[name]
-            mean = self._estimate(name, way, scales[name], adjacency.relative)
+            mean = self._estimate(name, losses[name])
             machines[name] = (
                 mean * machine_shares(self.surrogate.facts, allocation.sharing)
-                if way == "sum"
+                if allocation.of(name).takes == "sum"
                 else mean
             )
         if allocation.hides_network:
             return self._joined(self._no_network(), **machines)
-        return self._joined(
-            self._network(scales.get("k", math.inf), adjacency.relative), **machines
-        )
+        return self._joined(self._network(losses.get("k")), **machines)
 
-    def _estimate(self, name: str, way: str, scale: float, relative: bool) -> Array:
+    def _estimate(self, name: str, loss: GroupLoss) -> Array:
         """Posterior means of noisy items (draws, n), or of their noisy sum (draws, 1)."""
-        public = drawn_range(
-            self.bounds, name, "sum" if way == "sum" else "items", len(self.surrogate.m)
-        )
-        values = getattr(self.surrogate, name)
-        if way == "sum":
+        values, mechanism = self.surrogate.values[name], loss.mechanism
+        public = mechanism.range(self.bounds[name], len(values))
+        if mechanism.takes == "sum":
             values = np.clip(values.sum(keepdims=True), public.lower, public.upper)
-        noise = scale * self._noise[f"sum of {name}" if way == "sum" else name]
+        noise = loss.scale * self._unit_noise(name, mechanism)
         with np.errstate(over="ignore"):
             noisy = np.clip(
-                values * np.exp(noise) if relative else values + noise, public.lower, public.upper
+                values * np.exp(noise) if loss.relative else values + noise,
+                public.lower,
+                public.upper,
             )
-        return _means(
-            noisy,
-            lambda y: Posterior.of(y, scale, public.lower, public.upper, relative=relative).mean,
-        )
+        return _means(noisy, lambda y: Posterior.behind(y, loss, public).mean)
 
-    def _network(self, scale: float, relative: bool) -> tuple[Array, Array]:
-        """Reduce the networks of all draws with noise of a scale on k; of one, in the middle of k's
-        box, if it is infinite.
+    def _unit_noise(self, name: str, mechanism: Mechanism) -> Array:
+        """Noise of scale 1 on what a mechanism takes of a group: (draws, n), or (draws, 1)."""
+        key = mechanism.noise, mechanism.takes, name
+        if key not in self._noise:
+            self._noise[key] = mechanism.noise.quantile(self._places[mechanism.takes, name])
+        return self._noise[key]
+
+    def _network(self, loss: GroupLoss | None) -> tuple[Array, Array]:
+        """Reduce the networks of all draws of k; of one, in the middle of k's box, if nothing of k
+        is drawn.
         """
         if self.lumped:
             return self._no_network()
-        key = -scale if relative else scale
+        key = loss and (loss.drawn, loss.scale, loss.relative)
         if key not in self._kept:
-            if math.isinf(scale):
-                k = np.full((1, len(self.surrogate.k)), middle(self.bounds.k))
+            if loss is None:
+                k = np.full((1, len(self.surrogate.facts.edges)), middle(self.bounds["k"]))
             else:
-                k = self._estimate("k", "items", scale, relative)
+                k = self._estimate("k", loss)
             if len(self._kept) == KEPT:
                 self._kept.pop(next(iter(self._kept)))
             self._kept[key] = self._kron(k)
@@ -237,12 +243,12 @@ class Trials:
 
     def _no_network(self) -> tuple[Array, Array]:
         """The network of topology mode: complete, and load elsewhere felt by all machines alike."""
-        facts, g = self.surrogate.facts, len(self.surrogate.m)
+        facts, g = self.surrogate.facts, len(self.surrogate.facts.machines)
         u = (
             self._felt[:, facts.machines]
             + self._felt[:, facts.interior].sum(axis=1, keepdims=True) / g
         )
-        return np.full((1, g * (g - 1) // 2), middle(self.bounds.k)), u[None]
+        return np.full((1, g * (g - 1) // 2), middle(self.bounds["k"])), u[None]
 
     def _joined(self, network: tuple[Array, Array], m: Array, d: Array) -> Reduced:
         k_r, u = (np.broadcast_to(part, (len(m), *part.shape[1:])) for part in network)
@@ -297,7 +303,7 @@ class Trials:
         return [oscillating(values) for values in np.linalg.eigvals(A).astype(np.complex128)]
 
     def _chunks(self) -> Iterator[slice]:
-        g = 1 if self.lumped else len(self.surrogate.m)
+        g = 1 if self.lumped else len(self.surrogate.facts.machines)
         # A matrix exponential keeps about twenty matrices of its size.
         return _slices(
             self.draws, max(self.clock.steps * g * len(self.event.steps), 20 * (3 * g) ** 2)
@@ -322,16 +328,29 @@ def _means(noisy: Array, mean: Callable[[Array], Array]) -> Array:
     )
 
 
-def unit_laplace(random: np.random.Generator, draws: int, size: int) -> Array:
-    """Draw Laplace noise of scale 1 (draws, size) by a Latin hypercube: each column covers its
-    distribution evenly.
+def even_places(random: np.random.Generator, draws: int, size: int) -> Array:
+    """Draw places in a law, −½ to ½ (draws, size), by a Latin hypercube: each column covers them
+    evenly.
 
     Quantiles over the draws then vary much less than those of independent ones. For trials only,
     never as privacy noise.
     """
     strata = random.permuted(np.tile(np.arange(draws), (size, 1)), axis=1).T
-    share = (strata + random.random((draws, size))) / draws - 0.5
-    return -np.sign(share) * np.log1p(-2 * np.abs(share))
+    return (strata + random.random((draws, size))) / draws - 0.5
+
+
+def _loss(adjacency: Adjacency, name: str, way: str, epsilon: Fraction) -> GroupLoss:
+    """What a group costs in a trial: scales as they are without OpenDP's roundings."""
+    scale = float(named(way).noise.scale(adjacency.distance(name), epsilon))
+    return GroupLoss(
+        PARAMETERS[name].unit,
+        adjacency.alpha[name],
+        epsilon,
+        float(epsilon),
+        scale,
+        way,
+        adjacency.relative,
+    )
 
 
 def _slices(count: int, each: int) -> Iterator[slice]:

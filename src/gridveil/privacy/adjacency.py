@@ -23,7 +23,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, OptionError
-from gridveil.grid.parameters import Asset
+from gridveil.grid.parameters import PARAMETERS, Asset
 from gridveil.privacy.epsilon import exact, float_at_least
 
 Rule = Literal[
@@ -48,8 +48,6 @@ IN_WORDS: Mapping[Rule, str] = {
     "one-per-group-relative": "one entry in each of k, m and d differs by a factor of at most 1 + "
     "its α",
 }
-# α where none is given: one unit, or a tenth of the value.
-USUAL_ALPHA, USUAL_RATIO = Fraction(1), Fraction(1, 10)
 # Logarithms of doubles lie within ±745, where a rounding is 1.1e-13 at most: this covers those of
 # two neighbours and of 1 + α.
 LOG_ROUNDING = Fraction(1, 10**12)
@@ -63,7 +61,7 @@ class Adjacency:
     shares : part of ε each group gets (None: the rule's own).
 
     >>> a = Adjacency("one-asset", alpha={"k": Fraction(1), "m": Fraction(1), "d": Fraction(1)})
-    >>> a.split(Fraction(1, 2), ASSETS)["m"]
+    >>> a.split(Fraction(1, 2), {"m": "machine", "d": "machine"})["m"]
     Fraction(1, 4)
     """
 
@@ -100,17 +98,25 @@ class Adjacency:
         )
 
     def loss(self, spent: Mapping[str, Fraction], assets: Mapping[str, Asset]) -> Fraction:
-        """Combine the groups' losses by the rule of this adjacency (proof in docs/privacy.md)."""
-        if not spent:
-            return Fraction(0)
+        """Combine losses that add up by the rule of this adjacency (proof in docs/privacy.md)."""
+        return max(
+            (
+                sum((spent[name] for name in moved), Fraction(0))
+                for moved in self.moved({name: assets[name] for name in spent})
+            ),
+            default=Fraction(0),
+        )
+
+    def moved(self, assets: Mapping[str, Asset]) -> list[tuple[str, ...]]:
+        """List the kinds of neighbours: the groups that differ between two of them."""
         if self.counts == "one-item":
-            return max(spent.values())
+            return [(name,) for name in assets]
         if self.counts == "one-per-group":
-            return sum(spent.values(), Fraction(0))
-        per_asset: dict[Asset, Fraction] = {}
-        for name, loss in spent.items():
-            per_asset[assets[name]] = per_asset.get(assets[name], Fraction(0)) + loss
-        return max(per_asset.values())
+            return [tuple(assets)] if assets else []
+        return [
+            tuple(name for name, of in assets.items() if of == asset)
+            for asset in dict.fromkeys(assets.values())
+        ]
 
     def split(self, epsilon: Fraction, assets: Mapping[str, Asset]) -> dict[str, Fraction]:
         """Share ε among the groups: equal parts wherever losses add up, the whole where they do
@@ -119,7 +125,7 @@ class Adjacency:
         assets : the groups that are drawn; one that is not drawn has no share.
         """
         shares = dict(self.shares) if self.shares is not None else self._default_shares(assets)
-        for what, given, groups in (("split", shares, assets), ("alpha", self.alpha, ASSETS)):
+        for what, given, groups in (("split", shares, assets), ("alpha", self.alpha, PARAMETERS)):
             if set(given) != set(groups):
                 raise OptionError(
                     f"The {what} names {', '.join(sorted(given)) or 'nothing'}.",
@@ -141,21 +147,14 @@ class Adjacency:
         return self.rule.removesuffix("-relative")
 
     def _default_shares(self, assets: Mapping[str, Asset]) -> dict[str, Fraction]:
-        if self.counts == "one-item":
-            return dict.fromkeys(assets, Fraction(1))
-        if self.counts == "one-per-group":
-            return dict.fromkeys(assets, Fraction(1, len(assets)))
-        together = list(assets.values())
-        return {name: Fraction(1, together.count(asset)) for name, asset in assets.items()}
+        return {name: Fraction(1, len(moved)) for moved in self.moved(assets) for name in moved}
 
 
 def usual_alpha(rule: Rule) -> dict[str, Fraction]:
     """α of each group where none is given."""
-    return dict.fromkeys("kmd", USUAL_RATIO if rule.endswith("-relative") else USUAL_ALPHA)
+    relative = rule.endswith("-relative")
+    return {name: of.ratio if relative else of.alpha for name, of in PARAMETERS.items()}
 
 
 def _exactly(what: str, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
     return {name: exact(value, name=f"{what} of {name}") for name, value in values.items()}
-
-
-ASSETS: Mapping[str, Asset] = {"k": "line", "m": "machine", "d": "machine"}

@@ -14,20 +14,25 @@ import numpy as np
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.words import check_words
 from gridveil.grid.facts import Array, GridFacts
-from gridveil.grid.parameters import Asset
-from gridveil.privacy.adjacency import ASSETS, Adjacency
+from gridveil.grid.parameters import PARAMETERS, Asset, Range, assets
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.mechanisms import REGISTERED, Asked, Mechanism, Takes, named
 
-Drawn = Literal["items", "sum", "nothing"]
 Sharing = Literal["equal", "rating"]
-Mechanism = Literal["aggregates", "items", "topology"]
-MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
+MechanismName = Literal["aggregates", "items", "topology"]
+MECHANISMS: tuple[MechanismName, ...] = get_args(MechanismName)
 
-MECHANISMS_IN_WORDS: Mapping[Mechanism, str] = {
+MECHANISMS_IN_WORDS: Mapping[MechanismName, str] = {
     "items": "noise on every line's weight and on every machine's inertia and damping",
     "aggregates": "noise on the sums of inertia and of damping, and on every line's weight or on "
     "none",
     "topology": "noise on the sums of inertia and of damping; nothing of the network is drawn or "
     "shown",
+}
+# What can be taken of an asset's parameters: lines have no key by which they could share a sum.
+TAKEN: Mapping[Asset, tuple[Takes, ...]] = {
+    "line": ("items", "nothing"),
+    "machine": ("items", "sum"),
 }
 SHARINGS_IN_WORDS: Mapping[Sharing, str] = {"equal": "in equal parts", "rating": "by rated MVA"}
 
@@ -36,8 +41,8 @@ SHARINGS_IN_WORDS: Mapping[Sharing, str] = {"equal": "in equal parts", "rating":
 class Allocation:
     """What is drawn of each group, with which part of ε.
 
-    draws : "items" (every entry), "sum" (their sum alone; m and d only) or "nothing" (k only) of
-    each group.
+    draws : name of the mechanism that draws each group: sums are of machines only, nothing is of
+    lines only.
     shares : part of ε each drawn group gets (None: as the adjacency says).
     sharing : the public key by which the machines share a sum.
     hides_network : whether the released network is a complete graph of equal weights, whatever the
@@ -48,7 +53,7 @@ class Allocation:
     ('items', ('k', 'm', 'd'))
     """
 
-    draws: Mapping[str, Drawn] = field(default_factory=lambda: dict.fromkeys(ASSETS, "items"))
+    draws: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(PARAMETERS, "items"))
     shares: Mapping[str, Fraction] | None = None
     sharing: Sharing = "equal"
     hides_network: bool = False
@@ -56,10 +61,11 @@ class Allocation:
 
     def __post_init__(self) -> None:
         check_words("The origin of the allocation", self.origin)
-        allowed: Mapping[str, tuple[Drawn, ...]] = {
-            "k": ("items", "nothing"),
-            "m": ("items", "sum"),
-            "d": ("items", "sum"),
+        allowed = {
+            name: tuple(
+                way for way, mechanism in REGISTERED.items() if mechanism.takes in TAKEN[asset]
+            )
+            for name, asset in assets().items()
         }
         if self.draws.keys() != allowed.keys() or any(
             self.draws[name] not in ways for name, ways in allowed.items()
@@ -71,7 +77,7 @@ class Allocation:
                 ),
                 outcome=NOTHING_SPENT,
             )
-        if self.hides_network and self.draws["k"] != "nothing":
+        if self.hides_network and any(PARAMETERS[name].asset == "line" for name in self.drawn):
             raise OptionError(
                 "A release that hides the network draws nothing of its lines.",
                 outcome=NOTHING_SPENT,
@@ -80,28 +86,33 @@ class Allocation:
     @property
     def drawn(self) -> tuple[str, ...]:
         """The groups of which anything is drawn."""
-        return tuple(name for name, way in self.draws.items() if way != "nothing")
+        return tuple(name for name in self.draws if self.of(name).takes != "nothing")
+
+    def of(self, name: str) -> Mechanism:
+        """What draws a group."""
+        return named(self.draws[name])
+
+    @property
+    def takes(self) -> set[Takes]:
+        """What is taken of any group: entries, sums, nothing."""
+        return {self.of(name).takes for name in self.draws}
 
     @property
     def assets(self) -> dict[str, Asset]:
         """The drawn groups, with the asset that an entry belongs to."""
-        return {name: ASSETS[name] for name in self.drawn}
+        return {name: PARAMETERS[name].asset for name in self.drawn}
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> MechanismName:
         """Its name."""
         if self.hides_network:
             return "topology"
-        return (
-            "aggregates"
-            if "sum" in self.draws.values() or "nothing" in self.draws.values()
-            else "items"
-        )
+        return "items" if self.takes == {"items"} else "aggregates"
 
     @property
     def shares_by_rating(self) -> bool:
         """Whether the machines' ratings shape the release."""
-        return "sum" in self.draws.values() and self.sharing == "rating"
+        return "sum" in self.takes and self.sharing == "rating"
 
     def over(self, adjacency: Adjacency) -> Adjacency:
         """The adjacency with this allocation's shares, where it has any."""
@@ -109,18 +120,13 @@ class Allocation:
 
     def in_words(self) -> str:
         """Say what is drawn, how ε is shared and who chose that."""
-        of = {"items": "each", "sum": "their sum", "nothing": "nothing"}
-        parts = ", ".join(f"{name}: {of[way]}" for name, way in self.draws.items())
+        parts = ", ".join(f"{name}: {self.of(name).each}" for name in self.draws)
         shares = (
             ""
             if self.shares is None
             else "; ε " + ", ".join(f"{name} {share}" for name, share in self.shares.items())
         )
-        shared = (
-            f"; sums shared {SHARINGS_IN_WORDS[self.sharing]}"
-            if "sum" in self.draws.values()
-            else ""
-        )
+        shared = f"; sums shared {SHARINGS_IN_WORDS[self.sharing]}" if "sum" in self.takes else ""
         return f"{self.mechanism} ({parts}{shares}{shared}), {self.origin}"
 
 
@@ -143,6 +149,28 @@ def topology(
     return replace(aggregates(lines=False, shares=shares, sharing=sharing), hides_network=True)
 
 
+def asked(
+    adjacency: Adjacency,
+    name: str,
+    public: Range,
+    entries: int,
+    epsilon: Fraction,
+    *,
+    summed: bool,
+) -> Asked:
+    """What an adjacency asks of whatever draws a group; public : bounds of one entry."""
+    return Asked(
+        PARAMETERS[name].unit,
+        entries,
+        public,
+        adjacency.alpha[name],
+        adjacency.distance(name),
+        epsilon,
+        adjacency.relative,
+        summed,
+    )
+
+
 def machine_shares(facts: GridFacts, sharing: Sharing) -> Array:
     """Part of a sum that each machine gets, (g,), by a public key."""
     g = len(facts.machines)
@@ -159,7 +187,7 @@ def machine_shares(facts: GridFacts, sharing: Sharing) -> Array:
 
 
 def candidates(
-    adjacency: Adjacency, mechanism: Mechanism = "aggregates", sharing: Sharing = "equal"
+    adjacency: Adjacency, mechanism: MechanismName = "aggregates", sharing: Sharing = "equal"
 ) -> tuple[Allocation, ...]:
     """Allocations to choose from on a public surrogate, under a rule; "items" are among those for
     "aggregates".

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
+from gridveil.grid.parameters import Asset
 from gridveil.privacy.adjacency import IN_WORDS, Adjacency, Rule, usual_alpha
+from gridveil.privacy.mechanisms import GroupLoss, parts
 
 CONDITIONAL = (
     "For every fixed trajectory x with its event data, the map from the private table to this "
@@ -46,42 +47,6 @@ OPERATING_POINT_NOT_PROTECTED_IN_RATIOS = (
     "weights at once and costs ε_k Σ|Δ log k| / log(1 + α_k)"
 )
 TRAJECTORY_NOT_PROTECTED = "whatever the public trajectory already tells"
-
-
-@dataclass(frozen=True)
-class GroupLoss:
-    """What one group of parameters was charged.
-
-    alpha : distance the promise speaks of [unit].
-    epsilon : exact ε that was asked for.
-    spent : what the mechanism's own map gives, never above it.
-    scale : of the Laplace noise [unit].
-    drawn : whether of every item, or of their sum alone.
-    relative : whether the noise is on logarithms; then α is a ratio, the promise speaks of log(1 +
-    α), and scale has no unit.
-    """
-
-    unit: str
-    alpha: Fraction
-    epsilon: Fraction
-    spent: float
-    scale: float
-    drawn: Literal["items", "sum"] = "items"
-    relative: bool = False
-
-    @property
-    def alpha_in_words(self) -> str:
-        """α with its unit."""
-        return f"{self.alpha} (a ratio)" if self.relative else f"{self.alpha} {self.unit}"
-
-    @property
-    def scale_in_words(self) -> str:
-        """The noise's scale with its unit."""
-        return (
-            f"{self.scale:.6g} of the logarithm"
-            if self.relative
-            else f"{self.scale:.6g} {self.unit}"
-        )
 
 
 @dataclass(frozen=True)
@@ -136,3 +101,25 @@ class Guarantee:
             f"else known, this release changes an observer's odds between them by at most {odds}. "
             f"{self.claim}"
         )
+
+
+def whole_loss(
+    adjacency: Adjacency, losses: Mapping[str, GroupLoss], assets: Mapping[str, Asset]
+) -> Fraction:
+    """Exact loss of a draw: the largest over all kinds of neighbours, of which each part of the
+    draw says its own.
+    """
+    drawn = parts({name: loss.drawn for name, loss in losses.items()}, assets)
+    return max(
+        (
+            sum(
+                (
+                    mechanism.loss({name: losses[name] for name in names}, moved)
+                    for mechanism, names in drawn
+                ),
+                Fraction(0),
+            )
+            for moved in adjacency.moved({name: assets[name] for name in losses})
+        ),
+        default=Fraction(0),
+    )

@@ -24,7 +24,7 @@ from gridveil.publication.release import Release
 from gridveil.publication.schema import (
     Document,
     FractionText,
-    GroupsDocument,
+    Groups,
     Many,
     Words,
     group_losses,
@@ -70,7 +70,7 @@ class CertificateDocument(Document):
     neighbours: Words
     epsilon_asked: FractionText
     epsilon_charged: FractionText
-    groups: GroupsDocument
+    groups: Groups
     mechanism: Words
     software: dict[Literal["gridveil", "opendp", "numpy"], Version]
     operating_point: Words
@@ -203,9 +203,10 @@ def in_plain_words(certificate: CertificateDocument) -> str:
     """Say the same for people."""
     losses = group_losses(certificate.groups)
     groups = "\n".join(
-        f"  {name}{' (their sum alone)' if loss.drawn == 'sum' else ''}: α = "
-        f"{loss.alpha_in_words}, ε asked {loss.epsilon}, ε charged {loss.spent!r}, Laplace scale "
-        f"{loss.scale!r} {'of the logarithm' if loss.relative else loss.unit}"
+        f"  {name}{' (their sum alone)' if loss.mechanism.takes == 'sum' else ''}: α = "
+        f"{loss.alpha_in_words}, ε asked {loss.epsilon}, ε charged {loss.spent!r}, "
+        f"{loss.mechanism.noise.name} scale {loss.scale!r} "
+        f"{'of the logarithm' if loss.relative else loss.unit}"
         for name, loss in losses.items()
     )
     groups = (

@@ -18,12 +18,12 @@ from pydantic import BaseModel
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import OPERATING_POINTS, Array, GridFacts
-from gridveil.grid.parameters import GROUPS, UNITS, Bounds
+from gridveil.grid.parameters import PARAMETERS, Bounds, assets
 from gridveil.inference.fit.unknown import Unknown
-from gridveil.privacy.adjacency import ASSETS
-from gridveil.privacy.allocation import Allocation, Drawn, Sharing
+from gridveil.privacy.allocation import TAKEN, Allocation, Sharing, asked
 from gridveil.privacy.epsilon import exact
-from gridveil.privacy.noisy import drawn_distance, drawn_range
+from gridveil.privacy.guarantee import Guarantee, whole_loss
+from gridveil.privacy.mechanisms import for_demos_only
 from gridveil.publication.release import PORTS, RATINGS, RULES, Release, declared_inputs
 
 # What any public number of a model lies below, or is 0; and what inertia and the like lie above.
@@ -34,7 +34,7 @@ MOST, LEAST = 1e15, 1e-15
 DECLARED_MOST, DECLARED_LEAST = 1e9, 1e-9
 # Elimination leaves weights and shares this far below 0, or above 1 [p.u. of the largest].
 ROUNDING = 1e-9
-MECHANISM = re.compile(r"OpenDP ([0-9][0-9A-Za-z.+-]*) make_laplace")
+MECHANISM = re.compile(r"OpenDP [0-9][0-9A-Za-z.+-]* (.*)")
 DEMO_MECHANISM = re.compile(r"[A-Za-z0-9 ,]{1,60}\(demo: no privacy\)")
 RULE = re.compile(r"[a-z_]{1,30} = [a-z]{1,30}|one island chosen")
 # How far the loss that was charged may lie above distance / scale: roundings, and what OpenDP adds
@@ -99,11 +99,9 @@ def check_declared(facts: GridFacts, bounds: Bounds) -> None:
     arrays |= {"loads": facts.loads} if facts.loads_are_public else {}
     largest = {name: float(np.max(np.abs(values), initial=0.0)) for name, values in arrays.items()}
     largest |= {name: getattr(facts, name) for name in ("omega_b", "frequency_hz", "base_mva")}
-    largest |= {
-        f"the upper bound of {name}": getattr(bounds, name).upper for name in ("k", "k_r", "m", "d")
-    }
+    largest |= {f"the upper bound of {name}": bounds[name].upper for name in ("k", "k_r", "m", "d")}
     least = {name: largest[name] for name in ("omega_b", "frequency_hz", "base_mva")}
-    least |= {f"the lower bound of {name}": getattr(bounds, name).lower for name in ("k", "m")}
+    least |= {f"the lower bound of {name}": bounds[name].lower for name in ("k", "m")}
     for name in [
         *(n for n, v in largest.items() if v > DECLARED_MOST),
         *(n for n, v in least.items() if v < DECLARED_LEAST),
@@ -120,10 +118,9 @@ def release_problems(release: Release) -> Iterator[str]:
     guarantee, bounds = release.guarantee, release.bounds
     yield from model_problems(release.model)
     for name in ("k", "k_r", "m", "d"):
-        if getattr(bounds, name).upper > MOST:
+        if bounds[name].upper > MOST:
             yield f"the bounds of {name} are none that a release has"
-    if not (DEMO_MECHANISM if guarantee.demo else MECHANISM).fullmatch(guarantee.mechanism):
-        yield "its demo flag and its mechanism contradict each other"
+    yield from _mechanism_problems(guarantee)
     if guarantee.operating_point not in {*OPERATING_POINTS, *OPERATING_POINTS.values()}:
         yield "its operating point is none that gridveil knows"
     shown = "k" in guarantee.groups or release.model.ports[len(release.model.m) :] != ("L1",)
@@ -142,6 +139,19 @@ def release_problems(release: Release) -> Iterator[str]:
     yield from _condition_problems(release)
 
 
+def _mechanism_problems(guarantee: Guarantee) -> Iterator[str]:
+    """A demo says so; a real draw is of proven mechanisms alone, and names what sampled each
+    noise.
+    """
+    drawn = [loss.mechanism for loss in guarantee.groups.values()]
+    samplers = dict.fromkeys(mechanism.noise.measured_by for mechanism in drawn)
+    said = (DEMO_MECHANISM if guarantee.demo else MECHANISM).fullmatch(guarantee.mechanism)
+    if not said or (not guarantee.demo and said[1] != ", ".join(samplers)):
+        yield "its demo flag and its mechanism contradict each other"
+    if not guarantee.demo and any(for_demos_only(mechanism) for mechanism in drawn):
+        yield "it was drawn by a mechanism that serves demos alone"
+
+
 def _drawn_problems(release: Release) -> Iterator[str]:
     """Find m and d that cannot come of what was drawn: beyond the public bounds, or not shared out
     of a sum as stated.
@@ -149,7 +159,7 @@ def _drawn_problems(release: Release) -> Iterator[str]:
     A fit may leave them anywhere; d holds public damping of loads as well, where there is any.
     """
     model, groups = release.model, release.guarantee.groups
-    sums = [name for name in ("m", "d") if groups[name].drawn == "sum"]
+    sums = [name for name in ("m", "d") if groups[name].mechanism.takes == "sum"]
     if release.fitted and (sums or "k" not in groups):
         yield "a fit needs noisy items, and none were drawn"
     by_rating = RATINGS in release.public_inputs
@@ -157,7 +167,7 @@ def _drawn_problems(release: Release) -> Iterator[str]:
         if release.fitted or (name == "d" and release.load_damping != 0):
             continue
         values: Array = getattr(model, name)
-        public = drawn_range(release.bounds, name, groups[name].drawn, len(values))
+        public = groups[name].mechanism.range(release.bounds[name], len(values))
         drawn = np.array([values.sum()]) if name in sums else values
         if drawn.min() < public.lower * (1 - ROUNDING) or drawn.max() > public.upper * (
             1 + ROUNDING
@@ -183,27 +193,34 @@ def _loss_problems(release: Release) -> Iterator[str]:
         yield "its ε or α is no number that a release has"
         return
     for name, loss in guarantee.groups.items():
-        if (loss.unit, loss.relative) != (UNITS[name], adjacency.relative) or (
-            name == "k" and loss.drawn != "items"
-        ):
+        mechanism = loss.mechanism
+        if (loss.unit, loss.relative) != (
+            PARAMETERS[name].unit,
+            adjacency.relative,
+        ) or mechanism.takes not in TAKEN[PARAMETERS[name].asset]:
             yield f"guarantee.groups.{name} is none that gridveil draws"
-        public = drawn_range(release.bounds, name, loss.drawn, machines)
         # Only the owner knows whether entries were sums of parts, parallel circuits say: roundings
-        # of such may be counted.
+        # of such may be counted. How many lines there were, the distance does not depend on.
+        public = release.bounds[name]
         least, most = (
-            drawn_distance(adjacency, name, loss.drawn, public, summed=summed)
-            / Fraction(loss.scale)
+            mechanism.noise.cost(
+                mechanism.distance(
+                    asked(adjacency, name, public, machines, loss.epsilon, summed=summed)
+                ),
+                Fraction(loss.scale),
+            )
             for summed in (False, True)
         )
         if not least <= Fraction(loss.spent) <= loss.epsilon:
             yield f"the noise on {name} has a scale that costs more than the ε stated for it"
         elif Fraction(loss.spent) > most * (1 + SLACK):
             yield f"the noise on {name} has another scale than the ε stated for it needs"
-    spent = {name: Fraction(loss.spent) for name, loss in guarantee.groups.items()}
-    asked = adjacency.loss({name: loss.epsilon for name, loss in guarantee.groups.items()}, ASSETS)
+    shares = adjacency.loss(
+        {name: loss.epsilon for name, loss in guarantee.groups.items()}, assets()
+    )
     if (
-        guarantee.spent != adjacency.loss(spent, ASSETS)
-        or not guarantee.spent <= asked <= guarantee.epsilon
+        guarantee.spent != whole_loss(adjacency, guarantee.groups, assets())
+        or not guarantee.spent <= shares <= guarantee.epsilon
     ):
         yield f"ε of its groups does not make up its own, by the rule of {guarantee.rule}"
 
@@ -213,20 +230,19 @@ def _clipped_problems(release: Release) -> Iterator[str]:
 
     The number of lines is not published.
     """
-    drawn = {name: loss.drawn for name, loss in release.guarantee.groups.items()}
-    most = {"items": len(release.model.m), "sum": 1}
-    if tuple(release.clipped) != GROUPS or ("k" not in drawn and release.clipped["k"]):
+    drawn, machines = release.guarantee.groups, len(release.model.m)
+    if tuple(release.clipped) != tuple(PARAMETERS) or ("k" not in drawn and release.clipped["k"]):
         yield "clipped does not count what was drawn"
-    elif any(release.clipped[name] > most[drawn[name]] for name in ("m", "d")):
+    elif any(release.clipped[name] > drawn[name].mechanism.size(machines) for name in ("m", "d")):
         yield "clipped counts more than was drawn"
 
 
 def _input_problems(release: Release) -> Iterator[str]:
     """What it says of public inputs: gridveil's own sentences, around the owner's words."""
     stated, guarantee = release.public_inputs, release.guarantee
-    draws: dict[str, Drawn] = {
+    draws = {
         name: guarantee.groups[name].drawn if name in guarantee.groups else "nothing"
-        for name in GROUPS
+        for name in PARAMETERS
     }
     shares = {name: loss.epsilon / guarantee.epsilon for name, loss in guarantee.groups.items()}
     given = [None, *(dict(order) for order in permutations(shares.items()))]

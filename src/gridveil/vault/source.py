@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -10,6 +11,8 @@ import numpy as np
 from gridveil.foundation.errors import InputError, PrivateValueError
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import Array, GridFacts, frozen
+from gridveil.grid.parameters import PARAMETERS, Parameter
+from gridveil.grid.tables import check_names
 
 T = TypeVar("T")
 
@@ -51,28 +54,28 @@ class Private(Generic[T]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SourceGrid:
-    """A grid as its owner knows it: public facts, and private k, m and d.
+    """A grid as its owner knows it: public facts, and the private values of each parameter.
 
-    k : (e,) line weights v_i v_j cos(δ_i − δ_j) / x_ij [p.u. power / rad].
-    m : (g,) inertia M = 2H on the system base [p.u. power · s / p.u. frequency].
-    d : (g,) damping [p.u. power / p.u. frequency].
+    values : k (e,) line weights v_i v_j cos(δ_i − δ_j) / x_ij [p.u. power / rad],
+    m (g,) inertia M = 2H on the system base [p.u. power · s / p.u. frequency],
+    d (g,) damping [p.u. power / p.u. frequency], and those of devices.
     """
 
     facts: GridFacts
-    k: Private[Array]
-    m: Private[Array]
-    d: Private[Array]
+    values: Mapping[str, Private[Array]]
 
     @classmethod
     @sealed
-    def of(cls, facts: GridFacts, *, k: Any, m: Any, d: Any) -> SourceGrid:
+    def of(cls, facts: GridFacts, **values: Any) -> SourceGrid:
         """Check the private values and lock them away. Errors name the item, never its value."""
-        machines = [facts.buses[i] for i in facts.machines]
-        lines = [facts.edge_name(e) for e in range(len(facts.edges))]
-        k = _checked(facts.name, "line weight k", k, lines, positive=True)
-        m = _checked(facts.name, "inertia m", m, machines, positive=True)
-        d = _checked(facts.name, "damping d", d, machines, positive=False)
-        return cls(facts, Private(k), Private(m), Private(d))
+        check_names(values, facts.name)
+        return cls(
+            facts,
+            {
+                name: Private(_checked(facts, parameter, values[name]))
+                for name, parameter in PARAMETERS.items()
+            },
+        )
 
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = _refuse
 
@@ -80,11 +83,13 @@ class SourceGrid:
         f = self.facts
         return (
             f"<SourceGrid {f.name}: {len(f.buses)} buses, {len(f.edges)} lines, "
-            f"{len(f.machines)} machines; k, m, d private>"
+            f"{len(f.machines)} machines; {', '.join(self.values)} private>"
         )
 
 
-def _checked(file: str, what: str, values: Any, items: list[str], *, positive: bool) -> Array:
+def _checked(facts: GridFacts, parameter: Parameter, values: Any) -> Array:
+    file, what, positive = facts.name, parameter.words, parameter.positive
+    items = facts.items(parameter.asset)
     array = _numbers(values)
     if array is None:
         raise InputError(

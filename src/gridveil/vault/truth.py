@@ -7,29 +7,27 @@ from __future__ import annotations
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import FullModel, ReducedModel
 from gridveil.foundation.sealed import sealed
-from gridveil.grid.tables import PublicTable
+from gridveil.grid.tables import PublicTable, Values
 from gridveil.vault.source import Private, SourceGrid
 
 
 @sealed
 def true_model(source: SourceGrid) -> ReducedModel:
     """Reduce the source grid without noise, to show it beside its release."""
-    return reduced_model(
-        source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d)
-    )
+    return reduced_model(source.facts, _opened(source))
 
 
 @sealed
 def public_table(source: SourceGrid) -> PublicTable:
     """The table of a case that is public: a surrogate to try settings out on."""
-    return PublicTable(
-        source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d)
-    )
+    return PublicTable(source.facts, _opened(source))
 
 
 @sealed
 def true_full_model(source: SourceGrid) -> FullModel:
     """The source grid with all its buses."""
-    return FullModel(
-        source.facts, Private.open(source.k), Private.open(source.m), Private.open(source.d)
-    )
+    return FullModel(source.facts, _opened(source))
+
+
+def _opened(source: SourceGrid) -> Values:
+    return {name: Private.open(values) for name, values in source.values.items()}

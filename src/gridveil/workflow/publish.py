@@ -10,7 +10,7 @@ from gridveil.foundation import crash_points
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import GridFacts, IntArray
-from gridveil.grid.parameters import Bounds
+from gridveil.grid.parameters import WEIGHT, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.fit import FitSettings, Observation, check_records, fit
 from gridveil.inference.fit.methods import Progress
@@ -18,11 +18,12 @@ from gridveil.inference.posterior import Start, middle, posterior_mean
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, machine_shares
 from gridveil.privacy.ledger import Ledger
+from gridveil.privacy.mechanisms import Sampler
 from gridveil.publication.bundle import check_fits
 from gridveil.publication.ports import merge_loads
 from gridveil.publication.release import Release, loaded_buses
 from gridveil.vault.perturb import perturb
-from gridveil.vault.sampler import Sampler, SecureSampler, makes_demo
+from gridveil.vault.sampler import SecureSampler, makes_demo
 from gridveil.vault.source import SourceGrid
 
 
@@ -74,7 +75,7 @@ def publish(
     )
     if hidden:
         assert isinstance(table, PublicTable), "sums have no clipped items"
-        reduced = networkless_model(table, middle(bounds.k))
+        reduced = networkless_model(table, middle(bounds[WEIGHT.name]))
     else:
         # Trajectories and their events may lie on any bus; without one, only loaded buses are
         # needed.

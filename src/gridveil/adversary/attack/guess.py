@@ -19,7 +19,7 @@ def noisy_values(released: Array, loss: GroupLoss, bounds: Range) -> Array:
     """
 
     def mean(y: Array) -> Array:
-        return Posterior.of(y, loss.scale, bounds.lower, bounds.upper, relative=loss.relative).mean
+        return Posterior.behind(y, loss, bounds).mean
 
     table = np.geomspace(bounds.least, bounds.upper, TABLE)
     at_table = mean(table)
@@ -64,7 +64,7 @@ def best_guesses(y: Array, loss: GroupLoss, bounds: Range, *, points: int = 512)
     """
     reach = distance(loss)
     share = np.linspace(0, 1, points)
-    belief = Posterior.of(y, loss.scale, bounds.lower, bounds.upper, relative=loss.relative)
+    belief = Posterior.behind(y, loss, bounds)
     at = belief.quantile(np.broadcast_to(share[:, None], (points, len(y))))  # (points, n), growing
     centre = at * np.exp(reach) if loss.relative else at + reach  # windows that start at a quantile
     ends = centre * np.exp(reach) if loss.relative else centre + reach

@@ -85,7 +85,7 @@ def invert(
             outcome="Nothing was attacked.",
         )
     network = KronMap(facts, np.zeros((len(facts.interior), 0)) if patterns is None else patterns)
-    carried = model.K_ac if patterns is not None else np.zeros((len(model.m), 0))
+    carried = model.K_ac if patterns is not None else np.zeros((len(model.machines), 0))
     problem = _Problem(network, np.concatenate([model.k_r, carried.ravel()]), len(model.k_r))
     solutions: list[tuple[Array, float]] = []
     for number, start in enumerate(_starts(len(facts.edges), bounds, starts), start=1):

@@ -88,7 +88,7 @@ def can_guess(model: ReducedModel) -> bool:
     """Whether the equations of a model fit in memory: up to some 250 ports."""
     ports = len(model.ports)
     pairs = min(ports * (ports - 1) // 2, (NEAREST + BY_WEIGHT + BY_SHARE) * ports)
-    return ports * len(model.m) * pairs <= LARGEST_DESIGN
+    return ports * len(model.machines) * pairs <= LARGEST_DESIGN
 
 
 def guess_edges(model: ReducedModel, bounds: Range, *, ports: int | None = None) -> EdgeGuess:
@@ -96,7 +96,7 @@ def guess_edges(model: ReducedModel, bounds: Range, *, ports: int | None = None)
 
     ports : how many of the model's ports are buses (topology mode: the machines); default: all.
     """
-    g = len(model.m)
+    g = len(model.machines)
     share = np.concatenate([np.eye(g), model.K_ac.T])[:ports]
     count = round(EDGES_A_PORT * len(share))
     if len(share) == g:  # no loaded bus among them: L_red itself is the only answer
@@ -132,7 +132,7 @@ def _nonnegative(rows: Array, wanted: Array) -> Array:
 
 def _likely(model: ReducedModel, share: Array) -> IntArray:
     """Pairs that may be edges, (p, 2)."""
-    ports, g = len(share), len(model.m)
+    ports, g = len(share), len(model.machines)
     if ports <= ALL_PAIRS_UP_TO:
         return complete_edges(ports)
     from scipy.spatial.distance import cdist

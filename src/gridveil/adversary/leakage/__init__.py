@@ -20,7 +20,7 @@ import numpy as np
 from gridveil.adversary.leakage.joint import joint_delta, joint_epsilon
 from gridveil.adversary.leakage.neighbours import At, Moves, moves_of
 from gridveil.adversary.leakage.noise import own_sigma, sigma_of
-from gridveil.adversary.leakage.report import GROUPS, Attacker, Leakage, Uncertainty, percent
+from gridveil.adversary.leakage.report import PARAMETERS, Attacker, Leakage, Uncertainty, percent
 from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.engine.schemes import SchemeName
 from gridveil.foundation.errors import OptionError
@@ -35,7 +35,7 @@ from gridveil.planning.surrogate import AT_MIDDLE
 from gridveil.privacy.adjacency import Adjacency
 
 __all__ = [
-    "GROUPS",
+    "PARAMETERS",
     "Attacker",
     "Leakage",
     "Uncertainty",
@@ -143,12 +143,10 @@ def largest_mu(
     check_claim(table.facts, observed)
     _check_records(observed, sigma)
     facts, tables = table.facts, [table]
-    ends = [(getattr(bounds, name).least, getattr(bounds, name).upper) for name in GROUPS]
-    for k, m, d in product(*ends):
-        g = len(facts.machines)
-        tables.append(
-            PublicTable(facts, np.full(len(facts.edges), k), np.full(g, m), np.full(g, d))
-        )
+    ends = [(bounds[name].least, bounds[name].upper) for name in PARAMETERS]
+    for corner in product(*ends):
+        values = zip(facts.sizes.items(), corner, strict=True)
+        tables.append(PublicTable(facts, {name: np.full(size, at) for (name, size), at in values}))
     sizes = []
     with one_blas_thread():
         for number, corner in enumerate(tables, start=1):
@@ -203,7 +201,7 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
         reduced = np.concatenate([reduced, totals], axis=1)
     size = items.shape[1]
     prior = np.concatenate(
-        [np.full(len(at.values[name]), _prior(getattr(bounds, name))) for name in GROUPS]
+        [np.full(len(at.values[name]), _prior(bounds[name])) for name in PARAMETERS]
     )
     free = items if project is None else items - project @ (project.T @ items)
     singular, bound = _cramer_rao(free, sigma)
@@ -213,8 +211,10 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
     with_bounds = prior * np.linalg.norm(np.linalg.inv(R), axis=1)
     places = dict(
         zip(
-            GROUPS,
-            np.split(np.arange(size), np.cumsum([len(at.values[name]) for name in GROUPS])[:-1]),
+            PARAMETERS,
+            np.split(
+                np.arange(size), np.cumsum([len(at.values[name]) for name in PARAMETERS])[:-1]
+            ),
             strict=True,
         )
     )
@@ -225,12 +225,12 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
         size=size,
         seen=int((information > 1).sum()),
         items={
-            name: Uncertainty(bound[place], with_bounds[place], _prior(getattr(bounds, name)))
+            name: Uncertainty(bound[place], with_bounds[place], _prior(bounds[name]))
             for name, place in places.items()
         },
         reduced={name: bound_reduced[parts[name]] for name in ("k_r", "m", "d")},
         scale=0.0 if total_known else float(bound_reduced[-totals.shape[1] :].min()),
-        mu={name: moves.mu(name, project, sigma) for name in GROUPS},
+        mu={name: moves.mu(name, project, sigma) for name in PARAMETERS},
         mu_neighbours=moves.largest(project, sigma),
     )
 

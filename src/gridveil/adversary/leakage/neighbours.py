@@ -9,7 +9,7 @@ from itertools import islice, product
 
 import numpy as np
 
-from gridveil.adversary.leakage.report import GROUPS
+from gridveil.adversary.leakage.report import PARAMETERS
 from gridveil.dynamics.engine.schemes import SchemeName
 from gridveil.foundation.progress import LEAKAGE, stage
 from gridveil.grid.facts import Array
@@ -41,10 +41,8 @@ class At:
         # Logarithms are taken of all of them; a damping of 0 is taken for the least that the bounds
         # allow.
         self.values: dict[str, Array] = {
-            name: np.where(
-                getattr(table, name) > 0, getattr(table, name), getattr(bounds, name).least
-            )
-            for name in GROUPS
+            name: np.where(table.values[name] > 0, table.values[name], bounds[name].least)
+            for name in PARAMETERS
         }
         self.task = Task.of(table.facts, observed, bounds, dt_s=dt_s, scheme=scheme)
         self.sampling: Sampling = self.task.predictor.sampling()
@@ -52,7 +50,7 @@ class At:
 
     def predict(self, values: Mapping[str, Array]) -> Array:
         """ω (rows,) [p.u.] of a table."""
-        y = np.log(np.concatenate([values[name] for name in GROUPS]))
+        y = np.log(np.concatenate([values[name] for name in PARAMETERS]))
         coordinates = self.task.coordinates
         return self.task.predictor.values(
             *coordinates.model(coordinates.of_network_and_machines(y)), self.sampling
@@ -66,7 +64,7 @@ class At:
     def by_step(self) -> Array:
         """What each step of load adds to ω (rows, s): ω is linear in loads, so slopes too."""
         coordinates = self.task.coordinates
-        y = np.log(np.concatenate([self.values[name] for name in GROUPS]))
+        y = np.log(np.concatenate([self.values[name] for name in PARAMETERS]))
         theta, sense = coordinates.model(coordinates.of_network_and_machines(y))
         g, s = len(self.facts.machines), coordinates.drive.shape[1]
         if s == 1:
@@ -83,7 +81,7 @@ class At:
     def slopes(self) -> tuple[Array, Array, Array]:
         """∂ω/∂(log k_r, log m, log D, v, w), ∂ω/∂(log k, log m, log d), and by totals of steps."""
         coordinates = self.task.coordinates
-        y = np.log(np.concatenate([self.values[name] for name in GROUPS]))
+        y = np.log(np.concatenate([self.values[name] for name in PARAMETERS]))
         x, chain = coordinates.slopes(y)
         raw = self.task.slopes(x, self.sampling)
         reduced = raw @ coordinates.model_slopes(x)
@@ -123,7 +121,7 @@ class Moves:
                 [
                     0.0,
                     *together,
-                    *(self.mu(name, project, sigma).max(initial=0.0) for name in GROUPS),
+                    *(self.mu(name, project, sigma).max(initial=0.0) for name in PARAMETERS),
                 ]
             )
         )
@@ -136,10 +134,11 @@ def moves_of(at: At, adjacency: Adjacency, bounds: Bounds) -> Moves:
     moves cancel, and a single one may then be the longest.
     """
     ends = {
-        name: [_ends(float(v), name, adjacency, bounds) for v in at.values[name]] for name in GROUPS
+        name: [_ends(float(v), name, adjacency, bounds) for v in at.values[name]]
+        for name in PARAMETERS
     }
     items: dict[str, list[list[Array]]] = {}
-    for name, moving in zip(GROUPS, LEAKAGE[1:4], strict=True):
+    for name, moving in zip(PARAMETERS, LEAKAGE[1:4], strict=True):
         stage(moving)
         items[name] = [
             [_difference(at, [(name, i, to)]) for to in tos] for i, tos in enumerate(ends[name])
@@ -166,7 +165,7 @@ def _likely_sets(
     """Sets of two or three changes in different groups that move ω most, by their sum."""
     changes: list[list[Change | None]] = []
     moves: list[Array] = []
-    for name in GROUPS:
+    for name in PARAMETERS:
         places = [(name, i, to) for i, tos in enumerate(ends[name]) for to in tos]
         alone = [_left(move, project) for pair in items[name] for move in pair]
         longest = np.argsort([-np.linalg.norm(move) for move in alone], kind="stable")[
@@ -194,7 +193,7 @@ def _likely_sets(
 
 def _ends(value: float, name: str, adjacency: Adjacency, bounds: Bounds) -> list[float]:
     """Values of an item at α from its own, up and down, within its public bounds."""
-    alpha, public = float(adjacency.alpha[name]), getattr(bounds, name)
+    alpha, public = float(adjacency.alpha[name]), bounds[name]
     up, down = (
         (value * (1 + alpha), value / (1 + alpha))
         if adjacency.relative

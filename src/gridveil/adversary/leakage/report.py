@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import GROUPS
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.inference.fit.scale import FREE_SCALE
 
 IN_WORDS = {"k": "line weights", "m": "inertia", "d": "damping"}
@@ -99,16 +99,16 @@ class Leakage:
         known = self.known.items
         given = [
             f"{IN_WORDS[name]} to about {percent(known[name].typical)}"
-            for name in GROUPS
+            for name in PARAMETERS
             if _state(known[name]) == "given"
         ]
         narrowed = [
             f"{IN_WORDS[name]} to about {percent(known[name].typical)} (the best known one to "
             f"{percent(known[name].best)}, the public bounds alone: {percent(known[name].prior)})"
-            for name in GROUPS
+            for name in PARAMETERS
             if _state(known[name]) == "narrowed"
         ]
-        hidden = [IN_WORDS[name] for name in GROUPS if _state(known[name]) == "hidden"]
+        hidden = [IN_WORDS[name] for name in PARAMETERS if _state(known[name]) == "hidden"]
         said = []
         if given:
             said.append(
@@ -125,7 +125,7 @@ class Leakage:
         singles = [
             f"{well} of {len(known[name].with_bounds)} "
             f"{'line weights' if name == 'k' else f'values of {IN_WORDS[name]}'}"
-            for name in GROUPS
+            for name in PARAMETERS
             if _state(known[name]) == "hidden"
             and (well := int((known[name].with_bounds <= GIVEN_AWAY).sum()))
         ]

@@ -13,11 +13,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from gridveil.adversary.attack.all_but_one import bound, exact_advantage
+from gridveil.adversary.attack.all_but_one import bound
 from gridveil.assurance.audit.draws import Draw, perturbed
 from gridveil.assurance.audit.findings import success_lower
 from gridveil.assurance.audit.run import LARGEST_BLOCK, play
-from gridveil.grid.parameters import GROUPS
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Adjacency
 
 CONFIDENCE = 0.999
@@ -30,7 +30,7 @@ class Advantage:
     moved : what differs between the two, in whichever directions.
     draws : guesses made.
     low, high : 99.9 % interval of the measured value (Clopper–Pearson).
-    exact : against Laplace noise of the scales that the guarantee states.
+    exact : against noise of the law and the scales that the guarantee states.
     bound : against anything ε-DP.
     """
 
@@ -79,7 +79,7 @@ def measure_advantage(
             for pattern, secret, ratio in zip(
                 played.block.patterns,
                 played.block.secrets,
-                played.block.ratios(played.z, played.losses),
+                played.block.ratios(played.z, played.losses, played.noise),
                 strict=True,
             ):
                 # ℓ = 0 tells nothing: half of those are right.
@@ -88,9 +88,11 @@ def measure_advantage(
                 right[moved] = right.get(moved, 0.0) + float(hits)
                 made[moved] = made.get(moved, 0) + len(secret)
                 # The signs of a pattern do not matter to it: the noise is symmetric.
-                exact[moved] = exact_advantage([played.losses[group] for _, group in pattern.signs])
+                exact[moved] = played.noise.advantage(
+                    [played.losses[group] for _, group in pattern.signs]
+                )
             if progress is not None:
-                progress(len(GROUPS) * size)
+                progress(len(PARAMETERS) * size)
     finally:
         pool.shutdown(cancel_futures=True)
     out = []
@@ -117,7 +119,7 @@ def values_for_advantage(draws: int) -> int:
     guess of a step.
     """
     blocks = math.ceil(draws / LARGEST_BLOCK)
-    return len(GROUPS) * blocks * math.ceil(draws / blocks)
+    return len(PARAMETERS) * blocks * math.ceil(draws / blocks)
 
 
 def _interval(right: float, count: int) -> tuple[float, float]:

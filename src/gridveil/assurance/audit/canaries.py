@@ -17,8 +17,9 @@ import numpy as np
 
 from gridveil.assurance.audit.findings import Counts, best_threshold
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import GROUPS
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Rule
+from gridveil.privacy.mechanisms import Noise
 
 Coordinate = tuple[int, str]  # (release, group)
 
@@ -125,7 +126,7 @@ class Block:
         out = {
             (release, group): np.zeros(self.positions)
             for release in range(self.releases)
-            for group in GROUPS
+            for group in PARAMETERS
         }
         for pattern, secret in zip(self.patterns, self.secrets, strict=True):
             for coordinate, sign in pattern.signs.items():
@@ -133,10 +134,14 @@ class Block:
         return out
 
     def by_likelihood(
-        self, z: Mapping[Coordinate, Array], losses: Mapping[str, float], canaries: int
+        self,
+        z: Mapping[Coordinate, Array],
+        losses: Mapping[str, float],
+        canaries: int,
+        noise: Noise,
     ) -> dict[str, Counts]:
-        """Guess by the log-likelihood ratio ℓ = Σ_c clip(2 s_c z_c, ±α_c/b_c), the best statistic
-        against Laplace noise.
+        """Guess by the log-likelihood ratio, the sum of the coordinates': the best statistic there
+        is.
 
         z : (n,) of each coordinate, (output − centre) / scale.
         losses : α/scale of each group.
@@ -145,23 +150,24 @@ class Block:
         """
         out: dict[str, Counts] = {}
         for pattern, secret, ratio in zip(
-            self.patterns, self.secrets, self.ratios(z, losses), strict=True
+            self.patterns, self.secrets, self.ratios(z, losses, noise), strict=True
         ):
             share = max(1, round(canaries * len(secret) / sum(len(each) for each in self.secrets)))
-            threshold = best_threshold(tuple(losses[group] for _, group in pattern.signs), share)
+            moved = tuple(losses[group] for _, group in pattern.signs)
+            threshold = best_threshold(moved, share, noise)
             out[pattern.name] = Counts.of(ratio, secret, threshold)
         return out
 
-    def ratios(self, z: Mapping[Coordinate, Array], losses: Mapping[str, float]) -> Iterator[Array]:
+    def ratios(
+        self, z: Mapping[Coordinate, Array], losses: Mapping[str, float], noise: Noise
+    ) -> Iterator[Array]:
         """Log-likelihood ratios of the two secrets of each canary, (seats,) for each pattern; z and
         losses as above.
         """
         for pattern, secret in zip(self.patterns, self.secrets, strict=True):
             ratio = np.zeros(len(secret))
             for (release, group), sign in pattern.signs.items():
-                ratio += np.clip(
-                    2 * sign * z[release, group][pattern.seats], -losses[group], losses[group]
-                )
+                ratio += noise.ratio(sign * z[release, group][pattern.seats], losses[group])
             yield ratio
 
     def by_differences(self, z: Mapping[Coordinate, Array]) -> dict[str, Counts]:

@@ -4,6 +4,7 @@ bundle, to the bit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -12,8 +13,9 @@ from gridveil.assurance.audit.draws import chain
 from gridveil.assurance.audit.fits import Fit
 from gridveil.assurance.audit.releases import KINDS, Kind
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import GROUPS, Bounds
+from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.mechanisms import Noise
 from gridveil.publication.bundle import contents
 from gridveil.publication.export import FORMATS
 from gridveil.vault.source import SourceGrid
@@ -27,16 +29,18 @@ class Constant:
     only if something leaks.
     """
 
-    mechanism = "constant vector (demo: no privacy)"
+    def in_words(self, noises: Sequence[Noise]) -> str:  # noqa: ARG002 - a sampler's
+        """No noise, whatever was asked for."""
+        return "constant vector (demo: no privacy)"
 
-    def draw(self, values: Array, scale: float) -> Array:  # noqa: ARG002 - a sampler's
+    def draw(self, values: Array, scale: float, noise: Noise) -> Array:  # noqa: ARG002
         """Return (n,) numbers that lie, with their exponentials, in the usual bounds of items and
         of sums.
         """
         return np.linspace(2.2, 3.5, len(values))
 
 
-def audit_constant(adjacency: Adjacency, epsilon: Fraction) -> Fit:
+def audit_constant(adjacency: Adjacency, epsilon: Fraction, kinds: Sequence[Kind] = KINDS) -> Fit:
     """Publish two tables with equal public facts under constant noise; every file and every export
     must be equal.
 
@@ -45,8 +49,10 @@ def audit_constant(adjacency: Adjacency, epsilon: Fraction) -> Fit:
     """
     random, files, differing = np.random.default_rng(), 0, list[str]()
     # Some within the bounds, some beyond.
-    tables = [{name: np.exp(random.uniform(-1, 6, MACHINES)) for name in GROUPS} for _ in range(2)]
-    for kind in KINDS:
+    tables = [
+        {name: np.exp(random.uniform(-1, 6, MACHINES)) for name in PARAMETERS} for _ in range(2)
+    ]
+    for kind in kinds:
         one, other = (
             _files(SourceGrid.of(chain(MACHINES), **table), adjacency, epsilon, kind)
             for table in tables

@@ -13,12 +13,14 @@ from typing import Protocol
 import numpy as np
 
 from gridveil.grid.facts import GridFacts
-from gridveil.grid.parameters import Bounds, Range
+from gridveil.grid.parameters import DECLARED, Bounds, Range
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.allocation import ITEMS, Allocation
 from gridveil.privacy.ledger import Ledger
+from gridveil.privacy.mechanisms import Sampler
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.vault.perturb import perturb
-from gridveil.vault.sampler import Sampler, makes_demo
+from gridveil.vault.sampler import makes_demo
 from gridveil.vault.source import SourceGrid
 
 # Different ones, so that a mechanism which mixed up two groups would show.
@@ -27,7 +29,7 @@ NAME = "synthetic grid of an audit"
 # So wide that clipping, which could only hide something, never bites (of ratios at a tiny ε, it
 # does, and only hides).
 _WIDE = Range(1e-300, 1e300)
-WIDE = Bounds(k=_WIDE, k_r=_WIDE, m=_WIDE, d=_WIDE)
+WIDE = Bounds(dict.fromkeys(DECLARED, _WIDE))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,12 @@ class Draw(Protocol):
         ...
 
 
-def perturbed(adjacency: Adjacency, epsilon: Fraction, sampler: Sampler | None = None) -> Draw:
+def perturbed(
+    adjacency: Adjacency,
+    epsilon: Fraction,
+    sampler: Sampler | None = None,
+    allocation: Allocation = ITEMS,
+) -> Draw:
     """Draw by `perturb`, as a release does, with ε for each source.
 
     The charge is read back from the ledger, a throw-away one in a temporary folder. What a seeded
@@ -71,6 +78,7 @@ def perturbed(adjacency: Adjacency, epsilon: Fraction, sampler: Sampler | None =
                     bounds=WIDE,
                     ledger=ledger,
                     sampler=sampler,
+                    allocation=allocation,
                 )
                 for source in sources
             )

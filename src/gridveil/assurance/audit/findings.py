@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gridveil.grid.facts import Array
+from gridveil.privacy.mechanisms import Noise
 
 SHOWN, DECIDING = 0.95, 0.9999
 
@@ -102,13 +103,12 @@ def epsilon_lower(correct: Any, guesses: Any, confidence: float) -> Any:
 
 
 @cache
-def best_threshold(losses: tuple[float, ...], canaries: int) -> float:
+def best_threshold(losses: tuple[float, ...], canaries: int, noise: Noise) -> float:
     """Find the t for which guessing where |ℓ| ≥ t has the largest expected 95 % bound on ε.
 
-    losses : α_c / b_c of each coordinate c that a canary moves. The log-likelihood ratio of its two
-    secrets is ℓ = Σ_c clip(2 z_c, ±α_c/b_c), with z_c the output's distance from the middle in
-    units of the scale. It saturates at ±Σ losses, where a guess is right with the full e^ε / (1 +
-    e^ε); the more coordinates, the rarer that is for all at once.
+    losses : α_c / b_c of each coordinate c that a canary moves. The log-likelihood ratio ℓ of its
+    two secrets is the sum of the coordinates'. It saturates at ±Σ losses, where a guess is right
+    with the full e^ε / (1 + e^ε); the more coordinates, the rarer that is for all at once.
 
     Privacy
     -------
@@ -116,8 +116,8 @@ def best_threshold(losses: tuple[float, ...], canaries: int) -> float:
     exactly, and never from the outputs that are audited.
     """
     loss = np.array(losses)
-    noise = np.random.default_rng(0).laplace(size=(2**16, len(losses)))
-    size = np.sort(np.abs(np.clip(loss + 2 * noise, -loss, loss).sum(axis=1)))[::-1]
+    drawn = noise.seeded(np.random.default_rng(0), 1.0, (2**16, len(losses)))
+    size = np.sort(np.abs(noise.ratio(loss / 2 + drawn, loss).sum(axis=1)))[::-1]
     # saturation is hit but for rounding
     tried = size[np.unique(np.geomspace(1, len(size), 512).astype(int)) - 1] * (1 - 1e-9)
     rank = np.searchsorted(-size, -tried, side="right")

@@ -1,7 +1,7 @@
 """Does noise follow the law that was charged for? Values, pairs and repeats, each with a p-value
 that holds for every sample.
 
-The auditor knows the true value x behind an output y = clip(x + Lap(b)). So u = F((y − x)/b), with
+The auditor knows the true value x behind an output y = clip(x + noise). So u = F((y − x)/b), with
 u drawn at random from what a clip value stands for, is uniform on (0, 1) and independent of every
 other one, if the noise is honest; and only then.
 """
@@ -15,6 +15,7 @@ import numpy as np
 
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Range
+from gridveil.privacy.mechanisms import Noise
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,15 @@ class Fit:
 
 
 def uniforms(
-    output: Array, truth: Array, scale: Array | float, public: Range, *, relative: bool = False
+    output: Array,
+    truth: Array,
+    scale: Array | float,
+    public: Range,
+    *,
+    noise: Noise,
+    relative: bool = False,
 ) -> Array:
-    """Bring outputs to what is uniform on (0, 1) under clip(truth + Lap(scale), public); all of one
+    """Bring outputs to what is uniform on (0, 1) under clip(truth + noise, public); all of one
     shape.
 
     relative : whether the noise was added to logarithms.
@@ -52,22 +59,18 @@ def uniforms(
     felt = np.log if relative else np.asarray
     middle = felt(truth)
     u, below, above = (
-        _laplace_cdf((felt(y) - middle) / scale) for y in (output, public.lower, public.upper)
+        noise.cdf((felt(y) - middle) / scale) for y in (output, public.lower, public.upper)
     )
     chance = np.random.default_rng().random(u.shape)
     u = np.where(output <= public.lower, chance * below, u)
     return np.where(output >= public.upper, above + chance * (1 - above), u)
 
 
-def _laplace_cdf(z: Array) -> Array:
-    return np.where(z < 0, 0.5 * np.exp(-np.abs(z)), 1 - 0.5 * np.exp(-np.abs(z)))
-
-
 def values_p(u: Array) -> float:
     """Compare (n,) values with the uniform law: by the scale, by the sign and by the whole shape of
     the noise.
 
-    Σ −log(1 − |2u − 1|), which is Σ |noise| / scale, has the law Gamma(n); the number of positive
+    Σ −log(1 − |2u − 1|) has the law Gamma(n), whatever the noise; the number of positive
     ones is Binomial(n, ½); and the Kolmogorov–Smirnov distance D has P[D > t] ≤ 2 exp(−2 n t²)
     (Massart 1990).
     """

@@ -10,7 +10,8 @@ from fractions import Fraction
 import numpy as np
 
 from gridveil.assurance.audit.findings import Counts, Finding, finding
-from gridveil.vault.sampler import Sampler, SecureSampler, calibrate
+from gridveil.privacy.mechanisms import USUAL, Sampler
+from gridveil.vault.sampler import SecureSampler
 
 EPSILON = Fraction(1, 6)
 SPACING = 2.0**-53  # of the floats from 1/2 to 1
@@ -51,7 +52,7 @@ def audit_low_bits(
     for start in range(0, draws, BLOCK):
         size = min(BLOCK, draws - start)
         secret = random.integers(2, size=size).astype(np.float64)
-        output = sampler.draw(secret, calibrate(Fraction(1), epsilon, size).scale)
+        output = sampler.draw(secret, USUAL.calibrate(Fraction(1), epsilon, size).scale, USUAL)
         fine = (np.abs(output) < 0.5) & (np.fmod(output, SPACING) != 0)
         counts += Counts(size, int(fine.sum()), int((secret[fine] == 0).sum()))
         if progress is not None:

@@ -1,7 +1,7 @@
 """The audit of noise: values at, inside and beyond the public bounds, and whether what comes out
 has the law that was charged.
 
-Noise is held against the scale α / (what was charged), not against the one that the guarantee
+Noise is held against the scale that costs what was charged, not against the one that the guarantee
 states.
 """
 
@@ -21,13 +21,14 @@ from gridveil.assurance.audit.releases import (
     by_perturb,
     noisy_behind,
     ranges,
+    row,
     source_of,
 )
 from gridveil.assurance.audit.run import apart
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.vault.sampler import Sampler
+from gridveil.privacy.mechanisms import Mechanism, Sampler
 
 Opens = Callable[[Adjacency, Fraction, Bounds, Kind, Sampler | None], AbstractContextManager[Look]]
 PLACES, MIDDLE = 9, 3
@@ -55,21 +56,24 @@ def audit_noise(
 
     Privacy
     -------
-    The auditor knows the whole table, and the mechanism claims that its noise is Laplace of scale α
-    / ε_γ, independent in every entry, whatever the table. Noise of that law is ε_γ-DP; noise of
-    another one is not what was charged for.
+    The auditor knows the whole table, and the mechanism claims that its noise is of its law, with
+    the scale that costs ε_γ, independent in every entry, whatever the table. Noise of another law
+    is not what was charged for.
     """
     bounds = bounds or Bounds()
-    buses = ITEM_BUSES if "sum" not in kind.allocation.draws.values() else SUM_BUSES
+    buses = ITEM_BUSES if "sum" not in kind.allocation.takes else SUM_BUSES
     public = ranges(bounds, kind, buses)
+    by = {name: kind.allocation.of(name) for name in public}
     placed = {
-        name: _places(name, public[name], apart(adjacency, name) / float(epsilon), adjacency)
+        name: _places(
+            name,
+            public[name],
+            by[name].noise.scale(apart(adjacency, name), float(epsilon)),
+            adjacency,
+        )
         for name in public
     }
-    sizes = {
-        name: (buses - (name == "k") if kind.allocation.draws[name] == "items" else 1)
-        for name in public
-    }
+    sizes = {name: by[name].size(row(buses).sizes[name]) for name in public}
     turn = np.arange(releases)[:, None]
     # every other release in the middle, where no clip value hides the noise; in the others each
     # entry goes round
@@ -95,7 +99,7 @@ def audit_noise(
             name,
             placed[name][where[name]],
             public[name],
-            kind.allocation.draws[name] == "sum",
+            by[name],
             adjacency,
         )
         for name in public
@@ -113,8 +117,8 @@ def audit_noise(
         "values": min(1.0, len(parts) * min(values_p(part) for part in parts if part.size)),
         "pairs": pairs_p(table),
     }
-    if seen[0].scale is None:
-        # the inverse of posterior means is too coarse to tell equal from nearly equal
+    # The inverse of posterior means is too coarse to tell equal from nearly equal.
+    if seen[0].means is None:
         found["repeats"] = repeats_p(table)
     oddest = min(found, key=lambda name: found[name])
     return Fit(subject, oddest, table.size, min(1.0, len(found) * found[oddest]), level)
@@ -122,10 +126,8 @@ def audit_noise(
 
 def values_of_noise(releases: int, kind: Kind) -> int:
     """Count the values that are drawn, for a progress bar."""
-    items = "sum" not in kind.allocation.draws.values()
-    return releases * (
-        3 * ITEM_BUSES - 1 if items else SUM_BUSES - 1 + 2 if "k" in kind.allocation.drawn else 2
-    )
+    sizes = row(ITEM_BUSES if "sum" not in kind.allocation.takes else SUM_BUSES).sizes
+    return releases * sum(kind.allocation.of(name).size(size) for name, size in sizes.items())
 
 
 def _places(name: str, public: Range, scale: float, adjacency: Adjacency) -> Array:
@@ -166,17 +168,28 @@ def _places(name: str, public: Range, scale: float, adjacency: Adjacency) -> Arr
 
 
 def _uniform(
-    seen: list[Seen], name: str, truth: Array, public: Range, is_sum: bool, adjacency: Adjacency
+    seen: list[Seen],
+    name: str,
+    truth: Array,
+    public: Range,
+    mechanism: Mechanism,
+    adjacency: Adjacency,
 ) -> Array:
     """Bring a group's outputs to what should be uniform: (releases, n).
 
     A sum is put into its bounds before noise is added.
     """
     output = np.array([one.drawn[name] for one in seen])
-    if (means := seen[0].scale) is not None:
-        output = noisy_behind(output, means[name], public, relative=adjacency.relative)
+    if (means := seen[0].means) is not None:
+        output = noisy_behind(output, means[name], public)
     charged = np.array([[one.spent[name]] for one in seen])
-    truth = np.clip(truth, public.lower, public.upper) if is_sum else truth
+    if mechanism.takes == "sum":
+        truth = np.clip(truth, public.lower, public.upper)
     return uniforms(
-        output, truth, apart(adjacency, name) / charged, public, relative=adjacency.relative
+        output,
+        truth,
+        mechanism.noise.scale(apart(adjacency, name), charged),
+        public,
+        noise=mechanism.noise,
+        relative=adjacency.relative,
     )

@@ -12,6 +12,7 @@ import numpy as np
 from gridveil.assurance.audit.fits import Fit, pairs_p, repeats_p, uniforms
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Range
+from gridveil.privacy.mechanisms import USUAL
 from gridveil.vault.sampler import SecureSampler
 
 VALUES = 500
@@ -31,7 +32,7 @@ def audit_processes(level: float) -> Fit:
 
 def compare_runs(outputs: Array, level: float) -> Fit:
     """Compare (runs, values) outputs of noise of scale 1 on the same value."""
-    u = uniforms(outputs, np.full(outputs.shape, AWAY), 1.0, ANYWHERE)
+    u = uniforms(outputs, np.full(outputs.shape, AWAY), 1.0, ANYWHERE, noise=USUAL)
     found = {"pairs": pairs_p(u.T), "repeats": repeats_p(u)}
     oddest = min(found, key=lambda name: found[name])
     return Fit(
@@ -41,4 +42,4 @@ def compare_runs(outputs: Array, level: float) -> Fit:
 
 def noise(values: int = VALUES) -> Array:
     """Draw the secure noise of scale 1 on a known value, so many times."""
-    return SecureSampler().draw(np.full(values, AWAY), 1.0)
+    return SecureSampler().draw(np.full(values, AWAY), 1.0, USUAL)

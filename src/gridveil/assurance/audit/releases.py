@@ -22,10 +22,10 @@ from gridveil.inference.posterior import Posterior, Start
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, aggregates, topology
 from gridveil.privacy.ledger import Ledger
-from gridveil.privacy.noisy import drawn_range
+from gridveil.privacy.mechanisms import GroupLoss, Sampler
 from gridveil.publication.bundle import load, write
 from gridveil.vault.perturb import perturb
-from gridveil.vault.sampler import Sampler, SecureSampler
+from gridveil.vault.sampler import SecureSampler
 from gridveil.vault.source import SourceGrid
 from gridveil.workflow.publish import publish
 
@@ -44,13 +44,13 @@ class Seen:
 
     drawn : noisy items, (n,), or a noisy sum, (1,).
     spent : what was charged.
-    scale : that of which drawn holds posterior means instead, None where it holds the noisy values
-    themselves.
+    means : losses of what drawn holds posterior means of instead, None where it holds the noisy
+    values themselves.
     """
 
     drawn: Mapping[str, Array]
     spent: Mapping[str, float]
-    scale: Mapping[str, float] | None = None
+    means: Mapping[str, GroupLoss] | None = None
 
 
 Look = Callable[[SourceGrid], Seen]
@@ -112,7 +112,7 @@ def by_perturb(
         )
         groups = noisy.guarantee.groups
         return Seen(
-            {name: getattr(noisy, name) for name in groups},
+            {name: noisy.values[name] for name in groups},
             {name: loss.spent for name, loss in groups.items()},
         )
 
@@ -163,11 +163,7 @@ def by_bundle(
                 if ledgers
                 else {name: loss.spent for name, loss in groups.items()}
             )
-            means = (
-                {name: loss.scale for name, loss in groups.items()}
-                if kind.start == "posterior"
-                else None
-            )
+            means = groups if kind.start == "posterior" else None
             return Seen(_shown(loaded.model, kind), dict(spent), means)
 
         yield look
@@ -179,22 +175,21 @@ def _shown(model: ReducedModel, kind: Kind) -> dict[str, Array]:
     """
     pairs = complete_edges(len(model.m))
     shown = {"k": model.k_r[pairs[:, 1] == pairs[:, 0] + 1], "m": model.m, "d": model.d}
-    draws = kind.allocation.draws
     return {
-        name: shown[name] if draws[name] == "items" else shown[name].sum(keepdims=True)
+        name: shown[name].sum(keepdims=True)
+        if kind.allocation.of(name).takes == "sum"
+        else shown[name]
         for name in kind.allocation.drawn
     }
 
 
-def noisy_behind(means: Array, scale: float, public: Range, *, relative: bool) -> Array:
+def noisy_behind(means: Array, loss: GroupLoss, public: Range) -> Array:
     """Invert posterior means, which grow with the noisy value: y with E[x | y] = means, of any
     shape, by bisection.
     """
 
     def mean(y: Array) -> Array:
-        return Posterior.of(
-            y.ravel(), scale, public.lower, public.upper, relative=relative
-        ).mean.reshape(y.shape)
+        return Posterior.behind(y.ravel(), loss, public).mean.reshape(y.shape)
 
     low, high = np.full(means.shape, public.lower), np.full(means.shape, public.upper)
     least, most = mean(low), mean(high)
@@ -211,22 +206,22 @@ def noisy_behind(means: Array, scale: float, public: Range, *, relative: bool) -
     )
 
 
-def ranges(bounds: Bounds, kind: Kind, machines: int) -> dict[str, Range]:
+def ranges(bounds: Bounds, kind: Kind, buses: int) -> dict[str, Range]:
     """Public bounds of what is drawn of each group."""
     return {
-        name: drawn_range(bounds, name, kind.allocation.draws[name], machines)
+        name: kind.allocation.of(name).range(bounds[name], row(buses).sizes[name])
         for name in kind.allocation.drawn
     }
 
 
 def source_of(buses: int, kind: Kind, wanted: Mapping[str, Sequence[float] | Array]) -> SourceGrid:
     """Make a table whose drawn items, or sums, are those wanted; what is not drawn is 1."""
-    sizes = {"k": buses - 1, "m": buses, "d": buses}
+    sizes = row(buses).sizes
     values = {name: np.ones(size) for name, size in sizes.items()}
     for name, value in wanted.items():
         values[name] = (
             np.asarray(value)
-            if kind.allocation.draws[name] == "items"
-            else np.full(sizes[name], value[0] / buses)
+            if kind.allocation.of(name).takes == "items"
+            else np.full(sizes[name], value[0] / sizes[name])
         )
     return SourceGrid.of(row(buses), **values)

@@ -15,8 +15,9 @@ from gridveil.assurance.audit.canaries import MOVED_TOGETHER, Block, Coordinate
 from gridveil.assurance.audit.draws import ChargedReleases, Draw, chain, perturbed
 from gridveil.assurance.audit.findings import Counts, Finding, epsilon_lower, finding
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import GROUPS
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Adjacency, Rule
+from gridveil.privacy.mechanisms import Noise
 from gridveil.vault.source import SourceGrid
 
 Progress = Callable[[int], object]
@@ -81,7 +82,7 @@ def audit_adjacency(
 
 def values_to_draw(rule: Rule, canaries: int) -> int:
     """Count the values that an audit draws, for a progress bar: three a position and release."""
-    return sum(len(GROUPS) * releases * size for releases, size in _blocks(rule, canaries))
+    return sum(len(PARAMETERS) * releases * size for releases, size in _blocks(rule, canaries))
 
 
 def _blocks(rule: Rule, canaries: int) -> Iterator[tuple[int, int]]:
@@ -100,12 +101,14 @@ class Played:
 
     z : (output − centre) / scale of each coordinate.
     losses : α/scale.
+    noise : of all coordinates, as the guarantee names it.
     """
 
     block: Block
     drawn: ChargedReleases
     z: Mapping[Coordinate, Array]
     losses: Mapping[str, float]
+    noise: Noise
 
 
 def play(
@@ -126,14 +129,15 @@ def play(
     facts = chain(positions)
     drawn = draw(
         [
-            SourceGrid.of(facts, **{group: values[release, group] for group in GROUPS})
+            SourceGrid.of(facts, **{group: values[release, group] for group in PARAMETERS})
             for release in range(releases)
         ]
     )
     assert len(drawn.noisy) == releases, "a draw gives one release for each source"
     groups = drawn.noisy[0].guarantee.groups
-    losses = {name: apart(adjacency, name) / groups[name].scale for name in GROUPS}
-    return Played(block, drawn, _standardised(drawn, centre, adjacency), losses)
+    losses = {name: apart(adjacency, name) / groups[name].scale for name in PARAMETERS}
+    (noise,) = {loss.mechanism.noise for loss in groups.values()}
+    return Played(block, drawn, _standardised(drawn, centre, adjacency), losses, noise)
 
 
 def _block(
@@ -150,10 +154,13 @@ def _block(
         releases,
         played.drawn.charged,
         block.by_likelihood(
-            z, played.losses, canaries if releases == 1 else math.ceil(canaries / TWO_RELEASES)
+            z,
+            played.losses,
+            canaries if releases == 1 else math.ceil(canaries / TWO_RELEASES),
+            played.noise,
         ),
         block.by_differences(z) if releases > 1 else {},
-        len(GROUPS) * releases * positions,
+        len(PARAMETERS) * releases * positions,
     )
 
 
@@ -176,10 +183,10 @@ def _standardised(
     """
     felt = np.log if adjacency.relative else np.asarray
     return {
-        (release, name): (felt(getattr(noisy, name)) - felt(centre[name]))
+        (release, name): (felt(noisy.values[name]) - felt(centre[name]))
         / noisy.guarantee.groups[name].scale
         for release, noisy in enumerate(drawn.noisy)
-        for name in GROUPS
+        for name in PARAMETERS
     }
 
 

@@ -13,12 +13,12 @@ from gridveil.assurance.audit.canaries import Pattern, patterns
 from gridveil.assurance.audit.draws import chain
 from gridveil.assurance.audit.findings import Counts, Finding, best_threshold, finding
 from gridveil.assurance.audit.releases import Uncharged
-from gridveil.grid.parameters import GROUPS, Bounds, Range
+from gridveil.grid.parameters import PARAMETERS, Bounds, Range
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import aggregates
+from gridveil.privacy.mechanisms import USUAL, Sampler
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.vault.perturb import perturb
-from gridveil.vault.sampler import Sampler
 from gridveil.vault.source import SourceGrid
 
 MACHINES = 2
@@ -45,7 +45,7 @@ class _Table:
             name: Range(value / spread if adjacency.relative else value / 1e6, value * spread)
             for name, value in centre.items()
         }
-        return cls(centre, Bounds(k=ranges["k"], k_r=ranges["k"], m=ranges["m"], d=ranges["d"]))
+        return cls(centre, Bounds(ranges))
 
 
 def audit_sums(
@@ -91,7 +91,7 @@ def audit_sums(
         charged = max(charged, noisy.guarantee.spent)
         counts += _guess(noisy, table, adjacency, pattern, secret, canaries)
         if progress is not None:
-            progress(len(GROUPS))
+            progress(len(PARAMETERS))
     return finding(f"{adjacency.rule}, sums", "a machine in Σm and Σd", charged, counts, rows=parts)
 
 
@@ -116,9 +116,9 @@ def _guess(
     secret: float,
     canaries: int,
 ) -> Counts:
-    ratio, losses = 0.0, []
+    ratio, losses, noise = 0.0, [], USUAL
     for (_, name), sign in pattern.signs.items():
-        scale, output = noisy.guarantee.groups[name].scale, float(getattr(noisy, name)[0])
+        scale, output = noisy.guarantee.groups[name].scale, float(noisy.values[name][0])
         middle = table.centre[name]
         if adjacency.relative:
             apart, z = math.log1p(adjacency.alpha[name]), math.log(output / middle) / scale
@@ -126,5 +126,7 @@ def _guess(
             known = 0.0 if name == "k" else middle * (MACHINES - 1)
             apart, z = float(adjacency.alpha[name]), (output - known - middle) / scale
         losses.append(apart / scale)
-        ratio += float(np.clip(2 * sign * z, -losses[-1], losses[-1]))
-    return Counts.of(np.array([ratio]), np.array([secret]), best_threshold(tuple(losses), canaries))
+        noise = noisy.guarantee.groups[name].mechanism.noise
+        ratio += float(noise.ratio(np.array(sign * z), losses[-1]))
+    threshold = best_threshold(tuple(losses), canaries, noise)
+    return Counts.of(np.array([ratio]), np.array([secret]), threshold)

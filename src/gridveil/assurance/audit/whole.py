@@ -17,7 +17,7 @@ from gridveil.assurance.audit.processes import audit_processes
 from gridveil.assurance.audit.releases import KINDS, Kind, by_bundle, by_perturb
 from gridveil.assurance.audit.run import audit_adjacency, values_to_draw
 from gridveil.assurance.audit.sums import audit_sums
-from gridveil.grid.parameters import GROUPS
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Adjacency
 
 CANARIES, CANARIES_IN_FULL = 30_000, 1_000_000
@@ -109,7 +109,7 @@ def audit_all(
 
 def values_in_all(adjacencies: Sequence[Adjacency], effort: Effort) -> int:
     """Count the values that `audit_all` draws, for a progress bar."""
-    each = len(GROUPS) * effort.sums + sum(
+    each = len(PARAMETERS) * effort.sums + sum(
         values_of_noise(releases, kind) for _, releases, kind, _ in effort.fits()
     )
     return (

@@ -168,35 +168,36 @@ def assess_attacks(
     """
     told = progress or (lambda _: None)
     facts = source.facts
-    k, m, d = (Private.open(values) for values in (source.k, source.m, source.d))
+    values = {name: Private.open(private) for name, private in source.values.items()}
+    k, m = values["k"], values["m"]
     check_matches(source, release)
     shares = port_shares(facts, release)
     loss = release.guarantee.groups.get("k")
-    full = reduced_model(facts, k, m, d)
+    full = reduced_model(facts, values)
     plain = neutral(full, facts)
     own = port_patterns(facts, loaded_buses(facts))
-    blind = np.full(len(k), middle(release.bounds.k))
+    blind = np.full(len(k), middle(release.bounds["k"]))
 
     told("inverting the plain reduction")
     attacked: list[tuple[str, Inversion, Inversion | None]] = []
     guess, fixed, misfit = blind, np.zeros(len(k), dtype=bool), None
     if len(k) <= LARGEST:
         alone, by_loaded = (
-            invert(plain, facts, release.bounds.k),
-            invert(plain, facts, release.bounds.k, own),
+            invert(plain, facts, release.bounds["k"]),
+            invert(plain, facts, release.bounds["k"], own),
         )
-        by_all = invert(full, facts, release.bounds.k, np.eye(len(facts.interior)))
+        by_all = invert(full, facts, release.bounds["k"], np.eye(len(facts.interior)))
         told("inverting the release")
         both = None
         if shares is not None:
-            both = invert(release.model, facts, release.bounds.k, own @ shares)
+            both = invert(release.model, facts, release.bounds["k"], own @ shares)
             guess, fixed = best_guess(line_guesses(both, release, blind), k, loss), both.fixed
             misfit = both.misfit
         attacked = [
             (
                 "Gauss–Newton: L_red",
                 alone,
-                (shares is not None and invert(release.model, facts, release.bounds.k)) or None,
+                (shares is not None and invert(release.model, facts, release.bounds["k"])) or None,
             ),
             ("Gauss–Newton: L_red, K_ac of the ports", by_loaded, both),
             ("Gauss–Newton: L_red, all of K_ac", by_all, None),
@@ -226,8 +227,8 @@ def assess_attacks(
             median_error(np.full(len(m), middle(bounds)), truth_),
         )
         for name, values, truth_, bounds in (
-            ("m", release.model.m, m, release.bounds.m),
-            ("d", release.model.d, true_d, release.bounds.d),
+            ("m", release.model.m, m, release.bounds["m"]),
+            ("d", release.model.d, true_d, release.bounds["d"]),
         )
     )
     again = Redraws(source, release, own @ shares if shares is not None else None, seed)
@@ -247,9 +248,9 @@ def assess_attacks(
             by_epsilon=by_epsilon,
             averaging=averaging,
             with_records=with_records,
-            averaged="Σm" if again.way("m") == "sum" else "m",
+            averaged="Σm" if again.of("m").takes == "sum" else "m",
             blind_m=median_error(
-                *drawn_of(again.way("m"), np.full(len(m), middle(release.bounds.m)), m)
+                *drawn_of(again.of("m"), np.full(len(m), middle(release.bounds["m"])), m)
             ),
             truth=k,
             plain_guess=attacked[-1][1].k if attacked else blind,
@@ -356,7 +357,12 @@ def _topology(
     truth, edges = true_pairs(facts, None)
     rows = [
         _topology_row(
-            "plain Kron reduction", guess_edges(plain, release.bounds.k), truth, edges, plain, None
+            "plain Kron reduction",
+            guess_edges(plain, release.bounds["k"]),
+            truth,
+            edges,
+            plain,
+            None,
         )
     ]
     ports = None
@@ -365,7 +371,7 @@ def _topology(
         truth = {pair for pair in truth if max(pair) < ports}
     else:
         truth = true_pairs(facts, shares)[0]
-    guess = guess_edges(release.model, release.bounds.k, ports=ports)
+    guess = guess_edges(release.model, release.bounds["k"], ports=ports)
     return (*rows, _topology_row("release", guess, truth, edges, release.model, ports))
 
 

@@ -6,7 +6,7 @@ They never leave the vault.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -17,11 +17,11 @@ from gridveil.adversary.attack.averaging import combined
 from gridveil.adversary.attack.guess import best_guesses, distance, noisy_values, within
 from gridveil.adversary.attack.network import LARGEST, Inversion, invert
 from gridveil.grid.facts import Array, GridFacts, IntArray
-from gridveil.grid.parameters import Range
+from gridveil.grid.parameters import PARAMETERS, Range
 from gridveil.inference.posterior import middle
-from gridveil.privacy.allocation import Allocation, Drawn
-from gridveil.privacy.guarantee import GroupLoss
-from gridveil.privacy.noisy import NoisyGrid, drawn_range
+from gridveil.privacy.allocation import Allocation
+from gridveil.privacy.mechanisms import GroupLoss, Mechanism, named
+from gridveil.privacy.noisy import NoisyGrid
 from gridveil.publication.release import RATINGS, Release, loaded_buses
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
@@ -89,16 +89,15 @@ class Redraws:
     patterns: Array | None
     seed: int
 
-    def way(self, name: str) -> Drawn:
-        """What was drawn of a group."""
+    def of(self, name: str) -> Mechanism:
+        """What drew a group."""
         loss = self.release.guarantee.groups.get(name)
-        return loss.drawn if loss else "nothing"
+        return named(loss.drawn if loss else "nothing")
 
     def range(self, name: str) -> Range:
         """Public bounds of what was drawn of a group."""
-        return drawn_range(
-            self.release.bounds, name, self.way(name), len(self.source.facts.machines)
-        )
+        public = self.release.bounds[name]
+        return self.of(name).range(public, self.source.facts.sizes[name])
 
     def at(self, epsilon: Fraction, number: int) -> Release:
         """A demo release at some ε."""
@@ -111,7 +110,7 @@ class Redraws:
     def _settings(self, epsilon: Fraction, number: int) -> dict[str, Any]:
         guarantee, groups = self.release.guarantee, self.release.guarantee.groups
         shares = {name: loss.epsilon / guarantee.epsilon for name, loss in groups.items()}
-        draws: Mapping[str, Drawn] = {name: self.way(name) for name in "kmd"}
+        draws = {name: self.of(name).name for name in PARAMETERS}
         sharing = "rating" if RATINGS in self.release.public_inputs else "equal"
         return {
             "epsilon": epsilon,
@@ -132,9 +131,9 @@ class Redraws:
             made.model,
             ports=(*made.model.machines, *(f"L{n}" for n in range(1, shares.shape[1] + 1))),
             K_ac=made.model.K_ac @ shares,
-            loads=np.full(len(made.model.m) + shares.shape[1], np.nan),
+            loads=np.full(len(made.model.machines) + shares.shape[1], np.nan),
         )
-        return invert(model, facts, made.bounds.k, self.patterns, starts=1)
+        return invert(model, facts, made.bounds["k"], self.patterns, starts=1)
 
 
 def _undone(released: list[Array], loss: GroupLoss, bounds: Range) -> Array:
@@ -147,15 +146,17 @@ def draws_of(facts: GridFacts) -> int:
     return DRAWS if len(facts.edges) <= FEW_LINES else DRAWS_OF_MANY
 
 
-def drawn_of(way: Drawn, values: Array, truth: Array) -> tuple[Array, Array]:
+def drawn_of(mechanism: Mechanism, values: Array, truth: Array) -> tuple[Array, Array]:
     """Values and truth of what was drawn of a group: its items, or its sum."""
-    return (np.array([values.sum()]), np.array([truth.sum()])) if way == "sum" else (values, truth)
+    if mechanism.takes == "sum":
+        return np.array([values.sum()]), np.array([truth.sum()])
+    return values, truth
 
 
 def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Progress) -> EpsilonRow:
     """Attack demo releases at a multiple of the release's ε."""
     epsilon = again.release.guarantee.epsilon * factor
-    bounds, blind = again.release.bounds.k, np.full(len(k), middle(again.release.bounds.k))
+    bounds, blind = again.release.bounds["k"], np.full(len(k), middle(again.release.bounds["k"]))
     tried = again.patterns is None or len(k) <= LARGEST
     near, hits, errors, error_m = [], [], [], []
     loss = None
@@ -175,7 +176,7 @@ def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Prog
             near.append(within(behind, k, loss)[free])
             hits.append([within(guess, k, loss).mean() for guess in guesses])
         errors.append([np.abs(guess / k - 1) for guess in guesses])
-        error_m.append(median_error(*drawn_of(again.way("m"), made.model.m, m)))
+        error_m.append(median_error(*drawn_of(again.of("m"), made.model.m, m)))
     noisy = np.concatenate(near) if near else np.zeros(0)
     expected = None if loss is None else -math.expm1(-distance(loss) / loss.scale)
     share = np.mean(hits, axis=0) if hits else np.zeros(1)
@@ -209,23 +210,23 @@ def averaging_rows(
     for number in range(max(RELEASES)):
         told("many releases together")
         made = again.at(guarantee.epsilon, 1000 + number)
-        seen_m.append(drawn_of(again.way("m"), made.model.m, m)[0])
+        seen_m.append(drawn_of(again.of("m"), made.model.m, m)[0])
         if with_lines and (found := again.inverted(made)) is not None:
             seen_k.append(found.k[fixed])
     noisy_m = _undone(seen_m, made.guarantee.groups["m"], again.range("m"))
-    noisy_k = _undone(seen_k, made.guarantee.groups["k"], made.bounds.k) if seen_k else None
+    noisy_k = _undone(seen_k, made.guarantee.groups["k"], made.bounds["k"]) if seen_k else None
     rows = []
-    truth_m = drawn_of(again.way("m"), m, m)[1]
+    truth_m = drawn_of(again.of("m"), m, m)[1]
     for count in RELEASES:
         together = combined(noisy_m[:count], made.guarantee.groups["m"], again.range("m"))
         error_k = None
         if noisy_k is not None:
             error_k = median_error(
-                combined(noisy_k[:count], made.guarantee.groups["k"], made.bounds.k), k[fixed]
+                combined(noisy_k[:count], made.guarantee.groups["k"], made.bounds["k"]), k[fixed]
             )
         epsilon = guarantee.epsilon * count
         singles = [again.at(epsilon, 2000 + number) for number in range(SINGLE_DRAWS)]
-        single = [median_error(*drawn_of(again.way("m"), one.model.m, m)) for one in singles]
+        single = [median_error(*drawn_of(again.of("m"), one.model.m, m)) for one in singles]
         rows.append(
             AveragingRow(
                 count,
@@ -253,7 +254,7 @@ def line_guesses(found: Inversion | None, release: Release, blind: Array) -> lis
 
     The last two for fixed lines; of others, what the inversion gave.
     """
-    loss, bounds = release.guarantee.groups.get("k"), release.bounds.k
+    loss, bounds = release.guarantee.groups.get("k"), release.bounds["k"]
     if loss is None or found is None:
         return [blind]
     given = np.clip(found.k, bounds.lower, bounds.upper)

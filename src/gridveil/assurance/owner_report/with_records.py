@@ -12,7 +12,7 @@ from gridveil.adversary.attack.likely_network import from_both, from_records
 from gridveil.assurance.owner_report.redraws import Progress, Redraws, median_error
 from gridveil.dynamics.kron import reduce
 from gridveil.dynamics.models import ReducedModel
-from gridveil.grid.parameters import GROUPS
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.inference.fit import FitSettings, Observation
 from gridveil.planning.surrogate import at_middle
 
@@ -60,5 +60,5 @@ def _models(
     yield "the trajectories", from_records(facts, observed, release.bounds, **how).model
     told("estimating from a demo release and the trajectories")
     yield f"a demo release at ε = {float(epsilon):g}", again.at(epsilon, 0).model
-    if all(again.way(name) != "sum" for name in GROUPS):
+    if all(again.of(name).takes != "sum" for name in PARAMETERS):
         yield "both", from_both(again.noisy(epsilon, 0), observed, **how).model

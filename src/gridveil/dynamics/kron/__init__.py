@@ -12,9 +12,10 @@ import numpy as np
 from gridveil.dynamics.kron.dense import edge_weights, kron_reduce, laplacian, schur
 from gridveil.dynamics.kron.sparse import DENSE_UP_TO, Elimination, eliminate
 from gridveil.dynamics.models import GridPorts, ReducedModel
+from gridveil.dynamics.swing import SWING
 from gridveil.foundation.progress import stage
 from gridveil.grid.facts import Array, GridFacts, IntArray
-from gridveil.grid.tables import PublicTable, Table
+from gridveil.grid.tables import PublicTable, Table, Values
 
 __all__ = [
     "edge_weights",
@@ -46,24 +47,23 @@ def reduce_each(facts: GridFacts, k: Array, loads: Array) -> tuple[Array, Array]
     return edge_weights(L_red), loads[:, facts.machines] + loads[:, facts.interior] @ K_ac.mT
 
 
-def reduced_model(
-    facts: GridFacts, k: Array, m: Array, d: Array, buses: IntArray | None = None
-) -> ReducedModel:
+def reduced_model(facts: GridFacts, values: Values, buses: IntArray | None = None) -> ReducedModel:
     """Reduce a grid to its machines: M_γ ω̇ = −L_red δ + p − D_γ ω − u with u = ℓ_γ + K_ac ℓ_β.
 
     Damping of interior loads is felt at the machines: it goes into D_γ as K_ac D_β.
+    values : of each parameter, as in a table; those of devices stay at their machines.
     buses : interior buses that stay ports of the model, with columns of K_ac; default: all of them.
     """
     stage("reducing to the machines")
-    network = elimination(facts, k)
+    network = elimination(facts, values["k"])
     interior = facts.interior if buses is None else buses
     places = GridPorts.of(facts, interior)
     stage("sharing the loads out")
     return ReducedModel(
         ports=places.ports,
         k_r=edge_weights(network.L_red),
-        m=m,
-        d=d + network.to_machines(facts.load_damping),
+        m=values["m"],
+        d=values["d"] + network.to_machines(facts.load_damping),
         governor_rate=facts.governor_rate,
         droop_gain=facts.droop_gain,
         K_ac=network.K_ac(interior),
@@ -71,14 +71,20 @@ def reduced_model(
         omega_b=facts.omega_b,
         frequency_hz=facts.frequency_hz,
         base_mva=facts.base_mva,
+        device=device_values(values),
     )
+
+
+def device_values(values: Values) -> Values:
+    """The values that are not the swing model's own."""
+    return {name: own for name, own in values.items() if name not in SWING}
 
 
 def reduce(table: Table, buses: IntArray | None = None) -> ReducedModel:
     """Reduce a noisy grid, or a table made of one: data-independent post-processing, so the
     guarantee stays as it is.
     """
-    return reduced_model(table.facts, table.k, table.m, table.d, buses)
+    return reduced_model(table.facts, table.values, buses)
 
 
 def networkless_model(table: PublicTable, weight: float) -> ReducedModel:
@@ -101,8 +107,8 @@ def networkless_model(table: PublicTable, weight: float) -> ReducedModel:
     return ReducedModel(
         ports=(*(f"G{number + 1}" for number in range(g)), "L1"),
         k_r=np.full(g * (g - 1) // 2, weight),
-        m=table.m,
-        d=table.d + damping,
+        m=table.values["m"],
+        d=table.values["d"] + damping,
         governor_rate=facts.governor_rate,
         droop_gain=facts.droop_gain,
         K_ac=np.full((g, 1), 1 / g),
@@ -110,4 +116,5 @@ def networkless_model(table: PublicTable, weight: float) -> ReducedModel:
         omega_b=facts.omega_b,
         frequency_hz=facts.frequency_hz,
         base_mva=facts.base_mva,
+        device=device_values(table.values),
     )

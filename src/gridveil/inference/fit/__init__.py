@@ -15,6 +15,7 @@ from gridveil.dynamics.engine import SchemeName
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import GridPorts, ReducedModel
 from gridveil.dynamics.simulate import check_euler
+from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
@@ -103,17 +104,16 @@ def check_records(
         Task.of(facts, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme)
     on_clock(GridPorts.of(facts), observed, settings.dt_s)
     if settings.scheme == "euler":
-        e, g = len(facts.edges), len(facts.machines)
-        stiffest = (
-            np.full(size, public.upper)
-            for size, public in ((e, bounds.k), (g, bounds.m), (g, bounds.d))
-        )
-        check_euler(reduced_model(facts, *stiffest), settings.dt_s)
+        stiffest = {name: np.full(size, bounds[name].upper) for name, size in facts.sizes.items()}
+        check_euler(reduced_model(facts, stiffest), settings.dt_s)
 
 
 def method_for(settings: FitSettings, facts: GridFacts) -> Method:
-    """The method that is run: l-bfgs-b in place of two-stage on a grid that is too large for it."""
-    return "l-bfgs-b" if settings.method == "two-stage" and is_too_large(facts) else settings.method
+    """The method that is run: l-bfgs-b in place of two-stage on a grid that is too large for it, or
+    that has devices.
+    """
+    whole = is_too_large(facts) or facts.sizes.keys() - set(SWING)
+    return "l-bfgs-b" if settings.method == "two-stage" and whole else settings.method
 
 
 def fit(
@@ -190,7 +190,7 @@ def _two_stage(
         progress=progress,
     )
     if fitted.events:  # before, the event was a guess
-        before = fitted.mismatch(noisy.k, noisy.m, noisy.d)
+        before = fitted.mismatch(noisy.values)
     history = np.concatenate([[before], fitted.history])
     return FitResult(
         fitted.model,

@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from gridveil.dynamics.kron.dense import KronMap, Reduction
+from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array, GridFacts, IntArray
-from gridveil.grid.parameters import GROUPS
 from gridveil.inference.fit.least_squares import Gaussian
 from gridveil.inference.fit.unknown import Unknowns, together
 from gridveil.inference.posterior import Posterior
@@ -233,7 +233,7 @@ def push(
     Covariances of few draws are shrunk towards their diagonal by (entries of x) / (entries +
     draws).
     """
-    k, m, d = (belief[name].sample(random, PUSHED) for name in GROUPS)
+    k, m, d = (belief[name].sample(random, PUSHED) for name in SWING)
     x = coordinates.of_values(coordinates.network(k), m, d)
     covariance = np.cov(x, rowvar=False)
     shrink = coordinates.size / (coordinates.size + PUSHED)
@@ -274,7 +274,7 @@ def independent(belief: Mapping[str, Posterior], unknown: Unknowns | None = None
     too, records see ratios only, and all have moments of logarithms.
     unknown : what is unknown of the events, whose own prior then stands behind it.
     """
-    parts = {name: belief[name] for name in GROUPS}
+    parts = {name: belief[name] for name in SWING}
     ratios_only = bool(unknown and len(unknown.sized))
     moments = [
         (part.log_mean, part.log_variance) if ratios_only or name == "k" else _as_log_normal(part)

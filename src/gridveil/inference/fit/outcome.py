@@ -9,7 +9,9 @@ import numpy as np
 
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import ReducedModel
+from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array
+from gridveil.grid.tables import Values
 from gridveil.inference.fit.least_squares import Gaussian, Minimum
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.task import Task
@@ -47,19 +49,17 @@ class TwoStage:
     """What the two-stage fit found.
 
     model : L_red(k) and K_ac(k) of one network.
-    k : (e,), m, d : (g,) that network [units of the groups].
+    values : (e,) of k, (g,) of m and d, of that network [units of the parameters].
     cost : ½ Σ (ω − ω̂)²/σ² + ½ |y − prior|² at the end.
     costs_of_starts : of each start after stage 2, the least was taken.
     history : Σ_events ∫ |ω − ω̂|² dt after stage 2 and after each round of the polish [p.u.² s].
     covariance : (e_r + 2g,)² posterior covariance of (k_r, m, d) of the model.
     events : what was found of events that were not wholly known.
-    mismatch : J of other k, m, d after these events [p.u.² s].
+    mismatch : J of other values after these events [p.u.² s].
     """
 
     model: ReducedModel
-    k: Array
-    m: Array
-    d: Array
+    values: Values
     cost: float
     costs_of_starts: tuple[float, ...]
     history: Array
@@ -67,7 +67,7 @@ class TwoStage:
     identifiability: Identifiability
     covariance: Array
     events: tuple[EstimatedEvent, ...]
-    mismatch: Callable[[Array, Array, Array], float]
+    mismatch: Callable[[Values], float]
 
 
 def covariance(prior: Gaussian, minimum: Minimum) -> Array:
@@ -88,8 +88,8 @@ def outcome(
     """Turn the posterior's maximum into a network, its reduced model, its errors and the events."""
     facts = task.coordinates.facts
     e, g = len(facts.edges), len(facts.machines)
-    values = np.exp(minimum.x[: e + 2 * g])
-    k, m, d = values[:e], values[e : e + g], values[e + g :]
+    parts = np.split(np.exp(minimum.x[: e + 2 * g]), [e, e + g])
+    values: Values = dict(zip(SWING, parts, strict=True))
     scale = 1 / np.sqrt(prior.precision.diagonal())
     _, singular, rows = np.linalg.svd(minimum.slopes * scale, full_matrices=False)
     information = np.zeros(len(minimum.x))
@@ -105,19 +105,17 @@ def outcome(
     spread = shape / np.sqrt(1 + information)
     released = out @ spread
 
-    def mismatch(k: Array, m: Array, d: Array) -> float:
+    def mismatch(values: Values) -> float:
         sampling, z = task.predictor.sampling(), minimum.x[e + 2 * g :]
         with np.errstate(all="ignore"):
             other = task.coordinates.of_network_and_machines(
-                np.concatenate([np.log(k), np.log(m), np.log(d), z])
+                np.concatenate([*(np.log(values[name]) for name in SWING), z])
             )
             return float(sampling.weights @ task.compare(other, sampling) ** 2)
 
     return TwoStage(
-        model=reduced_model(facts, k, m, d),
-        k=k,
-        m=m,
-        d=d,
+        model=reduced_model(facts, values),
+        values=values,
         cost=minimum.cost,
         costs_of_starts=costs,
         history=history,

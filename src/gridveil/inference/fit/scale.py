@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import GROUPS
 from gridveil.inference.fit.least_squares import Gaussian
 from gridveil.inference.posterior import Posterior
 
@@ -33,7 +33,7 @@ def scale_shift(
     covariance : of y as it was found. Values that records do not fix say nothing about the scale,
     and those that they fix in part say so much less.
     """
-    parts = [belief[name] for name in GROUPS]
+    parts = [belief[name] for name in SWING]
     released, scale = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "scale")
     )

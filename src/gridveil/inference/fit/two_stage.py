@@ -22,9 +22,10 @@ from gridveil.dynamics.engine.schemes import SchemeName
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import check_euler, modes
+from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts
-from gridveil.grid.parameters import GROUPS, Bounds
+from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.coordinates import independent, linked, push
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
 from gridveil.inference.fit.methods import Progress
@@ -105,7 +106,7 @@ def two_stage(
     """
     check_size(facts)
     random = np.random.default_rng(seed)
-    middle = reduced_model(facts, *(np.exp(belief[name].log_mean) for name in GROUPS))
+    middle = reduced_model(facts, {name: np.exp(belief[name].log_mean) for name in SWING})
     if scheme == "euler":
         check_euler(middle, dt_s)
     task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
@@ -120,7 +121,7 @@ def two_stage(
     count = max(starts, FEW_PLACES) if few else starts
     e, drawn = (
         len(facts.edges),
-        np.log(np.concatenate([belief[name].sample(random, count - 1) for name in GROUPS], axis=1)),
+        np.log(np.concatenate([belief[name].sample(random, count - 1) for name in SWING], axis=1)),
     )
     lines = np.concatenate([prior.mean[None, :e], drawn[: starts - 1, :e]])
     if unknown:
@@ -285,7 +286,7 @@ def _begin_again(
     """Starts for stage 1: the prior's mean, with events where they seem to be, then draws."""
     coordinates, random = task.coordinates, np.random.default_rng(AGAIN)
     late = [onset_s(observed[record]) for record in coordinates.unknowns.timed]
-    drawn = [belief[name].sample(random, AGAIN) for name in GROUPS]
+    drawn = [belief[name].sample(random, AGAIN) for name in SWING]
     z = np.broadcast_to(pushed.mean[coordinates.of_events], (AGAIN, len(coordinates.of_events)))
     starts = [
         pushed.mean.copy(),

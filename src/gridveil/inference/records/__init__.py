@@ -238,9 +238,9 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
     public, omega = float(facts.load_damping.sum()), measured.trajectory.omega
     peak = float(np.nanmax(np.abs(omega)))
     least = smallest / (
-        float(facts.droop_gain.sum()) + len(facts.machines) * bounds.d.upper + public
+        float(facts.droop_gain.sum()) + len(facts.machines) * bounds["d"].upper + public
     )
-    largest = greatest / max(len(facts.machines) * bounds.d.lower + public, 1e-9)
+    largest = greatest / max(len(facts.machines) * bounds["d"].lower + public, 1e-9)
     hz = measured.declared.nominal_hz
     if not least / WRONG_SIZE <= peak <= largest * WRONG_SIZE:
         raise refusal(

@@ -17,13 +17,13 @@ import numpy as np
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import Metrics
 from gridveil.foundation.errors import OptionError
-from gridveil.grid.parameters import GROUPS, UNITS, Bounds
+from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.planning.plan.search import CURVE, MOST, Choice, Curve, Search
 from gridveil.planning.plan.targets import NO_PLAN, Target
 from gridveil.planning.trials import Trials
 from gridveil.privacy.adjacency import ABSOLUTE, Adjacency, Rule
-from gridveil.privacy.allocation import MECHANISMS, Mechanism, Sharing
+from gridveil.privacy.allocation import MECHANISMS, MechanismName, Sharing
 from gridveil.privacy.epsilon import SMALL, float_at_least
 
 # Of mechanisms whose ε differ by less, the first is proposed; topology comes last, since it keeps
@@ -37,7 +37,7 @@ Progress = Callable[[int, int, str], None]
 class Drawn:
     """Noise of one drawn group.
 
-    scale : of the Laplace noise, beside a typical value of what it is added to [unit].
+    scale : of the noise, beside a typical value of what it is added to [unit].
     """
 
     name: str
@@ -81,8 +81,8 @@ class Plan:
         finds them.
         """
         found = {}
-        for name in GROUPS:
-            public, values = getattr(self.bounds, name), getattr(self.surrogate, name)
+        for name in PARAMETERS:
+            public, values = self.bounds[name], self.surrogate.values[name]
             found[name] = int(((values < public.lower) | (values > public.upper)).sum())
         return {name: count for name, count in found.items() if count}
 
@@ -93,13 +93,11 @@ class Plan:
         assert self.chosen is not None
         found = []
         for name, loss in self.chosen.losses().items():
-            values, is_sum = (
-                getattr(self.surrogate, name),
-                self.chosen.allocation.draws[name] == "sum",
-            )
-            scale = float(self.chosen.adjacency.distance(name) / loss)
+            values, mechanism = self.surrogate.values[name], self.chosen.allocation.of(name)
+            is_sum = mechanism.takes == "sum"
+            scale = float(mechanism.noise.scale(self.chosen.adjacency.distance(name), loss))
             typical = float(values.sum() if is_sum else np.median(values))
-            unit = "of its logarithm" if self.chosen.adjacency.relative else UNITS[name]
+            unit = "of its logarithm" if self.chosen.adjacency.relative else PARAMETERS[name].unit
             found.append(Drawn(f"Σ{name}" if is_sum else name, unit, loss, scale, typical))
         return found
 
@@ -124,7 +122,7 @@ def plan(
     event: Event,
     adjacencies: Sequence[Adjacency],
     bounds: Bounds,
-    mechanisms: Sequence[Mechanism] = MECHANISMS,
+    mechanisms: Sequence[MechanismName] = MECHANISMS,
     sharing: Sharing = "equal",
     draws: int = 200,
     quantile: float = 0.9,
@@ -141,7 +139,7 @@ def plan(
     trials = Trials(surrogate, event, bounds, draws=draws, seed=SEARCH_SEED, lumped=True)
     fresh = Trials(surrogate, event, bounds, draws=draws, seed=CHECK_SEED)
     search = Search(trials, fresh, tuple(targets), quantile)
-    pairs: list[tuple[Adjacency, Mechanism]] = [
+    pairs: list[tuple[Adjacency, MechanismName]] = [
         (adjacency, mechanism) for adjacency in adjacencies for mechanism in mechanisms
     ]
     tell = progress or (lambda *_: None)

@@ -15,7 +15,7 @@ from gridveil.grid.facts import Array
 from gridveil.planning.plan.targets import Target
 from gridveil.planning.trials import Errors, Trials
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.allocation import Allocation, Mechanism, Sharing, candidates
+from gridveil.privacy.allocation import Allocation, MechanismName, Sharing, candidates
 
 # ε outside of these is not looked at: below, noise drowns any grid; above, next to nothing is
 # hidden.
@@ -42,7 +42,7 @@ class Choice:
     """
 
     adjacency: Adjacency
-    mechanism: Mechanism
+    mechanism: MechanismName
     allocation: Allocation
     epsilon: Fraction | None
     share: float = math.nan
@@ -77,7 +77,7 @@ class Search:
     targets: tuple[Target, ...]
     quantile: float
 
-    def choose(self, adjacency: Adjacency, mechanism: Mechanism, sharing: Sharing) -> Choice:
+    def choose(self, adjacency: Adjacency, mechanism: MechanismName, sharing: Sharing) -> Choice:
         """Find the least ε of a mechanism under a rule, with the split that needs it."""
         splits = [
             one for one in candidates(adjacency, mechanism, sharing) if one.mechanism == mechanism
@@ -103,7 +103,9 @@ class Search:
         """Errors of a mechanism around an ε."""
         at = [neat(min(max(factor * middle, float(LEAST)), float(MOST))) for factor in CURVE]
         at = sorted(set(at) | ({choice.epsilon} if choice.epsilon else set()))
-        trials = self.fresh if len(self.fresh.surrogate.m) <= WHOLE_CURVES else self.trials
+        trials = (
+            self.fresh if len(self.fresh.surrogate.facts.machines) <= WHOLE_CURVES else self.trials
+        )
         found = [
             self._sizes(trials.errors(choice.adjacency, choice.allocation, epsilon))
             for epsilon in at

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, LedgerError
-from gridveil.privacy.adjacency import ASSETS, Adjacency, Rule
+from gridveil.grid.parameters import PARAMETERS, assets
+from gridveil.privacy.adjacency import Adjacency, Rule
 from gridveil.privacy.ledger.chain import Head, Row
 
 State = Literal["reserved", "drawn", "published"]
@@ -52,7 +53,7 @@ class Charge:
     alpha: Mapping[str, Fraction]
     spent: Mapping[str, float]
     scale: Mapping[str, float]
-    draws: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(ASSETS, "items"))
+    draws: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(PARAMETERS, "items"))
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,14 @@ class Account:
     adjacency: Adjacency | None = None
     epsilon: Fraction = Fraction(0)
     totals: Mapping[str, Fraction] = field(
-        default_factory=lambda: dict.fromkeys(ASSETS, Fraction(0))
+        default_factory=lambda: dict.fromkeys(PARAMETERS, Fraction(0))
     )
     draws: int = 0
 
     @property
     def spent(self) -> Fraction:
         """ε spent so far under the adjacency's rule."""
-        return self.adjacency.loss(self.totals, ASSETS) if self.adjacency else Fraction(0)
+        return self.adjacency.loss(self.totals, assets()) if self.adjacency else Fraction(0)
 
     @property
     def left(self) -> Fraction:
@@ -127,10 +128,10 @@ class Account:
                 remedy=f"Give it one: gridveil ledger budget {self.lineage} --epsilon …",
             )
         after = {
-            name: total + draws * losses.get(name, Fraction(0))
-            for name, total in self.totals.items()
+            name: self.totals.get(name, Fraction(0)) + draws * losses.get(name, Fraction(0))
+            for name in {**self.totals, **losses}
         }
-        if self.adjacency.loss(after, ASSETS) > self.epsilon:
+        if self.adjacency.loss(after, assets()) > self.epsilon:
             asked = f"ε = {epsilon}" if draws == 1 else f"{draws} draws at ε = {epsilon}"
             raise BudgetExceeded(
                 f"The budget of {self.lineage!r} does not cover {asked}: "
@@ -161,7 +162,8 @@ class Account:
             assert reference == alpha[name] or not Adjacency(body["adjacency"]).relative, (
                 "ratios do not scale; check_same"
             )
-            totals[name] += Fraction(spent) * reference / alpha[name]
+            charged = Fraction(spent) * reference / alpha[name]
+            totals[name] = totals.get(name, Fraction(0)) + charged
         return totals
 
 

@@ -15,7 +15,8 @@ from sqlalchemy import Connection
 
 from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
 from gridveil.foundation.shown import json_line
-from gridveil.privacy.adjacency import ASSETS, Adjacency
+from gridveil.grid.parameters import PARAMETERS, assets
+from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger.accounts import (
     OF_A_LINEAGE,
     Account,
@@ -298,13 +299,13 @@ class Writer:
             mine = [row for row in rows if row[1] == grid]
             self.append("registered", {"lineage": grid})
             adjacency = Adjacency(mine[0][2], exact_values(mine[0][4]))  # pyright: ignore[reportArgumentType] - checked there
-            losses = dict.fromkeys(ASSETS, Fraction(0))
+            losses = dict.fromkeys(PARAMETERS, Fraction(0))
             for _, _, _, _, alpha, spent in mine:
                 for name in losses:
                     losses[name] += (
                         Fraction(spent[name]) * adjacency.alpha[name] / Fraction(alpha[name])
                     )
-            total = adjacency.loss(losses, ASSETS)
+            total = adjacency.loss(losses, assets())
             self.append(
                 "budget",
                 {

@@ -13,6 +13,7 @@ import numpy as np
 
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
+from gridveil.grid.parameters import DAMPING, INERTIA
 from gridveil.publication.export.common import (
     BASE_KV,
     Format,
@@ -99,8 +100,8 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
                 "gen": n,
                 **rated,
                 "fn": rated_hz(model),
-                "M": float(model.m[n - 1]),
-                "D": float(model.d[n - 1]),
+                "M": float(model.values[INERTIA.name][n - 1]),
+                "D": float(model.values[DAMPING.name][n - 1]),
                 "ra": 0.0,
                 "xl": 0.0,
                 "xd1": xd1,
@@ -145,8 +146,9 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
 def _stubs(model: ReducedModel) -> list[Line]:
     """Add an empty bus to every lone machine: ANDES switches off a bus without a line."""
     joined = {end for line in lines(model) for end in (line.start, line.end)}
-    alone = [n for n in range(1, len(model.m) + 1) if n not in joined]
-    return [Line(n, len(model.m) + number, 1.0) for number, n in enumerate(alone, start=1)]
+    count = len(model.machines)
+    alone = [n for n in range(1, count + 1) if n not in joined]
+    return [Line(n, count + number, 1.0) for number, n in enumerate(alone, start=1)]
 
 
 def _settings(model: ReducedModel, event: Event) -> list[tuple[str, str, float]]:
@@ -167,7 +169,8 @@ def _settings(model: ReducedModel, event: Event) -> list[tuple[str, str, float]]
 
 def time_step(model: ReducedModel) -> float:
     """Choose a step of 1, 2 or 5 · 10ⁿ [s] for swings of up to sqrt(2 omega_b L_ii / m_i) rad/s."""
-    fastest = sqrt(model.omega_b * float(np.max(2 * total_weights(model) / model.m)))
+    inertia = model.values[INERTIA.name]
+    fastest = sqrt(model.omega_b * float(np.max(2 * total_weights(model) / inertia)))
     wanted = min(LONGEST_STEP_S, SWING_PER_STEP / fastest) if fastest > 0 else LONGEST_STEP_S
     return next(
         step
