@@ -325,3 +325,8 @@ def quoted(name: Any) -> str:
     ('north 4', '17', '…', '…')
     """
     return "…" if FIGURE.search(str(name)) else str(name)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Names of columns or models, written as one text."""
+    return tuple(text.split())
