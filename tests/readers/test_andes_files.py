@@ -450,7 +450,10 @@ def test_psse_and_andes_mean_the_same_by_a_governor(model):
             {"R": R, "r": other, "Tr": T[0], "Tf": T[1], "Tg": T[2], "Tw": T[3], "At": 1.1},
         ),
     }[model]
-    theirs, found = dyr.GOVERNORS[model].read(psse)[0].response, GOVERNORS[model].respond(**ours)
+    theirs, found = (
+        dyr.GOVERNORS[model].governors(psse)[0].response,
+        GOVERNORS[model].respond(**ours),
+    )
     assert (found.gain, found.at_1, found.damping) == pytest.approx(
         (theirs.gain, theirs.at_1, theirs.damping), rel=1e-12
     )

@@ -153,14 +153,15 @@ class Table:
         )
         expected = f"a finite number{limit}"
         cells = self._cells(name, optional=default is not None and not needed)
-        if isinstance(cells, np.ndarray):
-            values, given = cells, np.ones(len(cells), dtype=bool)
-        else:
+        found = cells
+        if not isinstance(cells, np.ndarray):
             found = self._each(name, cells, self.dialect.number, "is not a number", expected)
-            if nan_is_empty:
-                found = [None if value is None or isnan(value) else value for value in found]
-            given = np.array([value is not None for value in found], dtype=bool)
-            values = np.array([nan if value is None else value for value in found], dtype=float)
+        elif np.isfinite(cells).all() and not limit:  # all of a MATPOWER case
+            return cells
+        if nan_is_empty:
+            found = [None if value is None or isnan(value) else value for value in found]
+        given = np.array([value is not None for value in found], dtype=bool)
+        values = np.array([nan if value is None else value for value in found], dtype=float)
         if not given.all():
             if default is None:
                 self.refuse(~given, f"column {name} is empty", expected=expected)
@@ -295,8 +296,8 @@ TYPED = Dialect(
 
 def bus_positions(where: Rows, what: str, ids: Sequence[Any], known: Mapping[Any, int]) -> IntArray:
     """Turn bus numbers or names of a table into positions; name the row of one that is unknown."""
-    positions = [known.get(label, -1) for label in ids]
-    for row in np.flatnonzero(np.array(positions, dtype=np.int64) < 0)[:1]:
+    positions = np.array([known.get(label, -1) for label in ids], dtype=np.int64)
+    for row in np.flatnonzero(positions < 0)[:1]:
         # A bus is quoted only if it looks like one: in a shifted row a private reactance may stand
         # here.
         label = ids[row]
@@ -305,7 +306,7 @@ def bus_positions(where: Rows, what: str, ids: Sequence[Any], known: Mapping[Any
         plain = not isinstance(label, float) and quoted(label) != "…"
         shown = f"bus {label}" if plain else f"the {what}"
         raise where.error(int(row), f"{shown} is unknown", expected="a bus of the bus table")
-    return np.array(positions, dtype=np.int64)
+    return positions
 
 
 def check_labels(where: Rows, labels: Sequence[Any]) -> None:
@@ -325,3 +326,8 @@ def quoted(name: Any) -> str:
     ('north 4', '17', '…', '…')
     """
     return "…" if FIGURE.search(str(name)) else str(name)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Names of columns or models, written as one text."""
+    return tuple(text.split())

@@ -24,20 +24,12 @@ from gridveil.readers.network import (
     Complex,
     FileGrid,
 )
-from gridveil.readers.table import Rows, Table, check_labels, quoted
+from gridveil.readers.table import Rows, Table, check_labels, quoted, words
 
 EXPECTED = "an ANDES case: tables Bus, Line, PV, Slack, …"
 VOLTAGE_KV = 110.0  # ANDES's own, where a file says nothing
 READ = {
-    "Bus",
-    "PQ",
-    "PV",
-    "Slack",
-    "Shunt",
-    "ShuntSw",
-    "ShuntTD",
-    "Line",
-    "Jumper",
+    *words("Bus PQ PV Slack Shunt ShuntSw ShuntTD Line Jumper"),
     *GENERATORS,
     *GOVERNORS,
 }

@@ -18,6 +18,7 @@ from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import MOST_FILES, UNPACKED_BYTES
 from gridveil.foundation.reading import plain_number, read_bytes
 from gridveil.foundation.zips import BadZip, unzipped
+from gridveil.readers.table import words
 
 EXPECTED = "the XML files of a CGMES model (EQ, SSH, TP and SV), in a folder or a zip"
 MOST_OBJECTS = 10**6  # what is kept of them takes a few hundred bytes each
@@ -26,52 +27,11 @@ HEADER = "http://iec.ch/TC57/61970-552/ModelDescription/1#"
 CIM = re.compile(r"http://iec\.ch/TC57/(2013/CIM-schema-cim16|2009/CIM-schema-cim14|CIM100)#")
 RESOURCE = re.compile(r"#.+|urn:uuid:.+|http://[\w./-]+#\w+\.\w+")
 NUMBERS = frozenset(
-    (
-        *(
-            "r",
-            "x",
-            "bch",
-            "gch",
-            "b",
-            "g",
-            "p",
-            "q",
-            "ratedU",
-            "ratedS",
-            "nominalVoltage",
-            "bPerSection",
-            "gPerSection",
-        ),
-        *(
-            "sections",
-            "normalSections",
-            "pfixed",
-            "qfixed",
-            "step",
-            "normalStep",
-            "lowStep",
-            "highStep",
-            "neutralStep",
-        ),
-        *(
-            "neutralU",
-            "stepVoltageIncrement",
-            "stepPhaseShiftIncrement",
-            "v",
-            "angle",
-            "targetValue",
-            "sequenceNumber",
-        ),
-        *(
-            "endNumber",
-            "ratio",
-            "position",
-            "nomU",
-            "frequency",
-            "referencePriority",
-            "activePower",
-            "reactivePower",
-        ),
+    words(
+        "r x bch gch b g p q ratedU ratedS nominalVoltage bPerSection gPerSection sections "
+        "normalSections pfixed qfixed step normalStep lowStep highStep neutralStep neutralU "
+        "stepVoltageIncrement stepPhaseShiftIncrement v angle targetValue sequenceNumber endNumber "
+        "ratio position nomU frequency referencePriority activePower reactivePower"
     )
 )
 # References that need not lead anywhere: into regions of the boundary set, and of results to what
@@ -80,23 +40,16 @@ LOOSE = re.compile(
     r"(Sv|TopologicalIsland|Model|OperationalLimit|DiagramObject)\w*\..*|\w+\.Region|\w+\.LoadGroup|\w+\.LoadArea"
 )
 TRUTHS = frozenset(
-    ("connected", "open", "controlEnabled", "enabled", "regulationStatus", "inService", "ltcFlag")
+    words("connected open controlEnabled enabled regulationStatus inService ltcFlag")
 )
 MODES = frozenset(
     f"RegulatingControlModeKind.{mode}"
-    for mode in (
-        *(
-            "voltage",
-            "activePower",
-            "reactivePower",
-            "currentFlow",
-            "admittance",
-            "timeScheduled",
-            "temperature",
-        ),
-        "powerFactor",
+    for mode in words(
+        "voltage activePower reactivePower currentFlow admittance timeScheduled temperature "
+        "powerFactor"
     )
 )
+PHASE_CHANGERS = ("Tabular", "Symmetrical", "Asymmetrical")
 # What an object must have, in whichever profile: where it lacks something, pypowsybl takes a value
 # of its own.
 _LOAD, _MACHINE = (
@@ -112,10 +65,7 @@ REQUIRED = {
         "PowerTransformerEnd.ratedU",
     ),
     "BaseVoltage": ("BaseVoltage.nominalVoltage",),
-    "EnergyConsumer": _LOAD,
-    "ConformLoad": _LOAD,
-    "NonConformLoad": _LOAD,
-    "StationSupply": _LOAD,
+    **dict.fromkeys(("EnergyConsumer", "ConformLoad", "NonConformLoad", "StationSupply"), _LOAD),
     "SynchronousMachine": (
         *_MACHINE,
         "SynchronousMachine.operatingMode",
@@ -128,27 +78,15 @@ REQUIRED = {
     "Terminal": ("Terminal.ConductingEquipment", "ACDCTerminal.connected"),
     "RegulatingControl": tuple(
         f"RegulatingControl.{what}"
-        for what in (
-            "mode",
-            "Terminal",
-            "enabled",
-            "discrete",
-            "targetValue",
-            "targetValueUnitMultiplier",
-        )
+        for what in (words("mode Terminal enabled discrete targetValue targetValueUnitMultiplier"))
     ),
     "RatioTapChangerTablePoint": ("TapChangerTablePoint.step", "TapChangerTablePoint.ratio"),
     "PhaseTapChangerTablePoint": ("TapChangerTablePoint.step", "PhaseTapChangerTablePoint.angle"),
     "SvVoltage": ("SvVoltage.v", "SvVoltage.angle", "SvVoltage.TopologicalNode"),
     "SvInjection": ("SvInjection.pInjection", "SvInjection.TopologicalNode"),
     "RatioTapChanger": ("TapChanger.step",),
-    "PhaseTapChangerTabular": ("TapChanger.step",),
-    "PhaseTapChangerSymmetrical": ("TapChanger.step",),
-    "PhaseTapChangerAsymmetrical": ("TapChanger.step",),
-    "Breaker": ("Switch.open",),
-    "Disconnector": ("Switch.open",),
-    "LoadBreakSwitch": ("Switch.open",),
-    "Switch": ("Switch.open",),
+    **{f"PhaseTapChanger{kind}": ("TapChanger.step",) for kind in PHASE_CHANGERS},
+    **dict.fromkeys(("Breaker", "Disconnector", "LoadBreakSwitch", "Switch"), ("Switch.open",)),
 }
 
 

@@ -31,7 +31,7 @@ from gridveil.readers.pandapower.frames import (
     numbering,
 )
 from gridveil.readers.start import first_guess
-from gridveil.readers.table import Flags, Rows, Table, check_labels
+from gridveil.readers.table import Flags, Rows, Table, check_labels, words
 
 if TYPE_CHECKING:
     from gridveil.vault.source import SourceGrid
@@ -47,21 +47,7 @@ LEFT_OUT = {
     "b2b_vsc": "back-to-back converters",
 }
 TABLES = (
-    *(
-        "bus",
-        "line",
-        "trafo",
-        "trafo3w",
-        "impedance",
-        "switch",
-        "shunt",
-        "ward",
-        "xward",
-        "motor",
-        "gen",
-        "ext_grid",
-        "tcsc",
-    ),
+    *words("bus line trafo trafo3w impedance switch shunt ward xward motor gen ext_grid tcsc"),
     *("res_bus", "res_trafo3w"),
     *POWERS,
     *LEFT_OUT,
