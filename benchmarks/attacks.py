@@ -60,7 +60,7 @@ def plain():
             ("L_red, all of K_ac", full, np.eye(len(facts.interior))),
         ):
             found = invert(model, facts, Bounds()["k"], patterns)
-            right = int((np.abs(found.k / table.values["k"] - 1) <= 1e-3).sum())
+            right = int((np.abs(found.weights / table.values["k"] - 1) <= 1e-3).sum())
             print(
                 f"| {name} | {what} | {len(table.values['k'])} | {found.rank} | {found.fixed.sum()} | "
                 f"{right} |",
@@ -91,8 +91,8 @@ def lines():
             free = (k - 1 > bounds.lower) & (k + 1 < bounds.upper)
             noisy.append(within(drawn.values["k"], k, loss)[free])
             apart.append(within(drawn.values["k"], k, loss)[~free])
-            guess = np.clip(found.k, bounds.lower, bounds.upper)
-            y = noisy_values(found.k[found.fixed], loss, bounds)
+            guess = np.clip(found.weights, bounds.lower, bounds.upper)
+            y = noisy_values(found.weights[found.fixed], loss, bounds)
             fixed.append(within(y, k[found.fixed], loss))
             raw.append(within(guess, k, loss))
             guess[found.fixed] = y

@@ -29,7 +29,11 @@ DECLARATIONS = {"WEIGHT", "REDUCED_WEIGHT", "INERTIA", "DAMPING", "SWING"}
 def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and spelling of each parameter that a module names itself."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in DECLARED:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value in DECLARED
+        ):
             yield node.lineno, repr(node.value)
         elif isinstance(node, ast.Attribute) and node.attr in DECLARED:
             yield node.lineno, ast.unparse(node)

@@ -105,8 +105,8 @@ def test_known_topology_gives_31_of_41_lines_of_a_plain_reduction(ieee30, knows,
     found = invert(model, facts, BOX, patterns[knows])
     assert (found.rank, found.fixed.sum()) == (rank, fixed)
     assert found.misfit < 1e-9
-    np.testing.assert_allclose(found.k[found.fixed], k[found.fixed], rtol=1e-6)
-    assert (np.abs(found.k / k - 1) <= 1e-3).sum() >= fixed
+    np.testing.assert_allclose(found.weights[found.fixed], k[found.fixed], rtol=1e-6)
+    assert (np.abs(found.weights / k - 1) <= 1e-3).sum() >= fixed
 
 
 def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
@@ -115,9 +115,9 @@ def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
     noisy = perturb(ieee30, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler(1))
     found = invert(made.model, facts, BOX, port_patterns(facts, loaded_buses(facts)))
     np.testing.assert_allclose(
-        found.k[found.fixed], posterior_mean(noisy).values["k"][found.fixed], rtol=1e-6
+        found.weights[found.fixed], posterior_mean(noisy).values["k"][found.fixed], rtol=1e-6
     )
-    y = noisy_values(found.k[found.fixed], made.guarantee.groups["k"], BOX)
+    y = noisy_values(found.weights[found.fixed], made.guarantee.groups["k"], BOX)
     np.testing.assert_allclose(y, noisy.values["k"][found.fixed], rtol=1e-4)
 
 
@@ -153,7 +153,7 @@ def test_a_line_that_nothing_fixes_does_not_hide_the_noisy_values_of_others(ieee
 
     def beyond(self, made):
         found = invert_one(self, made)
-        return replace(found, k=np.where(found.fixed, found.k, 2 * BOX.upper))
+        return replace(found, weights=np.where(found.fixed, found.weights, 2 * BOX.upper))
 
     monkeypatch.setattr(Redraws, "inverted", beyond)
     assert epsilon_row(again, Fraction(1), k, m, print).noisy == before.noisy
