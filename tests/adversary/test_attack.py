@@ -74,7 +74,7 @@ def test_a_star_is_told_from_other_grids(ieee30):
 
 
 def test_the_jacobian_is_the_one_of_finite_differences(ieee30):
-    facts, k = ieee30.facts, Private.open(ieee30.k)
+    facts, k = ieee30.facts, Private.open(ieee30.values["k"])
     network = Network(facts, port_patterns(facts, loaded_buses(facts)))
     _, of_weights, of_shares = network.slopes(k)
     for line in (0, 17, 40):
@@ -95,7 +95,7 @@ def test_the_jacobian_is_the_one_of_finite_differences(ieee30):
     ids=["L_red", "bundle", "all of K_ac"],
 )
 def test_known_topology_gives_31_of_41_lines_of_a_plain_reduction(ieee30, knows, rank, fixed):
-    facts, k, full = ieee30.facts, Private.open(ieee30.k), true_model(ieee30)
+    facts, k, full = ieee30.facts, Private.open(ieee30.values["k"]), true_model(ieee30)
     model = full if knows == "all" else neutral(full, facts)
     patterns = {
         "L_red": None,
@@ -124,7 +124,7 @@ def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(2)])
 def test_a_noisy_weight_lies_within_alpha_as_often_as_epsilon_says(ieee30, epsilon):
-    k, hits, best = Private.open(ieee30.k), [], []
+    k, hits, best = Private.open(ieee30.values["k"]), [], []
     free = (k - 1 > BOX.lower) & (
         k + 1 < BOX.upper
     )  # of the others, clipping moves some to within α
@@ -144,7 +144,7 @@ def test_a_line_that_nothing_fixes_does_not_hide_the_noisy_values_of_others(ieee
     """An inversion may take it beyond the bounds, where no posterior mean lies."""
     monkeypatch.setattr(redraws, "DRAWS", 5)
     facts, invert_one = ieee30.facts, Redraws.inverted
-    k, m = Private.open(ieee30.k), Private.open(ieee30.m)
+    k, m = Private.open(ieee30.values["k"]), Private.open(ieee30.values["m"])
     again = Redraws(
         ieee30, released(ieee30, Fraction(1, 4)), port_patterns(facts, loaded_buses(facts)), seed=1
     )
@@ -162,7 +162,7 @@ def test_a_line_that_nothing_fixes_does_not_hide_the_noisy_values_of_others(ieee
 def test_the_error_of_the_best_attack_is_its_own(ieee30, monkeypatch):
     """Not that of another guess: with the windows of ± α best, their error is shown."""
     monkeypatch.setattr(redraws, "DRAWS", 1)
-    k, m = Private.open(ieee30.k), Private.open(ieee30.m)
+    k, m = Private.open(ieee30.values["k"]), Private.open(ieee30.values["m"])
     again = Redraws(
         ieee30, released(ieee30), port_patterns(ieee30.facts, loaded_buses(ieee30.facts)), seed=1
     )
