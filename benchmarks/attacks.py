@@ -26,7 +26,7 @@ from gridveil.adversary.attack.averaging import combined
 from gridveil.adversary.attack.guess import best_guesses, noisy_values, within
 from gridveil.adversary.attack.network import invert, port_patterns
 from gridveil.adversary.attack.topology import equal_columns, guess_edges
-from gridveil.assurance.audit import ALPHA, measure_advantage, perturbed
+from gridveil.assurance.audit import alphas, measure_advantage, perturbed
 from gridveil.assurance.owner_report.assess import true_pairs
 from gridveil.dynamics.kron import reduced_model
 from gridveil.inference.posterior import middle
@@ -230,7 +230,7 @@ def all_but_one():
             return super().draw(values, 0.8 * scale)
 
     for rule in ("one-item", "one-asset", "one-per-group"):
-        adjacency = Adjacency(rule, ALPHA)
+        adjacency = Adjacency(rule, alphas())
         for epsilon in EPSILONS:
             for sampler in (DemoSampler(1), Small(2)):
                 print_advantages(
@@ -247,7 +247,7 @@ def all_but_one_secure():
     """
     for rule in ("one-asset", "one-per-group"):
         for epsilon in EPSILONS:
-            print_advantages(Adjacency(rule, ALPHA), epsilon, "OpenDP", None)
+            print_advantages(Adjacency(rule, alphas()), epsilon, "OpenDP", None)
 
 
 def print_advantages(adjacency, epsilon, noise, draw):

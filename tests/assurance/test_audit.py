@@ -14,9 +14,9 @@ from scipy.stats import beta, binom, binomtest
 from typer.testing import CliRunner
 
 from gridveil.assurance.audit import (
-    ALPHA,
     Drawn,
     Effort,
+    alphas,
     audit_adjacency,
     audit_low_bits,
     audit_sums,
@@ -44,7 +44,9 @@ ONE = Fraction(1)
 
 
 def adjacency(rule, **shares):
-    return Adjacency(rule, ALPHA, {name: Fraction(share) for name, share in shares.items()} or None)
+    return Adjacency(
+        rule, alphas(), {name: Fraction(share) for name, share in shares.items()} or None
+    )
 
 
 def failed(found):
@@ -364,7 +366,7 @@ class Forgetful(Adjacency):
 def test_a_group_left_out_of_the_sum_is_caught(rule, shares):
     audited = Forgetful(
         rule,
-        ALPHA,
+        alphas(),
         {name: Fraction(share) for name, share in zip("kmd", shares.split(), strict=True)},
     )
     found = audit_adjacency(audited, ONE, 100_000, draw=perturbed(audited, ONE, DemoSampler(1)))

@@ -8,7 +8,7 @@ private value.
 from __future__ import annotations
 
 from gridveil.assurance.audit.advantage import Advantage, measure_advantage
-from gridveil.assurance.audit.draws import ALPHA, Draw, Drawn, perturbed
+from gridveil.assurance.audit.draws import Draw, Drawn, alphas, perturbed
 from gridveil.assurance.audit.findings import Finding
 from gridveil.assurance.audit.fits import Fit
 from gridveil.assurance.audit.low_bits import audit_low_bits
@@ -17,7 +17,7 @@ from gridveil.assurance.audit.sums import audit_sums
 from gridveil.assurance.audit.whole import Effort, audit_all, values_in_all
 
 __all__ = [
-    "ALPHA",
+    "alphas",
     "Advantage",
     "Draw",
     "Drawn",
