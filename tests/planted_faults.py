@@ -93,7 +93,7 @@ def true_value_in_a_public_figure(monkeypatch, figure="omega_b"):
 
     def perturb(source, **settings):
         noisy = honest(source, **settings)
-        told = 1 + 1e-12 * float(Private.open(source.m).sum())
+        told = 1 + 1e-12 * float(Private.open(source.values["m"]).sum())
         return replace(
             noisy, facts=replace(noisy.facts, **{figure: getattr(noisy.facts, figure) * told})
         )

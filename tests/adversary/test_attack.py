@@ -74,7 +74,7 @@ def test_a_star_is_told_from_other_grids(ieee30):
 
 
 def test_the_jacobian_is_the_one_of_finite_differences(ieee30):
-    facts, k = ieee30.facts, Private.open(ieee30.k)
+    facts, k = ieee30.facts, Private.open(ieee30.values["k"])
     network = KronMap(facts, port_patterns(facts, loaded_buses(facts)))
     _, of_weights, of_shares = network.slopes(k)
     for line in (0, 17, 40):
@@ -95,7 +95,7 @@ def test_the_jacobian_is_the_one_of_finite_differences(ieee30):
     ids=["L_red", "bundle", "all of K_ac"],
 )
 def test_known_topology_gives_31_of_41_lines_of_a_plain_reduction(ieee30, knows, rank, fixed):
-    facts, k, full = ieee30.facts, Private.open(ieee30.k), true_model(ieee30)
+    facts, k, full = ieee30.facts, Private.open(ieee30.values["k"]), true_model(ieee30)
     model = full if knows == "all" else neutral(full, facts)
     patterns = {
         "L_red": None,
@@ -105,8 +105,8 @@ def test_known_topology_gives_31_of_41_lines_of_a_plain_reduction(ieee30, knows,
     found = invert(model, facts, BOX, patterns[knows])
     assert (found.rank, found.fixed.sum()) == (rank, fixed)
     assert found.misfit < 1e-9
-    np.testing.assert_allclose(found.k[found.fixed], k[found.fixed], rtol=1e-6)
-    assert (np.abs(found.k / k - 1) <= 1e-3).sum() >= fixed
+    np.testing.assert_allclose(found.weights[found.fixed], k[found.fixed], rtol=1e-6)
+    assert (np.abs(found.weights / k - 1) <= 1e-3).sum() >= fixed
 
 
 def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
@@ -115,16 +115,16 @@ def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
     noisy = perturb(ieee30, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler(1))
     found = invert(made.model, facts, BOX, port_patterns(facts, loaded_buses(facts)))
     np.testing.assert_allclose(
-        found.k[found.fixed], posterior_mean(noisy).values["k"][found.fixed], rtol=1e-6
+        found.weights[found.fixed], posterior_mean(noisy).values["k"][found.fixed], rtol=1e-6
     )
-    y = noisy_values(found.k[found.fixed], made.guarantee.groups["k"], BOX)
+    y = noisy_values(found.weights[found.fixed], made.guarantee.groups["k"], BOX)
     np.testing.assert_allclose(y, noisy.values["k"][found.fixed], rtol=1e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(2)])
 def test_a_noisy_weight_lies_within_alpha_as_often_as_epsilon_says(ieee30, epsilon):
-    k, hits, best = Private.open(ieee30.k), [], []
+    k, hits, best = Private.open(ieee30.values["k"]), [], []
     # of the others, clipping moves some to within α
     free = (k - 1 > BOX.lower) & (k + 1 < BOX.upper)
     for seed in range(200):
@@ -143,7 +143,7 @@ def test_a_line_that_nothing_fixes_does_not_hide_the_noisy_values_of_others(ieee
     """An inversion may take it beyond the bounds, where no posterior mean lies."""
     monkeypatch.setattr(redraws, "DRAWS", 5)
     facts, invert_one = ieee30.facts, Redraws.inverted
-    k, m = Private.open(ieee30.k), Private.open(ieee30.m)
+    k, m = Private.open(ieee30.values["k"]), Private.open(ieee30.values["m"])
     again = Redraws(
         ieee30, released(ieee30, Fraction(1, 4)), port_patterns(facts, loaded_buses(facts)), seed=1
     )
@@ -152,7 +152,7 @@ def test_a_line_that_nothing_fixes_does_not_hide_the_noisy_values_of_others(ieee
 
     def beyond(self, made):
         found = invert_one(self, made)
-        return replace(found, k=np.where(found.fixed, found.k, 2 * BOX.upper))
+        return replace(found, weights=np.where(found.fixed, found.weights, 2 * BOX.upper))
 
     monkeypatch.setattr(Redraws, "inverted", beyond)
     assert epsilon_row(again, Fraction(1), k, m, print).noisy == before.noisy
@@ -161,7 +161,7 @@ def test_a_line_that_nothing_fixes_does_not_hide_the_noisy_values_of_others(ieee
 def test_the_error_of_the_best_attack_is_its_own(ieee30, monkeypatch):
     """Not that of another guess: with the windows of ± α best, their error is shown."""
     monkeypatch.setattr(redraws, "DRAWS", 1)
-    k, m = Private.open(ieee30.k), Private.open(ieee30.m)
+    k, m = Private.open(ieee30.values["k"]), Private.open(ieee30.values["m"])
     again = Redraws(
         ieee30, released(ieee30), port_patterns(ieee30.facts, loaded_buses(ieee30.facts)), seed=1
     )

@@ -14,16 +14,16 @@ from scipy.stats import beta, binom, binomtest
 from typer.testing import CliRunner
 
 from gridveil.assurance.audit import (
-    ALPHA,
     ChargedReleases,
     Effort,
+    alphas,
     audit_adjacency,
     audit_low_bits,
     audit_sums,
     perturbed,
     values_to_draw,
 )
-from gridveil.assurance.audit.canaries import MOVED_TOGETHER, Block, patterns
+from gridveil.assurance.audit.canaries import Block, moved_together, patterns
 from gridveil.assurance.audit.findings import (
     Counts,
     best_threshold,
@@ -37,13 +37,16 @@ from gridveil.foundation.errors import OptionError
 from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import ABSOLUTE, RELATIVE, Adjacency
 from gridveil.privacy.ledger import Ledger
+from gridveil.privacy.mechanisms import USUAL
 from gridveil.vault.sampler import DemoSampler, SecureSampler
 
 ONE = Fraction(1)
 
 
 def adjacency(rule, **shares):
-    return Adjacency(rule, ALPHA, {name: Fraction(share) for name, share in shares.items()} or None)
+    return Adjacency(
+        rule, alphas(), {name: Fraction(share) for name, share in shares.items()} or None
+    )
 
 
 def failed(found):
@@ -122,12 +125,13 @@ def test_rows_and_choices_lower_the_confidence_that_each_may_use():
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("coordinates", [1, 2, 3])
 def test_many_canaries_make_guesses_where_the_likelihood_ratio_saturates(epsilon, coordinates):
-    threshold = best_threshold((epsilon / coordinates,) * coordinates, 10**12)
+    threshold = best_threshold((epsilon / coordinates,) * coordinates, 10**12, USUAL)
     assert epsilon * (1 - 2e-9) < threshold < epsilon
 
 
 def test_a_threshold_gives_up_certainty_for_guesses_where_canaries_are_few():
-    assert best_threshold((1 / 3,) * 6, 1000) < 1.8 < best_threshold((1 / 3,) * 6, 10**9)
+    few, many = (best_threshold((1 / 3,) * 6, count, USUAL) for count in (1000, 10**9))
+    assert few < 1.8 < many
 
 
 # --- the canaries ---------------------------------------------------------------------------------
@@ -149,7 +153,7 @@ def test_flipping_a_secret_moves_what_the_rule_moves_together_by_alpha_at_one_po
             for coordinate in before
         }
         groups = {group for (_, group), where in moved.items() if where.size}
-        assert tuple(sorted(groups, key=PARAMETERS.index)) in MOVED_TOGETHER[rule]
+        assert tuple(sorted(groups, key=list(PARAMETERS).index)) in moved_together(rule)
         for coordinate, where in moved.items():
             assert where.tolist() == ([pattern.first] if coordinate in pattern.signs else [])
             assert np.abs(after[coordinate] - before[coordinate])[where] == pytest.approx(1)
@@ -186,7 +190,7 @@ def test_the_ratio_saturates_as_often_as_the_closed_form_says(rule, coordinates)
         for each, offset in block.offsets().items()
     }
     for counts in block.by_likelihood(
-        z, dict.fromkeys(PARAMETERS, 1 / coordinates), 10**12
+        z, dict.fromkeys(PARAMETERS, 1 / coordinates), 10**12, USUAL
     ).values():
         right, wrong = (binomtest(n, counts.canaries, 0.5**coordinates * p).pvalue for n, p in (
             (counts.correct, 1), (counts.guesses - counts.correct, math.exp(-1)),
@@ -350,8 +354,8 @@ def test_a_reused_noise_vector_is_caught(rule, sampler):
 class Forgetful(Adjacency):
     """Leaves damping out of the sum, so that it lets more be spent than it says."""
 
-    def loss(self, spent, assets):
-        return super().loss({name: loss for name, loss in spent.items() if name != "d"}, assets)
+    def moved(self, assets):
+        return super().moved({name: asset for name, asset in assets.items() if name != "d"})
 
 
 @pytest.mark.parametrize(
@@ -361,7 +365,7 @@ class Forgetful(Adjacency):
 def test_a_group_left_out_of_the_sum_is_caught(rule, shares):
     audited = Forgetful(
         rule,
-        ALPHA,
+        alphas(),
         {name: Fraction(share) for name, share in zip("kmd", shares.split(), strict=True)},
     )
     found = audit_adjacency(audited, ONE, 100_000, draw=perturbed(audited, ONE, DemoSampler(1)))

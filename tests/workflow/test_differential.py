@@ -325,7 +325,7 @@ def test_a_true_value_in_any_file_or_on_the_screen_is_caught(run, monkeypatch, p
     true, honest, opened = [0.0], getattr(place, name), algorithm.perturb
 
     def perturb(source, **settings):
-        true[0] = float(Private.open(source.m).sum())
+        true[0] = float(Private.open(source.values["m"]).sum())
         return opened(source, **settings)
 
     def telling(*arguments, **settings):

@@ -61,7 +61,7 @@ def explain(facts: GridFacts, release: Release) -> Explained:
             remedy="Leave --load-damping out, and load_damping of a dynamics file too.",
         )
     facts = replace(facts, loads_are_public=release.publishes_loads)
-    k, misfit = np.full(len(facts.edges), middle(release.bounds["k"])), None
+    k, misfit = np.full(len(facts.edges), middle(release.bounds[WEIGHT.name])), None
     if shares is None:
         felt = facts.load_damping[facts.machines] + math.fsum(
             facts.load_damping[facts.interior]
@@ -69,12 +69,17 @@ def explain(facts: GridFacts, release: Release) -> Explained:
     else:
         if len(model.machines) > 1 and not too_many_lines(facts):
             patterns = port_patterns(facts, loaded_buses(facts)) @ shares
-            found = invert(model, facts, release.bounds["k"], patterns, stop_if_exact=True)
-            k, misfit = found.k, found.misfit
+            bounds = release.bounds[WEIGHT.name]
+            inversion = invert(model, facts, bounds, patterns, stop_if_exact=True)
+            k, misfit = inversion.weights, inversion.misfit
         felt = elimination(facts, k).to_machines(facts.load_damping)
     table = PublicTable(
         facts,
-        {WEIGHT.name: k, **model.of_machines, DAMPING.name: np.maximum(model.d - felt, 0.0)},
+        {
+            WEIGHT.name: k,
+            **model.of_machines,
+            DAMPING.name: np.maximum(model.values[DAMPING.name] - felt, 0.0),
+        },
     )
     return Explained(table, misfit, doubts(facts, release, misfit))
 

@@ -31,6 +31,7 @@ from gridveil.dynamics.simulate import (
 from gridveil.dynamics.trajectory import ROCOF_WINDOW_S, Trajectory, nadir, rocof
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, IntArray
+from gridveil.grid.parameters import INERTIA
 
 AnyModel = ReducedModel | FullModel
 HORIZON_S, DT_S = 30.0, 0.02
@@ -97,7 +98,13 @@ def read(
         )
     first, settling = _slope_and_settling(model, event)
     return read_arrays(
-        trajectory.time_s, trajectory.omega, model.m, first, settling, model.frequency_hz, window_s
+        trajectory.time_s,
+        trajectory.omega,
+        model.values[INERTIA.name],
+        first,
+        settling,
+        model.frequency_hz,
+        window_s,
     )
 
 
@@ -249,10 +256,10 @@ def _slope_and_settling(model: AnyModel, event: Event) -> tuple[float, float]:
     """
     drive = _drive(model, [event])
     if isinstance(model, ReducedModel):
-        slopes = -model.to_machines(drive).sum(axis=0) / model.m.sum()
+        slopes = -model.to_machines(drive).sum(axis=0) / model.values[INERTIA.name].sum()
     else:  # a damped bus without a machine takes part of a step at once
         lti = model.lti(drive, _machine_ports(model))
-        slopes = model.m @ (lti.C @ lti.B) / model.m.sum()
+        slopes = model.values[INERTIA.name] @ (lti.C @ lti.B) / model.values[INERTIA.name].sum()
     return float(slopes[np.argmax(np.abs(slopes))]), model.settling(drive.sum(axis=1))
 
 
@@ -260,7 +267,7 @@ def _read_batch(
     models: Sequence[AnyModel], events: Sequence[Event], clock: Clock, omega: Array, window_s: float
 ) -> Metrics:
     known = np.array([[_slope_and_settling(one, event) for event in events] for one in models])
-    inertia = np.stack([one.m for one in models])[:, None]
+    inertia = np.stack([one.values[INERTIA.name] for one in models])[:, None]
     return read_arrays(
         clock.time_s, omega, inertia, known[..., 0], known[..., 1], models[0].frequency_hz, window_s
     )

@@ -77,6 +77,16 @@ class Parameter:
         """Title and symbol."""
         return f"{self.title} {self.name}"
 
+    @property
+    def plural(self) -> str:
+        """What the parameter is, of several assets: line weights, inertia."""
+        return f"{self.title}s" if self.title.startswith(self.asset) else self.title
+
+    @property
+    def several(self) -> str:
+        """What several entries are called: line weights, values of inertia."""
+        return self.plural if self.plural != self.title else f"values of {self.title}"
+
 
 WEIGHT = Parameter(
     "k",
@@ -205,7 +215,9 @@ class Bounds(Mapping[str, Range]):
 
 @dataclass(frozen=True)
 class Group:
-    """A named group of parameters of a model: its place in θ, and its public bounds (None: free)."""
+    """A named group of parameters of a model: its place in θ, and its public bounds (None:
+    free).
+    """
 
     name: str
     size: int

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gridveil.grid.parameters import Bounds, Range
+from gridveil.grid.parameters import (
+    DAMPING,
+    INERTIA,
+    REDUCED_WEIGHT,
+    WEIGHT,
+    Bounds,
+    Range,
+)
 from gridveil.inference.fit import FitSettings
 from gridveil.inference.posterior import Start
 from gridveil.privacy.adjacency import Rule
@@ -36,7 +43,12 @@ PROFILES: Mapping[ProfileName, Profile] = {
     "paper": Profile(
         rule="one-per-group",
         bounds=Bounds(
-            {"k": Range(1, 100), "k_r": Range(1, 100), "m": Range(1, 40), "d": Range(1, 40)},
+            {
+                WEIGHT.name: Range(1, 100),
+                REDUCED_WEIGHT.name: Range(1, 100),
+                INERTIA.name: Range(1, 40),
+                DAMPING.name: Range(1, 40),
+            },
             origin="the paper",
         ),
         settings=FitSettings(

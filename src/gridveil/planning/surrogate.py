@@ -92,7 +92,7 @@ def choose(
     if lumped:
         found = [one for one in found if one.mechanism != "items" or mechanism == "items"]
         if adjacency.counts == "one-per-group" and mechanism == "aggregates":
-            found = [one for one in found if one.of("k").takes == "nothing"]
+            found = [one for one in found if "nothing" in one.takes]
     settings = {"draws": DRAWS, "seed": 0, "lumped": lumped, "dt_s": DT_S}
     trials = Trials(surrogate, trial_event(surrogate.facts), bounds, **settings)
     errors = [trials.distances(adjacency, one, epsilon).mean() for one in found]

@@ -6,7 +6,7 @@ Nothing here is a release, and nothing touches a private grid: values, noise and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -22,7 +22,7 @@ from gridveil.dynamics.simulate import Clock, oscillating
 from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, complete_edges
-from gridveil.grid.parameters import PARAMETERS, Bounds
+from gridveil.grid.parameters import DAMPING, INERTIA, PARAMETERS, WEIGHT, Bounds, of_asset
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import Posterior, middle
 from gridveil.privacy.adjacency import Adjacency
@@ -34,27 +34,32 @@ DT_S = 0.05  # between samples only: the scheme is exact
 MOST_MACHINES = 150
 KEPT, KNOTS = 8, 600
 Errors = dict[str, Array]
+SWING = INERTIA.name, DAMPING.name  # what of the machines the swing equations know
 
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """Reduced parameters of a batch: k_r (draws, e); m, d (draws, g); load of each step on each
-    machine u (draws, steps, g).
+    """Reduced parameters of a batch, those of the swing equations.
+
+    weights : k_r (draws, e); inertia, damping : m, d (draws, g).
+    u : load of each step on each machine (draws, steps, g).
     """
 
-    k_r: Array
-    m: Array
-    d: Array
+    weights: Array
+    inertia: Array
+    damping: Array
     u: Array
 
     def lumped(self) -> Reduced:
         """All machines as one."""
-        m, d, u = (part.sum(axis=-1, keepdims=True) for part in (self.m, self.d, self.u))
-        return Reduced(self.k_r[:, :0], m, d, u)
+        machines = (self.inertia, self.damping, self.u)
+        return Reduced(
+            self.weights[:, :0], *(part.sum(axis=-1, keepdims=True) for part in machines)
+        )
 
     def some(self, part: slice) -> Reduced:
         """Some of the draws."""
-        return Reduced(self.k_r[part], self.m[part], self.d[part], self.u[part])
+        return Reduced(self.weights[part], self.inertia[part], self.damping[part], self.u[part])
 
 
 class Trials:
@@ -93,7 +98,7 @@ class Trials:
             for name in PARAMETERS:
                 size = len(surrogate.values[name])
                 self._places["items", name] = even_places(random, draws, size)
-        for name in ("m", "d"):
+        for name in of_asset("machine"):
             self._places["sum", name] = even_places(random, draws, 1)
         self._noise: dict[tuple[Noise, Takes, str], Array] = {}
         self._kept: dict[
@@ -122,8 +127,8 @@ class Trials:
             sense=np.eye(len(rate)),
             bounds=bounds,
         )
-        network = self._no_network() if lumped else self._kron(surrogate.values["k"][None])
-        truth = self._joined(network, surrogate.values["m"][None], surrogate.values["d"][None])
+        network = self._no_network() if lumped else self._kron(surrogate.values[WEIGHT.name][None])
+        truth = self._joined(network, {name: surrogate.values[name][None] for name in SWING})
         self._answers = self._respond(truth)[0]
         self._omega = self._simulate(truth)
         self.reference: Metrics = self._read(truth, self._omega)
@@ -174,11 +179,11 @@ class Trials:
         and nothing drawn.
         """
         prior = {}
-        for name in ("m", "d"):
+        for name in SWING:
             public = self.bounds[name]
             alone = Posterior.of(public.upper, np.inf, public.lower, public.upper).mean
             prior[name] = np.broadcast_to(alone, (1, len(self.surrogate.facts.machines)))
-        model = self._joined(self._network(None), **prior)
+        model = self._joined(self._network(None), prior)
         return errors(self._read(model, self._simulate(model)), self.reference)
 
     def reduced(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Reduced:
@@ -191,7 +196,7 @@ class Trials:
             for name, share in shares.items()
         }
         machines = {}
-        for name in ("m", "d"):
+        for name in SWING:
             mean = self._estimate(name, losses[name])
             machines[name] = (
                 mean * machine_shares(self.surrogate.facts, allocation.sharing)
@@ -199,8 +204,8 @@ class Trials:
                 else mean
             )
         if allocation.hides_network:
-            return self._joined(self._no_network(), **machines)
-        return self._joined(self._network(losses.get("k")), **machines)
+            return self._joined(self._no_network(), machines)
+        return self._joined(self._network(losses.get(WEIGHT.name)), machines)
 
     def _estimate(self, name: str, loss: GroupLoss) -> Array:
         """Posterior means of noisy items (draws, n), or of their noisy sum (draws, 1)."""
@@ -233,9 +238,9 @@ class Trials:
         key = loss and (loss.drawn, loss.scale, loss.relative)
         if key not in self._kept:
             if loss is None:
-                k = np.full((1, len(self.surrogate.facts.edges)), middle(self.bounds["k"]))
+                k = np.full((1, len(self.surrogate.facts.edges)), middle(self.bounds[WEIGHT.name]))
             else:
-                k = self._estimate("k", loss)
+                k = self._estimate(WEIGHT.name, loss)
             if len(self._kept) == KEPT:
                 self._kept.pop(next(iter(self._kept)))
             self._kept[key] = self._kron(k)
@@ -248,11 +253,12 @@ class Trials:
             self._felt[:, facts.machines]
             + self._felt[:, facts.interior].sum(axis=1, keepdims=True) / g
         )
-        return np.full((1, g * (g - 1) // 2), middle(self.bounds["k"])), u[None]
+        return np.full((1, g * (g - 1) // 2), middle(self.bounds[WEIGHT.name])), u[None]
 
-    def _joined(self, network: tuple[Array, Array], m: Array, d: Array) -> Reduced:
-        k_r, u = (np.broadcast_to(part, (len(m), *part.shape[1:])) for part in network)
-        whole = Reduced(k_r, m, d + u[:, -1], u[:, :-1])
+    def _joined(self, network: tuple[Array, Array], machines: Mapping[str, Array]) -> Reduced:
+        inertia, damping = (machines[name] for name in SWING)
+        weights, u = (np.broadcast_to(part, (len(inertia), *part.shape[1:])) for part in network)
+        whole = Reduced(weights, inertia, damping + u[:, -1], u[:, :-1])
         return whole.lumped() if self.lumped else whole
 
     def _kron(self, k: Array) -> tuple[Array, Array]:
@@ -268,14 +274,13 @@ class Trials:
         return np.concatenate(k_r), np.concatenate(u)
 
     def _theta(self, models: Reduced) -> Array:
-        return np.concatenate(
-            [models.k_r, models.m, models.d, models.u.reshape(len(models.m), -1)], axis=1
-        )
+        driven = models.u.reshape(len(models.u), -1)
+        return np.concatenate([models.weights, models.inertia, models.damping, driven], axis=1)
 
     def _simulate(self, models: Reduced) -> Array:
         """ω of the machines through the event (draws, N + 1, g) [p.u.]."""
         samples, each = self.clock.steps + 1, self._respond(models)
-        omega = np.zeros((len(models.m), samples, models.m.shape[1]))
+        omega = np.zeros((len(models.inertia), samples, models.inertia.shape[1]))
         for column, step in enumerate(self.event.steps):
             shift = self.clock.sample(step.at_s)
             omega[:, shift:] += each[:, column, : samples - shift]
@@ -292,11 +297,13 @@ class Trials:
 
     def _read(self, models: Reduced, omega: Array) -> Metrics:
         facts = self.surrogate.facts
-        slopes = -models.u.sum(axis=2) / models.m.sum(axis=1, keepdims=True)
+        slopes = -models.u.sum(axis=2) / models.inertia.sum(axis=1, keepdims=True)
         first = np.take_along_axis(slopes, np.argmax(np.abs(slopes), axis=1)[:, None], axis=1)[:, 0]
-        stiffness = models.d.sum(axis=1) + facts.droop_gain[facts.governor_rate > 0].sum()
+        stiffness = models.damping.sum(axis=1) + facts.droop_gain[facts.governor_rate > 0].sum()
         settling = -models.u.sum(axis=(1, 2)) / stiffness
-        return read_arrays(self.clock.time_s, omega, models.m, first, settling, facts.frequency_hz)
+        return read_arrays(
+            self.clock.time_s, omega, models.inertia, first, settling, facts.frequency_hz
+        )
 
     def _eigenvalues(self, models: Reduced) -> list[np.ndarray]:
         A = self._family.lti(self._theta(models)).A

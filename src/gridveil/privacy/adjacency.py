@@ -17,7 +17,7 @@ Append ``-relative`` and a rule counts in ratios: entries differ by a factor of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
@@ -37,17 +37,6 @@ Rule = Literal[
 RULES: tuple[Rule, ...] = get_args(Rule)
 ABSOLUTE, RELATIVE = RULES[:3], RULES[3:]
 
-IN_WORDS: Mapping[Rule, str] = {
-    "one-asset": "one line's weight k, or one machine's inertia m and damping d together, differ "
-    "by at most their α",
-    "one-item": "one single entry of (k, m, d) differs by at most its α",
-    "one-per-group": "one entry in each of k, m and d differs by at most its α",
-    "one-asset-relative": "one line's weight k, or one machine's inertia m and damping d together, "
-    "differ by a factor of at most 1 + their α",
-    "one-item-relative": "one single entry of (k, m, d) differs by a factor of at most 1 + its α",
-    "one-per-group-relative": "one entry in each of k, m and d differs by a factor of at most 1 + "
-    "its α",
-}
 # Logarithms of doubles lie within ±745, where a rounding is 1.1e-13 at most: this covers those of
 # two neighbours and of 1 + α.
 LOG_ROUNDING = Fraction(1, 10**12)
@@ -148,6 +137,34 @@ class Adjacency:
 
     def _default_shares(self, assets: Mapping[str, Asset]) -> dict[str, Fraction]:
         return {name: Fraction(1, len(moved)) for moved in self.moved(assets) for name in moved}
+
+
+def in_words(rule: Rule) -> str:
+    """Say which two grids are neighbours, after "if".
+
+    >>> in_words("one-item-relative")
+    'one single entry of (k, m, d) differs by a factor of at most 1 + its α'
+    """
+    by = "by a factor of at most 1 + " if rule.endswith("-relative") else "by at most "
+    names = list(PARAMETERS)
+    if rule.startswith("one-item"):
+        return f"one single entry of ({', '.join(names)}) differs {by}its α"
+    if rule.startswith("one-per-group"):
+        return f"one entry in each of {listed(names)} differs {by}its α"
+    kinds: dict[Asset, list[str]] = {}
+    for parameter in PARAMETERS.values():
+        of = parameter.words.removeprefix(f"{parameter.asset} ")
+        kinds.setdefault(parameter.asset, []).append(of)
+    said = (
+        f"one {asset}'s {listed(of)}{' together' if len(of) > 1 else ''}"
+        for asset, of in kinds.items()
+    )
+    return f"{', or '.join(said)}, differ {by}their α"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names as a sentence does: a, b and c."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def usual_alpha(rule: Rule) -> dict[str, Fraction]:

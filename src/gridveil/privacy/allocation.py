@@ -14,7 +14,7 @@ import numpy as np
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.words import check_words
 from gridveil.grid.facts import Array, GridFacts
-from gridveil.grid.parameters import PARAMETERS, Asset, Range, assets
+from gridveil.grid.parameters import PARAMETERS, Asset, Range, assets, of_asset
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.mechanisms import REGISTERED, Asked, Mechanism, Takes, named
 
@@ -137,9 +137,8 @@ def aggregates(
     *, lines: bool = True, shares: Mapping[str, Fraction] | None = None, sharing: Sharing = "equal"
 ) -> Allocation:
     """Sums of inertia and damping; each line's weight, or nothing of the lines."""
-    return Allocation(
-        {"k": "items" if lines else "nothing", "m": "sum", "d": "sum"}, shares, sharing
-    )
+    ways: Mapping[Asset, str] = {"line": "items" if lines else "nothing", "machine": "sum"}
+    return Allocation({name: ways[asset] for name, asset in assets().items()}, shares, sharing)
 
 
 def topology(
@@ -197,21 +196,22 @@ def candidates(
     """
     if mechanism == "items":
         return tuple(
-            replace(ITEMS, shares=shares) for shares in _splits(adjacency.counts, ("k", "m", "d"))
+            replace(Allocation(), shares=shares)
+            for shares in _splits(adjacency.counts, tuple(PARAMETERS))
         )
     if mechanism == "topology":
         return tuple(
             topology(shares=shares, sharing=sharing)
-            for shares in _splits(adjacency.counts, ("m", "d"))
+            for shares in _splits(adjacency.counts, of_asset("machine"))
         )
     found = [
         aggregates(shares=shares, sharing=sharing)
-        for shares in _splits(adjacency.counts, ("k", "m", "d"))
+        for shares in _splits(adjacency.counts, tuple(PARAMETERS))
     ]
     if adjacency.counts == "one-per-group":
         found += [
             aggregates(lines=False, shares=shares, sharing=sharing)
-            for shares in _splits("one-per-group", ("m", "d"))
+            for shares in _splits("one-per-group", of_asset("machine"))
         ]
     return (*found, *candidates(adjacency, "items"))
 
@@ -222,13 +222,18 @@ def _splits(counts: str, drawn: tuple[str, ...]) -> list[dict[str, Fraction]]:
     """
     if counts == "one-item":
         return [dict.fromkeys(drawn, Fraction(1))]
-    of_inertia = [Fraction(n, 20) for n in (3, 4, 5, 6, 10, 15)]
-    if counts == "one-asset" or "k" not in drawn:
-        k = {"k": Fraction(1)} if "k" in drawn else {}
-        return [k | {"m": part, "d": 1 - part} for part in of_inertia]
-    of_lines = [Fraction(1, 10), Fraction(1, 5), Fraction(1, 3)]
+    lines = [name for name in drawn if PARAMETERS[name].asset == "line"]
+    first, *others = (name for name in drawn if name not in lines)
+    # The first parameter of machines, inertia, gets a part, and the others equal parts of the rest.
+    of_first = [Fraction(n, 20) for n in (3, 4, 5, 6, 10, 15)] if others else [Fraction(1)]
+    machines = [
+        {first: part} | {name: (1 - part) / len(others) for name in others} for part in of_first
+    ]
+    if counts == "one-asset" or not lines:
+        return [{name: Fraction(1, len(lines)) for name in lines} | split for split in machines]
     return [
-        {"k": k, "m": (1 - k) * part, "d": (1 - k) * (1 - part)}
-        for k in of_lines
-        for part in of_inertia
+        {name: part / len(lines) for name in lines}
+        | {name: (1 - part) * share for name, share in split.items()}
+        for part in (Fraction(1, 10), Fraction(1, 5), Fraction(1, 3))
+        for split in machines
     ]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gridveil.grid.parameters import Asset
-from gridveil.privacy.adjacency import IN_WORDS, Adjacency, Rule, usual_alpha
+from gridveil.privacy.adjacency import Adjacency, Rule, usual_alpha
+from gridveil.privacy.adjacency import in_words as neighbours
 from gridveil.privacy.mechanisms import GroupLoss, parts
 
 CONDITIONAL = (
@@ -90,16 +91,16 @@ class Guarantee:
                 "DEMO: the noise came from a seed, so this release protects nothing. With secure "
                 "noise, and fitted to a public trajectory or to none, it would be "
                 f"ε-differentially private with ε = {self.epsilon}, where two grids are neighbours "
-                f"if {IN_WORDS[self.rule]}."
+                f"if {neighbours(self.rule)}."
             )
         apart, odds = ("lie t apart", "e^(ε t/α)")
         if self.rule.endswith("-relative"):
             apart, odds = ("have logarithms that lie t apart", "e^(ε t/log(1 + α))")
         return (
             f"ε-differential privacy with ε = {self.epsilon}. Two grids are neighbours if "
-            f"{IN_WORDS[self.rule]}. For any two values of one item that {apart}, with everything "
-            f"else known, this release changes an observer's odds between them by at most {odds}. "
-            f"{self.claim}"
+            f"{neighbours(self.rule)}. For any two values of one item that {apart}, with "
+            "everything else known, this release changes an observer's odds between them by at "
+            f"most {odds}. {self.claim}"
         )
 
 

@@ -15,7 +15,9 @@ import numpy as np
 from pydantic import Field
 
 from gridveil.foundation.version import __version__
-from gridveil.privacy.adjacency import IN_WORDS, Rule
+from gridveil.grid.parameters import PARAMETERS
+from gridveil.privacy.adjacency import Rule
+from gridveil.privacy.adjacency import in_words as neighbours
 from gridveil.privacy.epsilon import SMALL
 from gridveil.privacy.ledger.accounts import Receipt
 from gridveil.privacy.ledger.chain import Head, head_is_genuine
@@ -113,7 +115,7 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
     return CertificateDocument(
         certificate_version=CERTIFICATE_VERSION,
         adjacency=g.rule,
-        neighbours=IN_WORDS[g.rule],
+        neighbours=neighbours(g.rule),
         epsilon_asked=str(g.epsilon),
         epsilon_charged=str(g.spent),
         groups=groups_document(g),
@@ -209,10 +211,10 @@ def in_plain_words(certificate: CertificateDocument) -> str:
         f"{'of the logarithm' if loss.relative else loss.unit}"
         for name, loss in losses.items()
     )
-    groups = (
-        groups
-        if "k" in losses
-        else "  k: nothing of the line weights was drawn, and nothing was spent on them\n" + groups
+    undrawn = "".join(
+        f"  {name}: nothing of the {of.title}s was drawn, and nothing was spent on them\n"
+        for name, of in PARAMETERS.items()
+        if name not in losses
     )
     conditions = (
         "\n".join(f"  {one}" for one in certificate.conditional_on)
@@ -238,7 +240,7 @@ def in_plain_words(certificate: CertificateDocument) -> str:
 ε-differential privacy with ε = {certificate.epsilon_asked}, adjacency {certificate.adjacency}: two grids are neighbours if
 {certificate.neighbours}.
 
-{groups}
+{undrawn}{groups}
   mechanism: {certificate.mechanism}
   operating point inside k: {certificate.operating_point}
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import OPERATING_POINTS, Array, GridFacts
-from gridveil.grid.parameters import PARAMETERS, Bounds, assets
+from gridveil.grid.parameters import DAMPING, DECLARED, PARAMETERS, Bounds, assets
 from gridveil.inference.fit.unknown import Unknown
 from gridveil.privacy.allocation import TAKEN, Allocation, Sharing, asked
 from gridveil.privacy.epsilon import exact
@@ -58,7 +58,7 @@ def model_problems(model: ReducedModel) -> Iterator[str]:
     """A model that swings and settles: m > 0 and d, k_r, T, G ≥ 0 make it stable, whatever their
     values are.
     """
-    g = len(model.m)
+    g = len(model.machines)
     if model.ports != (
         *(f"G{i + 1}" for i in range(g)),
         *(f"L{i + 1}" for i in range(len(model.ports) - g)),
@@ -66,8 +66,8 @@ def model_problems(model: ReducedModel) -> Iterator[str]:
         yield "its buses are not called G1, G2, … and L1, L2, …"
     # A NaN has bits to spare: only the one that gridveil writes hides nothing.
     withheld = model.loads.tobytes() == np.full(model.loads.shape, np.nan).tobytes()
-    for name in ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads"):
-        values: Array = getattr(model, name)
+    public = ("governor_rate", "droop_gain", "K_ac", "loads")
+    for name, values in {**model.values, **{name: getattr(model, name) for name in public}}.items():
         if not (values.size == 0 or (name == "loads" and withheld)) and not _within(values, name):
             yield f"{name} of its model holds a number that no release has"
             return
@@ -85,9 +85,11 @@ def _within(values: Array, name: str) -> bool:
     low, high = float(values.min()), float(values.max())
     if name == "loads":
         return low >= -MOST and high <= MOST
-    if name == "m":
+    parameter = DECLARED.get(name)
+    if parameter and parameter.positive:
         return low >= LEAST and high <= MOST
-    least = -ROUNDING * (1 if name == "K_ac" else high) if name in ("K_ac", "k_r") else 0.0
+    reduced = parameter and parameter.reduces
+    least = -ROUNDING * (high if reduced else 1) if reduced or name == "K_ac" else 0.0
     return least <= low and high <= (1 + ROUNDING if name == "K_ac" else MOST)
 
 
@@ -99,9 +101,13 @@ def check_declared(facts: GridFacts, bounds: Bounds) -> None:
     arrays |= {"loads": facts.loads} if facts.loads_are_public else {}
     largest = {name: float(np.max(np.abs(values), initial=0.0)) for name, values in arrays.items()}
     largest |= {name: getattr(facts, name) for name in ("omega_b", "frequency_hz", "base_mva")}
-    largest |= {f"the upper bound of {name}": bounds[name].upper for name in ("k", "k_r", "m", "d")}
+    largest |= {f"the upper bound of {name}": public.upper for name, public in bounds.items()}
     least = {name: largest[name] for name in ("omega_b", "frequency_hz", "base_mva")}
-    least |= {f"the lower bound of {name}": bounds[name].lower for name in ("k", "m")}
+    least |= {
+        f"the lower bound of {name}": public.lower
+        for name, public in bounds.items()
+        if DECLARED[name].positive
+    }
     for name in [
         *(n for n, v in largest.items() if v > DECLARED_MOST),
         *(n for n, v in least.items() if v < DECLARED_LEAST),
@@ -117,16 +123,18 @@ def release_problems(release: Release) -> Iterator[str]:
     """Facts of a release that do not fit together, the noise's scale and its ε above all."""
     guarantee, bounds = release.guarantee, release.bounds
     yield from model_problems(release.model)
-    for name in ("k", "k_r", "m", "d"):
-        if bounds[name].upper > MOST:
+    for name, public in bounds.items():
+        if public.upper > MOST:
             yield f"the bounds of {name} are none that a release has"
     yield from _mechanism_problems(guarantee)
     if guarantee.operating_point not in {*OPERATING_POINTS, *OPERATING_POINTS.values()}:
         yield "its operating point is none that gridveil knows"
-    shown = "k" in guarantee.groups or release.model.ports[len(release.model.m) :] != ("L1",)
-    alike = (
-        len(np.unique(release.model.k_r)) <= 1
-        and (release.model.K_ac == 1 / len(release.model.m)).all()
+    model, g = release.model, len(release.model.machines)
+    shown = _lines_drawn(release) or model.ports[g:] != ("L1",)
+    alike = (model.K_ac == 1 / g).all() and all(
+        len(np.unique(values)) <= 1
+        for name, values in model.values.items()
+        if DECLARED[name].reduces
     )
     if guarantee.hides_network and (shown or not alike):
         yield "it claims to hide the network, and shows one"
@@ -152,21 +160,29 @@ def _mechanism_problems(guarantee: Guarantee) -> Iterator[str]:
         yield "it was drawn by a mechanism that serves demos alone"
 
 
-def _drawn_problems(release: Release) -> Iterator[str]:
-    """Find m and d that cannot come of what was drawn: beyond the public bounds, or not shared out
-    of a sum as stated.
+def _lines_drawn(release: Release) -> bool:
+    """Whether anything of the lines was drawn."""
+    return any(PARAMETERS[name].asset == "line" for name in release.guarantee.groups)
 
-    A fit may leave them anywhere; d holds public damping of loads as well, where there is any.
+
+def _drawn_problems(release: Release) -> Iterator[str]:
+    """Find parameters of machines that cannot come of what was drawn: beyond the public bounds, or
+    not shared out of a sum as stated.
+
+    A fit may leave them anywhere; damping holds public damping of loads as well, where there is
+    any.
     """
-    model, groups = release.model, release.guarantee.groups
-    sums = [name for name in ("m", "d") if groups[name].mechanism.takes == "sum"]
-    if release.fitted and (sums or "k" not in groups):
+    machines, groups = release.model.of_machines, release.guarantee.groups
+    if missing := [name for name in machines if name not in groups]:
+        yield f"nothing was drawn of {missing[0]}"
+        return
+    sums = [name for name in machines if groups[name].mechanism.takes == "sum"]
+    if release.fitted and (sums or not _lines_drawn(release)):
         yield "a fit needs noisy items, and none were drawn"
     by_rating = RATINGS in release.public_inputs
-    for name in ("m", "d"):
-        if release.fitted or (name == "d" and release.load_damping != 0):
+    for name, values in machines.items():
+        if release.fitted or (name == DAMPING.name and release.load_damping != 0):
             continue
-        values: Array = getattr(model, name)
         public = groups[name].mechanism.range(release.bounds[name], len(values))
         drawn = np.array([values.sum()]) if name in sums else values
         if drawn.min() < public.lower * (1 - ROUNDING) or drawn.max() > public.upper * (
@@ -175,17 +191,16 @@ def _drawn_problems(release: Release) -> Iterator[str]:
             yield f"{name} of its model lies outside its public bounds"
         if name in sums and not by_rating and np.ptp(values) > ROUNDING * values.max():
             yield f"{name} of its model is not a sum shared in equal parts"
-    if (
-        by_rating
-        and release.load_damping == 0
-        and np.ptp(model.d / model.m) > ROUNDING * (model.d / model.m).max()
-    ):
-        yield "m and d of its model are not sums shared by rating"
+    if by_rating and release.load_damping == 0:
+        for name in sums[1:]:
+            ratio = machines[name] / machines[sums[0]]
+            if np.ptp(ratio) > ROUNDING * ratio.max():
+                yield f"{sums[0]} and {name} of its model are not sums shared by rating"
 
 
 def _loss_problems(release: Release) -> Iterator[str]:
     """rule(distance / scale) ≤ ε, group by group and for the whole, in exact numbers."""
-    guarantee, machines = release.guarantee, len(release.model.m)
+    guarantee, machines = release.guarantee, len(release.model.machines)
     try:
         exact(guarantee.epsilon)
         adjacency = guarantee.adjacency
@@ -230,10 +245,16 @@ def _clipped_problems(release: Release) -> Iterator[str]:
 
     The number of lines is not published.
     """
-    drawn, machines = release.guarantee.groups, len(release.model.m)
-    if tuple(release.clipped) != tuple(PARAMETERS) or ("k" not in drawn and release.clipped["k"]):
+    drawn, machines = release.guarantee.groups, len(release.model.machines)
+    if tuple(release.clipped) != tuple(PARAMETERS) or any(
+        count and name not in drawn for name, count in release.clipped.items()
+    ):
         yield "clipped does not count what was drawn"
-    elif any(release.clipped[name] > drawn[name].mechanism.size(machines) for name in ("m", "d")):
+    elif any(
+        release.clipped[name] > loss.mechanism.size(machines)
+        for name, loss in drawn.items()
+        if PARAMETERS[name].asset == "machine"
+    ):
         yield "clipped counts more than was drawn"
 
 

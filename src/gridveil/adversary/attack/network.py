@@ -21,7 +21,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import STARTS, stage, start_named
 from gridveil.grid.facts import Array, GridFacts, IntArray
-from gridveil.grid.parameters import Range
+from gridveil.grid.parameters import REDUCED_WEIGHT, Range
 from gridveil.inference.posterior import middle
 
 # An entry counts by its relative error, down to this share of the largest of its kind.
@@ -41,7 +41,8 @@ EXACT = 1e-9  # a misfit that no other start is preferred to
 class Inversion:
     """What the attacker makes of a reduced network.
 
-    k : (e,) guessed line weights [p.u. power / rad]; lines that nothing fixes stay near the start.
+    weights : (e,) guessed line weights [p.u. power / rad]; those that nothing fixes stay near the
+    start.
     rank : of the Jacobian: the number of directions of log k that are fixed.
     fixed : (e,) lines that are, each for itself.
     misfit : root mean square of the relative residuals; near 0 where the release is a Kron
@@ -49,7 +50,7 @@ class Inversion:
     solved : starts that reached the least misfit, of all `starts`.
     """
 
-    k: Array
+    weights: Array
     rank: int
     fixed: NDArray[np.bool_]
     misfit: float
@@ -86,7 +87,8 @@ def invert(
         )
     network = KronMap(facts, np.zeros((len(facts.interior), 0)) if patterns is None else patterns)
     carried = model.K_ac if patterns is not None else np.zeros((len(model.machines), 0))
-    problem = _Problem(network, np.concatenate([model.k_r, carried.ravel()]), len(model.k_r))
+    reduced = model.values[REDUCED_WEIGHT.name]
+    problem = _Problem(network, np.concatenate([reduced, carried.ravel()]), len(reduced))
     solutions: list[tuple[Array, float]] = []
     for number, start in enumerate(_starts(len(facts.edges), bounds, starts), start=1):
         stage(start_named(number, starts))
@@ -134,9 +136,8 @@ class _Problem:
         return self._compared(reduction), slope * k / self.size[:, None]
 
     def _compared(self, reduction: Reduction) -> Array:
-        return (
-            np.concatenate([reduction.k_r, reduction.carried.ravel()]) - self.target
-        ) / self.size
+        reduced = np.concatenate([reduction.weights, reduction.carried.ravel()])
+        return (reduced - self.target) / self.size
 
 
 def _starts(lines: int, bounds: Range, count: int) -> Iterator[Array]:

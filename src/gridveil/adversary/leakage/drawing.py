@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gridveil.foundation.drawing import CYCLE, new_figure, plain, plain_ticks, written
+from gridveil.grid.parameters import PARAMETERS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,8 +19,8 @@ def plot_leakage(leakages: Mapping[str, Leakage], path: str | None = None) -> Fi
     import numpy as np
     from matplotlib.ticker import MaxNLocator
 
-    figure, axes = new_figure(9.0, 3.4, columns=3)
-    for panel, name in zip(axes, ("k", "m", "d"), strict=True):
+    figure, axes = new_figure(3.0 * len(PARAMETERS), 3.4, columns=len(PARAMETERS))
+    for panel, name in zip(axes, PARAMETERS, strict=True):
         for number, (words, leakage) in enumerate(leakages.items()):
             for known, attacker in ((True, leakage.known), (False, leakage.unknown)):
                 values = np.sort(attacker.items[name].with_bounds)
@@ -39,9 +40,7 @@ def plot_leakage(leakages: Mapping[str, Leakage], path: str | None = None) -> Fi
         plain_ticks(panel.yaxis)
         # a decade at least, or hardly a tick would be left
         panel.set_ylim(bottom=min(panel.get_ylim()[0], prior / 10))
-        panel.set_title(
-            {"k": "line weights k", "m": "inertia m", "d": "damping d"}[name], fontsize=9
-        )
+        panel.set_title(f"{PARAMETERS[name].plural} {name}", fontsize=9)
         panel.set_xlabel("item, best known first", fontsize=9)
         panel.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes[0].set_ylabel("relative error [%]", fontsize=9)

@@ -13,7 +13,6 @@ from gridveil.grid.facts import Array
 from gridveil.grid.parameters import PARAMETERS
 from gridveil.inference.fit.scale import FREE_SCALE
 
-IN_WORDS = {"k": "line weights", "m": "inertia", "d": "damping"}
 # A group is given away below this relative standard deviation; it stays hidden above that share of
 # what the bounds leave.
 GIVEN_AWAY, HIDDEN = 0.10, 0.90
@@ -98,17 +97,18 @@ class Leakage:
         records += f", of bus {self.locations[0]} only," if len(self.locations) == 1 else ""
         known = self.known.items
         given = [
-            f"{IN_WORDS[name]} to about {percent(known[name].typical)}"
+            f"{PARAMETERS[name].plural} to about {percent(known[name].typical)}"
             for name in PARAMETERS
             if _state(known[name]) == "given"
         ]
         narrowed = [
-            f"{IN_WORDS[name]} to about {percent(known[name].typical)} (the best known one to "
-            f"{percent(known[name].best)}, the public bounds alone: {percent(known[name].prior)})"
+            f"{PARAMETERS[name].plural} to about {percent(known[name].typical)} (the best known "
+            f"one to {percent(known[name].best)}, the public bounds alone: "
+            f"{percent(known[name].prior)})"
             for name in PARAMETERS
             if _state(known[name]) == "narrowed"
         ]
-        hidden = [IN_WORDS[name] for name in PARAMETERS if _state(known[name]) == "hidden"]
+        hidden = [PARAMETERS[name].plural for name in PARAMETERS if _state(known[name]) == "hidden"]
         said = []
         if given:
             said.append(
@@ -123,8 +123,7 @@ class Leakage:
                 f"{subject} single values of {_and(hidden)} about where the public bounds do."
             )
         singles = [
-            f"{well} of {len(known[name].with_bounds)} "
-            f"{'line weights' if name == 'k' else f'values of {IN_WORDS[name]}'}"
+            f"{well} of {len(known[name].with_bounds)} {PARAMETERS[name].several}"
             for name in PARAMETERS
             if _state(known[name]) == "hidden"
             and (well := int((known[name].with_bounds <= GIVEN_AWAY).sum()))

@@ -8,7 +8,7 @@ private value.
 from __future__ import annotations
 
 from gridveil.assurance.audit.advantage import Advantage, measure_advantage
-from gridveil.assurance.audit.draws import ALPHA, ChargedReleases, Draw, perturbed
+from gridveil.assurance.audit.draws import ChargedReleases, Draw, alphas, perturbed
 from gridveil.assurance.audit.findings import Finding
 from gridveil.assurance.audit.fits import Fit
 from gridveil.assurance.audit.low_bits import audit_low_bits
@@ -17,13 +17,13 @@ from gridveil.assurance.audit.sums import audit_sums
 from gridveil.assurance.audit.whole import Effort, audit_all, values_in_all
 
 __all__ = [
-    "ALPHA",
     "Advantage",
     "ChargedReleases",
     "Draw",
     "Effort",
     "Finding",
     "Fit",
+    "alphas",
     "audit_adjacency",
     "audit_all",
     "audit_low_bits",

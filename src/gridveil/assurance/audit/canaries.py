@@ -23,16 +23,22 @@ from gridveil.privacy.mechanisms import Noise
 
 Coordinate = tuple[int, str]  # (release, group)
 
-# What may change together. Stated here again, and not taken from `Adjacency.loss`: that is what the
-# audit must not trust.
-MOVED_TOGETHER: Mapping[Rule, tuple[tuple[str, ...], ...]] = {
-    "one-item": (("k",), ("m",), ("d",)),
-    "one-asset": (("k",), ("m", "d")),
-    "one-per-group": (("k", "m", "d"),),
-    "one-item-relative": (("k",), ("m",), ("d",)),
-    "one-asset-relative": (("k",), ("m", "d")),
-    "one-per-group-relative": (("k", "m", "d"),),
-}
+
+def moved_together(rule: Rule) -> tuple[tuple[str, ...], ...]:
+    """What may change together. Stated here again, and not taken from `Adjacency`: that is what the
+    audit must not trust.
+
+    >>> moved_together("one-asset"), moved_together("one-per-group-relative")
+    ((('k',), ('m', 'd')), (('k', 'm', 'd'),))
+    """
+    if rule.startswith("one-per-group"):
+        return (tuple(PARAMETERS),)
+    if rule.startswith("one-item"):
+        return tuple((name,) for name in PARAMETERS)
+    kinds: dict[str, list[str]] = {}
+    for name, parameter in PARAMETERS.items():
+        kinds.setdefault(parameter.asset, []).append(name)
+    return tuple(map(tuple, kinds.values()))
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ def patterns(rule: Rule, releases: int) -> tuple[Pattern, ...]:
     out: list[Pattern] = []
     kinds = [
         (moved, list(product(_signs(len(moved)), _signs(releases))))
-        for moved in MOVED_TOGETHER[rule]
+        for moved in moved_together(rule)
     ]
     total = sum(len(signs) for _, signs in kinds)
     for moved, signs in kinds:

@@ -26,7 +26,7 @@ from gridveil.assurance.audit.releases import (
 )
 from gridveil.assurance.audit.run import apart
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import Bounds, Range
+from gridveil.grid.parameters import PARAMETERS, Bounds, Range
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.mechanisms import Mechanism, Sampler
 
@@ -151,7 +151,7 @@ def _places(name: str, public: Range, scale: float, adjacency: Adjacency) -> Arr
                 upper * 1e3,
             ]
         )
-    least, middle = 0.0 if name == "d" else lower / 1e3, (lower + upper) / 2
+    least, middle = lower / 1e3 if PARAMETERS[name].positive else 0.0, (lower + upper) / 2
     return np.array(
         [
             least,

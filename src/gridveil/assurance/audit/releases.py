@@ -17,7 +17,7 @@ import numpy as np
 from gridveil.assurance.audit.draws import NAME, chain, throwaway_ledger
 from gridveil.dynamics.models import ReducedModel
 from gridveil.grid.facts import Array, GridFacts, complete_edges
-from gridveil.grid.parameters import Bounds, Range
+from gridveil.grid.parameters import DECLARED, Bounds, Range
 from gridveil.inference.posterior import Posterior, Start
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, aggregates, topology
@@ -173,8 +173,13 @@ def _shown(model: ReducedModel, kind: Kind) -> dict[str, Array]:
     """Read off a model what was drawn: k_r of neighbours in the row is their line's k, and shares
     add up to their sum.
     """
-    pairs = complete_edges(len(model.m))
-    shown = {"k": model.k_r[pairs[:, 1] == pairs[:, 0] + 1], "m": model.m, "d": model.d}
+    pairs = complete_edges(len(model.machines))
+    of_lines = {
+        DECLARED[name].reduces: values[pairs[:, 1] == pairs[:, 0] + 1]
+        for name, values in model.values.items()
+        if DECLARED[name].reduces
+    }
+    shown = of_lines | model.of_machines
     return {
         name: shown[name].sum(keepdims=True)
         if kind.allocation.of(name).takes == "sum"

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from gridveil.assurance.audit.canaries import MOVED_TOGETHER, Block, Coordinate
+from gridveil.assurance.audit.canaries import Block, Coordinate, moved_together
 from gridveil.assurance.audit.draws import ChargedReleases, Draw, chain, perturbed
 from gridveil.assurance.audit.findings import Counts, Finding, epsilon_lower, finding
 from gridveil.grid.facts import Array
@@ -88,7 +88,7 @@ def values_to_draw(rule: Rule, canaries: int) -> int:
 def _blocks(rule: Rule, canaries: int) -> Iterator[tuple[int, int]]:
     """Share the canaries among blocks: (releases, positions) of each."""
     for releases, wanted in (
-        (1, math.ceil(canaries / len(MOVED_TOGETHER[rule]))),
+        (1, math.ceil(canaries / len(moved_together(rule)))),
         (2, math.ceil(canaries / TWO_RELEASES)),
     ):
         blocks = math.ceil(wanted / LARGEST_BLOCK)

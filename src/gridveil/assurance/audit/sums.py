@@ -74,7 +74,7 @@ def audit_sums(
     moved = [
         one
         for one in patterns(adjacency.rule, 1)
-        if any(group in ("m", "d") for _, group in one.signs)
+        if any(PARAMETERS[group].asset == "machine" for _, group in one.signs)
     ]
     counts, charged = Counts(), Fraction(0)
     for number in range(canaries):
@@ -123,7 +123,7 @@ def _guess(
         if adjacency.relative:
             apart, z = math.log1p(adjacency.alpha[name]), math.log(output / middle) / scale
         else:
-            known = 0.0 if name == "k" else middle * (MACHINES - 1)
+            known = middle * (MACHINES - 1) if PARAMETERS[name].asset == "machine" else 0.0
             apart, z = float(adjacency.alpha[name]), (output - known - middle) / scale
         losses.append(apart / scale)
         noise = noisy.guarantee.groups[name].mechanism.noise

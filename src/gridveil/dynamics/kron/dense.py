@@ -62,9 +62,11 @@ def edge_weights(L_red: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """k_r (..., e_r) and K_ac B (..., g, f) at some line weights, in the units of `KronMap`."""
+    """Weights k_r (..., e_r) and K_ac B (..., g, f) at some line weights, in the units of
+    `KronMap`.
+    """
 
-    k_r: Array
+    weights: Array
     carried: Array
 
 

@@ -10,11 +10,12 @@ import numpy as np
 from gridveil.dynamics.engine.records import Records
 from gridveil.dynamics.engine.schemes import SchemeName
 from gridveil.dynamics.models import GridPorts
-from gridveil.dynamics.swing import DrivenSwingFamily
+from gridveil.dynamics.swing import SWING, DrivenSwingFamily
+from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.coordinates import Coordinates, linked
-from gridveil.inference.fit.problem import Observation, on_clock
+from gridveil.inference.fit.problem import NOT_FITTED, Observation, on_clock
 from gridveil.inference.fit.sensitivity import Predictor, Sampling
 from gridveil.inference.fit.unknown import Unknowns
 
@@ -42,6 +43,13 @@ class Task:
     ) -> Task:
         """Put the observations on the fit's clock, and their events and buses on the grid's."""
         g = len(facts.machines)
+        if others := facts.sizes.keys() - set(SWING):
+            raise OptionError(
+                f"Records of a grid with {', '.join(sorted(others))} cannot be taken apart: only "
+                "the swing model's own parameters can.",
+                outcome=NOT_FITTED,
+                remedy="Choose the method l-bfgs-b for a fit.",
+            )
         ports = GridPorts.of(facts)
         records, loads, places = on_clock(ports, observed, dt_s)
         drive = np.zeros((len(facts.buses), loads.shape[1]))
