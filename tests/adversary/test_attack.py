@@ -24,7 +24,7 @@ from gridveil.grid.parameters import Range
 from gridveil.inference.fit.network import Network
 from gridveil.inference.posterior import Posterior, posterior_mean
 from gridveil.paper.star import star_edges
-from gridveil.privacy.allocation import topology
+from gridveil.privacy.allocation import ITEMS, topology
 from gridveil.publication.release import loaded_buses, neutral
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model
@@ -38,9 +38,9 @@ def ieee30():
 
 
 def released(source, epsilon=1, seed=1, **options):
-    settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
+    settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None, "allocation": ITEMS}
     return publish(
-        source, epsilon=Fraction(epsilon), **settings, sampler=DemoSampler(seed), **options
+        source, epsilon=Fraction(epsilon), sampler=DemoSampler(seed), **(settings | options)
     )
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from cli_helpers import as_json, charges, gridveil, gridveil_process, write_grid
 from gridveil import load, open_grid, verify
-from gridveil.cli import options
 from gridveil.cli.release import release as release_command
-from gridveil.grid.parameters import Bounds, Range
+from gridveil.grid.parameters import GROUPS, Bounds, Range
+from gridveil.grid.parameters import UNITS as UNIT
 from gridveil.planning.profiles import PROFILES
+from gridveil.workflow.settings import ReleaseSettings
 from measured_helpers import signal, write_measured
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
@@ -267,7 +268,7 @@ def test_profile_paper_is_one_per_group_with_a_third_of_epsilon_each(tmp_path, l
 def test_release_toml_knows_every_option():
     assert (
         set(inspect.signature(release_command).parameters) - {"config", "json", "yes"}
-        == options.KNOWN
+        == ReleaseSettings.keys()
     )
 
 
@@ -278,14 +279,9 @@ share-by = "equal"
 merge-loads = "equal"
 epsilon = "1/2"
 adjacency = "one-item"
-alpha-k = 2
-alpha_m = 0.5
-alpha_d = "3"
+alpha = "k=2,m=0.5,d=3"
 split = "k=1,m=1/2,d=1/4"
-bounds_k = "2:90"
-bounds_k_r = "0.5:150"
-bounds_m = "3:30"
-bounds_d = "1:25"
+bounds = "k=2:90,k_r=0.5:150,m=3:30,d=1:25"
 profile = "default"
 trajectory = "{trajectory}"
 out = "{out}"
@@ -344,7 +340,7 @@ def config(tmp_path):
 
 def test_release_toml_holds_every_option(config, ledger):
     # All but a surrogate, which has nothing to choose where a split is given.
-    assert len(EVERY_OPTION.strip().splitlines()) == len(options.KNOWN - {"surrogate"})
+    assert len(EVERY_OPTION.strip().splitlines()) == len(ReleaseSettings.keys() - {"surrogate"})
     found = as_json(gridveil("release", "--config", config, "--json"))
     groups = found["guarantee"]["groups"]
     assert {name: (groups[name]["alpha"], groups[name]["epsilon"]) for name in "kmd"} == {
@@ -372,9 +368,9 @@ def test_options_win_over_release_toml(config, ledger):
     given = [
         "--epsilon=1",
         "--adjacency=one-asset",
-        "--alpha-k=4",
+        "--alpha=k=4",
         "--split=k=1,m=1/2,d=1/2",
-        "--bounds-k=5:50",
+        "--bounds=k=5:50",
     ]
     given += [
         "--out",
@@ -518,11 +514,7 @@ def test_the_figure_is_the_same_file_twice(bundle, tmp_path):
 
 # --- help and screens -----------------------------------------------------------------------------
 
-WEIGHT, INERTIA, DAMPING = (
-    "p.u. power / rad",
-    "p.u. power s / p.u. frequency",
-    "p.u. power / p.u. frequency",
-)
+INERTIA, DAMPING = "p.u. power s / p.u. frequency", "p.u. power / p.u. frequency"
 MACHINES = {
     "inertia": INERTIA,
     "damping": DAMPING,
@@ -532,17 +524,14 @@ MACHINES = {
     "frequency-hz": "Hz",
     "omega-b": "rad/s",
 }
+PROTECTED = ", ".join(f"{name} [{UNIT[name]}]" for name in GROUPS).removeprefix("k [")
 UNITS = {
     "demo": {},
     "inspect": MACHINES,
     "plan": MACHINES
     | {
-        "alpha-k": WEIGHT,
-        "alpha-m": INERTIA,
-        "alpha-d": DAMPING,
-        "bounds-k": WEIGHT,
-        "bounds-m": INERTIA,
-        "bounds-d": DAMPING,
+        "alpha": PROTECTED,
+        "bounds": PROTECTED,
     }
     | {
         "nadir-error": "mHz, Hz or %",
@@ -550,16 +539,14 @@ UNITS = {
         "settling-error": "mHz, Hz or %",
     },
     "release": MACHINES
-    | {"alpha-k": WEIGHT, "alpha-m": INERTIA, "alpha-d": DAMPING}
-    | {"bounds-k": WEIGHT, "bounds-k-r": WEIGHT, "bounds-m": INERTIA, "bounds-d": DAMPING},
+    | {
+        "alpha": PROTECTED,
+        "bounds": PROTECTED,
+    },
     "leakage": MACHINES
     | {
-        "alpha-k": WEIGHT,
-        "alpha-m": INERTIA,
-        "alpha-d": DAMPING,
-        "bounds-k": WEIGHT,
-        "bounds-m": INERTIA,
-        "bounds-d": DAMPING,
+        "alpha": PROTECTED,
+        "bounds": PROTECTED,
     },
     "verify": {},
     "simulate": {"horizon": "s", "dt": "s", "csv": "s, p.u."},

@@ -4,6 +4,7 @@ mean.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import pi, sqrt
 from pathlib import Path
@@ -15,7 +16,7 @@ from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import Bounds
-from gridveil.inference.fit import Observation, Unknown
+from gridveil.inference.fit import FitSettings, Observation, Unknown
 from gridveil.inference.records.clock import lay_clock, resample, sampling
 from gridveil.inference.records.declared import Declaration, declaration, read_declaration
 from gridveil.inference.records.record import NOT_USED, RawRecord, read_record, read_time, refusal
@@ -221,6 +222,22 @@ def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured
         sigma=sigma,
         declared_s=first_s - zero_s,
     )
+
+
+def read_all(
+    declared: Sequence[Declaration],
+    facts: GridFacts,
+    dt_s: float | None = None,
+    bounds: Bounds | None = None,
+) -> list[Measured]:
+    """Read declared trajectories onto the fit's clock; refuse what does not fit the grid and, given
+    bounds, its event.
+    """
+    found = [measure(one, facts, dt_s=dt_s or FitSettings().dt_s) for one in declared]
+    if bounds is not None:
+        for one in found:
+            check_size(one, facts, bounds)
+    return found
 
 
 def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:

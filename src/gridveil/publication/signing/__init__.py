@@ -3,11 +3,13 @@ signed.
 """
 
 from gridveil.publication.signing.folder import (
+    PASSPHRASE,
     is_encrypted,
     key_folder,
     keys_in,
     load_signer,
     new_key,
+    open_signer,
     private_file,
     revoke,
     rotate,
@@ -26,6 +28,7 @@ from gridveil.publication.signing.public import (
 
 __all__ = [
     "KEYRING",
+    "PASSPHRASE",
     "PUBLIC",
     "KeyInfo",
     "Signer",
@@ -39,6 +42,7 @@ __all__ = [
     "keys_in",
     "load_signer",
     "new_key",
+    "open_signer",
     "private_file",
     "revoke",
     "rotate",
