@@ -562,6 +562,47 @@ def test_help_gives_every_quantity_its_unit(command):
         assert f"[{unit}" in texts[option], option
 
 
+def test_help_of_release_has_plain_headings_and_the_common_options_first():
+    done = gridveil("release", "--help")
+    headings = [line for line in done.out.splitlines() if line.endswith(":") and line[0] != " "]
+    assert headings == [
+        f"{name}:"
+        for name in ("Arguments", "Common options", "Grid", "Privacy", "Fit", "Output", "Options")
+    ]
+    common = done.out.partition("Common options:")[2].partition("Grid:")[0]
+    listed = [line.split()[0] for line in common.splitlines() if line.startswith("  --")]
+    assert len(listed) == 10
+    assert listed[0] == "--epsilon"
+    every = {f"--{name.replace('_', '-')}" for name in ReleaseSettings.keys() - {"grid"}}
+    assert every <= set(done.out.replace(" / ", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (("release", "star5", "--epsilom=1"), "Did you mean --epsilon?"),
+        (("release", "star5", "--alpha-k=1"), "Did you mean --alpha?"),
+        (("plan", "star5", "--bounds-k", "1:2"), "Did you mean --bounds?"),
+        (("relase", "star5"), "Did you mean 'release'?"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest_one(arguments, nearest):
+    done = gridveil(*arguments)
+    assert (done.code, nearest in done.err) == (2, True), done.err
+
+
+def test_an_unknown_key_of_release_toml_names_the_nearest_one(tmp_path):
+    (tmp_path / "release.toml").write_text('grid = "star5"\nepsilom = 1\n')
+    done = gridveil("release", "--config", tmp_path / "release.toml")
+    assert (done.code, "Did you mean epsilon?" in done.err) == (2, True), done.err
+
+
+def test_a_shell_completes_options(tmp_path):
+    asked = {"COMP_WORDS": "gridveil release --al", "COMP_CWORD": "2"}
+    done = gridveil_process(cwd=tmp_path, _GRIDVEIL_COMPLETE="complete_bash", **asked)
+    assert (done.code, done.out.split()) == (0, ["--alpha"])
+
+
 def test_without_a_command_all_of_them_are_listed():
     done = gridveil("--help")
     assert done.code == 0

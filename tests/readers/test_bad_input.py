@@ -295,7 +295,7 @@ BAD_OPTIONS = {
     ),
     "bounds from 0": (
         ["--epsilon=1/2", "--bounds=m=0:4"],
-        ["lower bound of m", "above 0", "--bounds m"],
+        ["lower bound of m", "above 0", "--bounds m="],
     ),
     "adjacency": (
         ["--epsilon=1/2", "--adjacency=all"],

@@ -74,7 +74,7 @@ class Bounds:
                 raise OptionError(
                     f"The lower bound of {name} must be above 0: a line without weight or a "
                     "machine without inertia has no swing equation.",
-                    remedy=f"Give --bounds-{name} a positive lower end.",
+                    remedy=f"Give --bounds {name}=… a positive lower end.",
                 )
 
 

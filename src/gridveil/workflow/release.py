@@ -118,7 +118,7 @@ def release_grid(settings: ReleaseSettings, dialogue: Dialogue | None = None) ->
     adjacency = settings.neighbours(known)
     leaked = _shown_leakage(settings, measured, facts, adjacency, dialogue)
     with staged(RELEASE):
-        allocation = settings.allocation() or _shared_out(settings, facts, adjacency, book)
+        allocation = settings.allocation or _shared_out(settings, facts, adjacency, book)
     check_allocation(facts, settings.bounds, allocation, fits=bool(observed))
     ports = _ports(settings.merge_loads, facts, allocation)
     if settings.count > 1:  # a single draw is checked by perturb, before its charge

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -146,7 +147,7 @@ class ReleaseSettings(GridSettings):
                 outcome=NOTHING_SPENT,
             )
         # A mistake in these is found before a file is read.
-        if allocation := self.allocation():
+        if allocation := self.allocation:
             allocation.over(self.neighbours(None)).split(self.epsilon, allocation.assets)
 
     @classmethod
@@ -208,6 +209,7 @@ class ReleaseSettings(GridSettings):
         """The mechanism that was asked for, or the usual one."""
         return self.mechanism or ("items" if self.trajectory else self.preset.mechanism)
 
+    @cached_property
     def allocation(self) -> Allocation | None:
         """What is drawn, and its shares, where settings alone say so; None where a surrogate has to
         be asked.
