@@ -120,9 +120,9 @@ def release_grid(settings: ReleaseSettings, dialogue: Dialogue | None = None) ->
     with staged(RELEASE):
         allocation = settings.allocation or _shared_out(settings, facts, adjacency, book)
     check_allocation(facts, settings.bounds, allocation, fits=bool(observed))
+    # Perturb plans each draw itself, and trusts nobody; here a mistake is told before a question.
+    check_draw(source, settings.epsilon, adjacency, settings.bounds, allocation)
     ports = _ports(settings.merge_loads, facts, allocation)
-    if settings.count > 1:  # a single draw is checked by perturb, before its charge
-        check_draw(source, settings.epsilon, adjacency, settings.bounds, allocation)
     signer = open_signer(dialogue.passphrase)
     if settings.count > 1:
         _set_aside(settings, source, adjacency, allocation, book, lineage, known, dialogue)

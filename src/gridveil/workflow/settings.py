@@ -303,7 +303,8 @@ def pairs_of(option: str, value: Any, known: Iterable[str] | None = None) -> dic
         name, equals, text = (piece.strip() for piece in part.partition("="))
         if not equals or name in found:
             raise OptionError(
-                f"--{option} cannot be read.", expected=f"each group once, as in {EXAMPLES[option]}"
+                f"--{option} cannot be read.",
+                expected=f"each group once, such as {EXAMPLES[option]}",
             )
         found[name] = text
     for name in found:
