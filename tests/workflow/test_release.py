@@ -231,7 +231,7 @@ def test_what_a_release_gives_away_is_said_before_it_is_charged(places):
             heard.append("asked")
             return False
 
-    with pytest.raises(GridveilError, match="called off. Nothing was drawn and nothing was spent"):
+    with pytest.raises(GridveilError, match=r"called off. Nothing was drawn and nothing was spent"):
         release_grid(ReleaseSettings.of(GRID | RECORD), Doubtful())
     assert heard == ["leakage", "asked"]
     assert not Path("bundle").exists()
@@ -259,7 +259,7 @@ def test_settings_are_checked_however_they_are_made():
     for wrong in ({"count": 0}, {"profile": "other"}, {"share_by": "guess"}, {"merge_loads": "x"}):
         with pytest.raises(OptionError):
             ReleaseSettings(grid="star5", epsilon=exact(1), **wrong)
-    with pytest.raises(OptionError, match="the key 'epsilom' is unknown.*Did you mean epsilon"):
+    with pytest.raises(OptionError, match=r"the key 'epsilom' is unknown.*Did you mean epsilon"):
         ReleaseSettings.of(grid="star5", epsilom=1)
     text = ReleaseSettings.of(grid="star5", epsilon="1/2", alpha="k=2", bounds="m=2:30")
     typed = ReleaseSettings.of(

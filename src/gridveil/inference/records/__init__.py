@@ -265,7 +265,7 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
             f"bounds of d let expect {1000 * hz * least:.3g} to {1000 * hz * largest:.3g} mHz",
             file=measured.declared.file,
             expected=f"no more than {WRONG_SIZE:g} times less or more",
-            remedy="Check unit, values and the size of the event; or choose --bounds d=… from public "
+            remedy="Check unit, values and the size of the event; or set --bounds d=… from public "
             "knowledge.",
         )
     after = omega[measured.trajectory.time_s > measured.event_s]
