@@ -43,8 +43,8 @@ DRAWS, SURE = 100, 3.2905
 
 
 def released(source, epsilon, seed, **options):
-    settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
-    return publish(source, epsilon=epsilon, **settings, sampler=DemoSampler((seed, 5)), **options)
+    settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None, "allocation": ITEMS}
+    return publish(source, epsilon=epsilon, sampler=DemoSampler((seed, 5)), **(settings | options))
 
 
 def plain():
@@ -300,6 +300,7 @@ def on_star(epsilon, fits):
         [Observation(event, seen, Provenance("simulated", "the same for both"))] if fits else []
     )
     settings = {"epsilon": epsilon, "adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
+    settings["allocation"] = ITEMS
     fit = FitSettings(dt_s=0.05, iterations=30)
 
     def make(one, seed):

@@ -21,6 +21,7 @@ import pytest
 from gridveil.cli import main
 from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.allocation import ITEMS
 from gridveil.privacy.ledger import Ledger
 from gridveil.publication.release import Release
 from gridveil.readers.cases import open_grid
@@ -137,6 +138,7 @@ def make_release(
         bounds=Bounds(),
         ledger=None if demo else Ledger(folder / "ledger.sqlite"),
         sampler=DemoSampler(1) if demo else None,
+        allocation=ITEMS,
     )
 
 

@@ -9,10 +9,10 @@ import re
 
 import numpy as np
 
-from gridveil.cli.options import release_settings
 from gridveil.dynamics.events import Event
 from gridveil.inference.records import read_trajectory
 from gridveil.readers.cases import open_grid
+from gridveil.workflow.settings import ReleaseSettings
 from measured_helpers import write_measured
 
 # a file's processor time, three times what the slowest of 10 850 took, and memory at its peak
@@ -45,9 +45,9 @@ EVENT = "uniform:+5%@10s; load:5=+0.1,7=+15MW@2s; lost:1,2@3s; gen:3=-0.5"
 CONFIG = """grid = "ieee30"
 epsilon = "1/2"
 adjacency = "one-asset"
-alpha_k = "1/2"
+alpha = "k=1/2,m=1"
 split = "k=1,m=1/2,d=1/2"
-bounds_k = "1:100"
+bounds = "k=1:100,m=1:40"
 bounds_origin = "public"
 mechanism = "items"
 count = 2
@@ -75,7 +75,7 @@ def read_text(kind, folder):
         event = Event.parse((folder / "event").read_bytes().decode("latin-1"), base_mva=100)
         return None if len(event.steps) <= 100 else "too many steps"
     if kind == "config":
-        settings = release_settings(folder / "release.toml", {})
+        settings = ReleaseSettings.from_file(folder / "release.toml", {})
         return None if 0 < settings.epsilon < 10**12 else "epsilon is unusable"
     measured = read_trajectory(folder / "record.toml", FACTS)
     return "a value is infinite" if np.isinf(measured.trajectory.omega).any() else None

@@ -39,7 +39,7 @@ from gridveil.foundation.archive import SIGNATURE, SUMS, canonical_zip, checksum
 from gridveil.foundation.errors import GridveilError
 from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.allocation import aggregates, topology
+from gridveil.privacy.allocation import ITEMS, aggregates, topology
 from gridveil.privacy.ledger import Ledger
 from gridveil.publication.bundle import contents, verify, verify_files
 from gridveil.publication.certificate import CertificateDocument, in_plain_words
@@ -100,7 +100,7 @@ def bases():
     grid, bounds = open_grid(str(write_grid(folder))), Bounds()
     owner = Signer(Ed25519PrivateKey.generate())
 
-    def real(name, rule="one-asset", **options):
+    def real(name, rule="one-asset", allocation=ITEMS, **options):
         ledger = Ledger(folder / f"{name}.sqlite")
         return publish(
             grid,
@@ -108,6 +108,7 @@ def bases():
             adjacency=Adjacency(rule),
             bounds=bounds,
             ledger=ledger,
+            allocation=allocation,
             **options,
         )
 

@@ -68,6 +68,10 @@ def test_nothing_behind_perturb_imports_the_vault():
             "gridveil.cli.release -> gridveil.assurance.owner_report.assess",
         ),
         (
+            {"cli/release.py": "from gridveil.vault.source import SourceGrid"},
+            "gridveil.cli.release -> gridveil.vault.source",
+        ),
+        (
             {"vault/perturb.py": "import gridveil.assurance.owner_report.signoff"},
             "gridveil.vault.perturb -> gridveil.assurance.owner_report.signoff",
         ),
@@ -83,6 +87,7 @@ def test_nothing_behind_perturb_imports_the_vault():
         "a new module in no room",
         "a room above",
         "another command",
+        "the command line itself",
         "the other exit",
         "through the readers",
     ],

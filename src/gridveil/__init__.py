@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from gridveil.vault.sampler import DemoSampler, SecureSampler
     from gridveil.workflow.demo import run_demo
     from gridveil.workflow.publish import publish
+    from gridveil.workflow.release import release_grid
+    from gridveil.workflow.settings import ReleaseSettings
 
 
 # Where each public name lives. Imported when it is first used: `gridveil --help` needs none of
@@ -49,6 +51,7 @@ _HOMES = {
     "Provenance": "gridveil.privacy.provenance",
     "Range": "gridveil.grid.parameters",
     "Release": "gridveil.publication.release",
+    "ReleaseSettings": "gridveil.workflow.settings",
     "SecureSampler": "gridveil.vault.sampler",
     "Trajectory": "gridveil.dynamics.trajectory",
     "exact": "gridveil.privacy.epsilon",
@@ -59,6 +62,7 @@ _HOMES = {
     "publish": "gridveil.workflow.publish",
     "read_trajectory": "gridveil.inference.records",
     "reduce": "gridveil.dynamics.kron",
+    "release_grid": "gridveil.workflow.release",
     "run_demo": "gridveil.workflow.demo",
     "simulate": "gridveil.dynamics.simulate",
     "verify": "gridveil.publication.bundle",
@@ -76,6 +80,7 @@ __all__ = [
     "Provenance",
     "Range",
     "Release",
+    "ReleaseSettings",
     "SecureSampler",
     "Trajectory",
     "exact",
@@ -86,6 +91,7 @@ __all__ = [
     "publish",
     "read_trajectory",
     "reduce",
+    "release_grid",
     "run_demo",
     "simulate",
     "verify",

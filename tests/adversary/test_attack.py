@@ -24,7 +24,7 @@ from gridveil.foundation.errors import OptionError
 from gridveil.grid.parameters import Range
 from gridveil.inference.posterior import Posterior, posterior_mean
 from gridveil.paper.star import star_edges
-from gridveil.privacy.allocation import topology
+from gridveil.privacy.allocation import ITEMS, topology
 from gridveil.privacy.mechanisms import USUAL
 from gridveil.publication.release import loaded_buses, neutral
 from gridveil.vault.source import Private
@@ -39,9 +39,9 @@ def ieee30():
 
 
 def released(source, epsilon=1, seed=1, **options):
-    settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
+    settings = {"adjacency": Adjacency(), "bounds": Bounds(), "ledger": None, "allocation": ITEMS}
     return publish(
-        source, epsilon=Fraction(epsilon), **settings, sampler=DemoSampler(seed), **options
+        source, epsilon=Fraction(epsilon), sampler=DemoSampler(seed), **(settings | options)
     )
 
 

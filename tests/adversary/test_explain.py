@@ -13,7 +13,7 @@ from gridveil.adversary.attack.network import invert, port_patterns
 from gridveil.adversary.explain import doubts, explain
 from gridveil.dynamics.kron import reduced_model
 from gridveil.foundation.errors import InputError
-from gridveil.privacy.allocation import topology
+from gridveil.privacy.allocation import ITEMS, topology
 from gridveil.publication.ports import zone_ports
 from gridveil.publication.release import loaded_buses, neutral
 
@@ -29,7 +29,8 @@ def source():
 
 
 def released(source, **options):
-    return publish(source, **SETTINGS, sampler=DemoSampler(1), **options)
+    settings = {"allocation": ITEMS} | SETTINGS | options
+    return publish(source, sampler=DemoSampler(1), **settings)
 
 
 def test_the_table_gives_the_release_back(source):

@@ -10,10 +10,11 @@ import pytest
 
 from cli_helpers import as_json, charges, gridveil, gridveil_process, write_grid
 from gridveil import load, open_grid, verify
-from gridveil.cli import options
 from gridveil.cli.release import release as release_command
-from gridveil.grid.parameters import Bounds, Range
+from gridveil.grid.parameters import GROUPS, Bounds, Range
+from gridveil.grid.parameters import UNITS as UNIT
 from gridveil.planning.profiles import PROFILES
+from gridveil.workflow.settings import ReleaseSettings
 from measured_helpers import signal, write_measured
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
@@ -267,7 +268,7 @@ def test_profile_paper_is_one_per_group_with_a_third_of_epsilon_each(tmp_path, l
 def test_release_toml_knows_every_option():
     assert (
         set(inspect.signature(release_command).parameters) - {"config", "json", "yes"}
-        == options.KNOWN
+        == ReleaseSettings.keys()
     )
 
 
@@ -278,14 +279,9 @@ share-by = "equal"
 merge-loads = "equal"
 epsilon = "1/2"
 adjacency = "one-item"
-alpha-k = 2
-alpha_m = 0.5
-alpha_d = "3"
+alpha = "k=2,m=0.5,d=3"
 split = "k=1,m=1/2,d=1/4"
-bounds_k = "2:90"
-bounds_k_r = "0.5:150"
-bounds_m = "3:30"
-bounds_d = "1:25"
+bounds = "k=2:90,k_r=0.5:150,m=3:30,d=1:25"
 profile = "default"
 trajectory = "{trajectory}"
 out = "{out}"
@@ -344,7 +340,7 @@ def config(tmp_path):
 
 def test_release_toml_holds_every_option(config, ledger):
     # All but a surrogate, which has nothing to choose where a split is given.
-    assert len(EVERY_OPTION.strip().splitlines()) == len(options.KNOWN - {"surrogate"})
+    assert len(EVERY_OPTION.strip().splitlines()) == len(ReleaseSettings.keys() - {"surrogate"})
     found = as_json(gridveil("release", "--config", config, "--json"))
     groups = found["guarantee"]["groups"]
     assert {name: (groups[name]["alpha"], groups[name]["epsilon"]) for name in "kmd"} == {
@@ -372,9 +368,9 @@ def test_options_win_over_release_toml(config, ledger):
     given = [
         "--epsilon=1",
         "--adjacency=one-asset",
-        "--alpha-k=4",
+        "--alpha=k=4",
         "--split=k=1,m=1/2,d=1/2",
-        "--bounds-k=5:50",
+        "--bounds=k=5:50",
     ]
     given += [
         "--out",
@@ -518,11 +514,7 @@ def test_the_figure_is_the_same_file_twice(bundle, tmp_path):
 
 # --- help and screens -----------------------------------------------------------------------------
 
-WEIGHT, INERTIA, DAMPING = (
-    "p.u. power / rad",
-    "p.u. power s / p.u. frequency",
-    "p.u. power / p.u. frequency",
-)
+INERTIA, DAMPING = "p.u. power s / p.u. frequency", "p.u. power / p.u. frequency"
 MACHINES = {
     "inertia": INERTIA,
     "damping": DAMPING,
@@ -532,17 +524,14 @@ MACHINES = {
     "frequency-hz": "Hz",
     "omega-b": "rad/s",
 }
+PROTECTED = ", ".join(f"{name} [{UNIT[name]}]" for name in GROUPS).removeprefix("k [")
 UNITS = {
     "demo": {},
     "inspect": MACHINES,
     "plan": MACHINES
     | {
-        "alpha-k": WEIGHT,
-        "alpha-m": INERTIA,
-        "alpha-d": DAMPING,
-        "bounds-k": WEIGHT,
-        "bounds-m": INERTIA,
-        "bounds-d": DAMPING,
+        "alpha": PROTECTED,
+        "bounds": PROTECTED,
     }
     | {
         "nadir-error": "mHz, Hz or %",
@@ -550,16 +539,14 @@ UNITS = {
         "settling-error": "mHz, Hz or %",
     },
     "release": MACHINES
-    | {"alpha-k": WEIGHT, "alpha-m": INERTIA, "alpha-d": DAMPING}
-    | {"bounds-k": WEIGHT, "bounds-k-r": WEIGHT, "bounds-m": INERTIA, "bounds-d": DAMPING},
+    | {
+        "alpha": PROTECTED,
+        "bounds": PROTECTED,
+    },
     "leakage": MACHINES
     | {
-        "alpha-k": WEIGHT,
-        "alpha-m": INERTIA,
-        "alpha-d": DAMPING,
-        "bounds-k": WEIGHT,
-        "bounds-m": INERTIA,
-        "bounds-d": DAMPING,
+        "alpha": PROTECTED,
+        "bounds": PROTECTED,
     },
     "verify": {},
     "simulate": {"horizon": "s", "dt": "s", "csv": "s, p.u."},
@@ -573,6 +560,47 @@ def test_help_gives_every_quantity_its_unit(command):
     texts = {text.split()[0]: text for text in " ".join(done.out.split()).split(" --")[1:]}
     for option, unit in UNITS[command].items():
         assert f"[{unit}" in texts[option], option
+
+
+def test_help_of_release_has_plain_headings_and_the_common_options_first():
+    done = gridveil("release", "--help")
+    headings = [line for line in done.out.splitlines() if line.endswith(":") and line[0] != " "]
+    assert headings == [
+        f"{name}:"
+        for name in ("Arguments", "Common options", "Grid", "Privacy", "Fit", "Output", "Options")
+    ]
+    common = done.out.partition("Common options:")[2].partition("Grid:")[0]
+    listed = [line.split()[0] for line in common.splitlines() if line.startswith("  --")]
+    assert len(listed) == 10
+    assert listed[0] == "--epsilon"
+    every = {f"--{name.replace('_', '-')}" for name in ReleaseSettings.keys() - {"grid"}}
+    assert every <= set(done.out.replace(" / ", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (("release", "star5", "--epsilom=1"), "Did you mean --epsilon?"),
+        (("release", "star5", "--alpha-k=1"), "Did you mean --alpha?"),
+        (("plan", "star5", "--bounds-k", "1:2"), "Did you mean --bounds?"),
+        (("relase", "star5"), "Did you mean 'release'?"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest_one(arguments, nearest):
+    done = gridveil(*arguments)
+    assert (done.code, nearest in done.err) == (2, True), done.err
+
+
+def test_an_unknown_key_of_release_toml_names_the_nearest_one(tmp_path):
+    (tmp_path / "release.toml").write_text('grid = "star5"\nepsilom = 1\n')
+    done = gridveil("release", "--config", tmp_path / "release.toml")
+    assert (done.code, "Did you mean epsilon?" in done.err) == (2, True), done.err
+
+
+def test_a_shell_completes_options(tmp_path):
+    asked = {"COMP_WORDS": "gridveil release --al", "COMP_CWORD": "2"}
+    done = gridveil_process(cwd=tmp_path, _GRIDVEIL_COMPLETE="complete_bash", **asked)
+    assert (done.code, done.out.split()) == (0, ["--alpha"])
 
 
 def test_without_a_command_all_of_them_are_listed():

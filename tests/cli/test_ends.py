@@ -195,7 +195,7 @@ def test_a_bug_after_the_charge_tells_what_it_cost(folder, monkeypatch):
 
 
 def test_a_bug_after_the_last_bundle_does_not_ask_for_another_release(folder, monkeypatch):
-    monkeypatch.setattr("gridveil.cli.release._warnings", lambda *_: 1 / 0)
+    monkeypatch.setattr("gridveil.workflow.release.warnings", lambda *_: 1 / 0)
     done = gridveil(*command(folder))
     assert (done.code, "internal error" in done.err, CHARGED in done.err) == (0, True, True)
 

@@ -14,7 +14,7 @@ from gridveil import Adjacency, load, open_grid
 from gridveil.adversary.attack.star import recover_star
 from gridveil.adversary.coarsen import Coarser, write_coarser
 from gridveil.adversary.leakage import leakage
-from gridveil.cli import leakage as cli
+from gridveil.cli import release as cli
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.records import read_declaration, read_trajectory
 from measured_helpers import signal, stamps, write_csv, write_measured, write_toml
@@ -271,7 +271,7 @@ def at(bundle, record, *options, grid="star5"):
 def test_figures_are_computed_at_a_noisy_release(tmp_path, bundle, name):
     """With its own bounds, rule and α, unless others are asked for; and it says so."""
     record = write_measured(tmp_path / "in", *SHORT)
-    own = ["--bounds-m=2:30", "--adjacency=one-item", "--alpha-m=2"]
+    own = ["--bounds=m=2:30", "--adjacency=one-item", "--alpha=m=2"]
     made = bundle(name, "--mechanism=items", *own)
     (one,) = as_json(at(made, record, "--sigma=1e-4", "--json"))["records"]
     assert one["computed_at"] == f"the noisy release {name}"
@@ -294,7 +294,7 @@ def test_figures_are_computed_at_a_noisy_release(tmp_path, bundle, name):
                 same[total]["relative_deviation"][group]["with_public_bounds"]["median"], rel=1e-6
             )
     (other,) = as_json(
-        at(made, record, "--sigma=1e-4", "--bounds-m=1:40", "--alpha-m=1", "--json")
+        at(made, record, "--sigma=1e-4", "--bounds=m=1:40", "--alpha=m=1", "--json")
     )["records"]
     priors = [
         found["total_load_public"]["relative_deviation"]["m"]["public_bounds_alone"]
@@ -453,7 +453,7 @@ def test_nothing_is_written_into_a_bundle(tmp_path, bundle, monkeypatch):
 def test_a_figure_without_a_place_is_refused_before_any_work(tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "gridveil.cli.leakage.basis_of", lambda *args: pytest.fail("something was computed")
+        "gridveil.workflow.leakage.basis_of", lambda *args: pytest.fail("something was computed")
     )
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "circle").symlink_to("circle")
@@ -620,7 +620,7 @@ def test_a_coarser_record_is_written_last(tmp_path, monkeypatch):
     assert (done.code, "Nothing else was changed." in done.err) == (2, True), done.err
     assert sorted(tmp_path.iterdir()) == [tmp_path / "in"]
     with monkeypatch.context() as broken:
-        broken.setattr("gridveil.adversary.leakage.joint_epsilon", lambda *args: 1 / 0)
+        broken.setattr("gridveil.workflow.leakage.joint_epsilon", lambda *args: 1 / 0)
         assert gridveil(*given, "--sigma=1e-4", "--delta=1e-5").code == 70
     assert sorted(tmp_path.iterdir()) == [tmp_path / "in"]
     assert gridveil(*given, "--plot", tmp_path / "a.png").code == 0
@@ -671,7 +671,7 @@ def test_the_verdict_of_a_release_follows_the_declared_noise_and_the_rule_of_its
     tmp_path, ledger
 ):
     record = write_measured(tmp_path / "in", *SHORT, sigma=0.6)
-    budget = ["--epsilon=4", "--adjacency=one-per-group", "--alpha-m=2"]
+    budget = ["--epsilon=4", "--adjacency=one-per-group", "--alpha=m=2"]
     assert gridveil("ledger", "register", "star5").code == 0
     assert gridveil("ledger", "budget", "star5", *budget).code == 0
     given = [
@@ -687,7 +687,7 @@ def test_the_verdict_of_a_release_follows_the_declared_noise_and_the_rule_of_its
     told = as_json(gridveil(*given))["leakage"]
     assert (told["sigma_from"], told["sigma_pu"]) == ("its declaration", pytest.approx(0.01))
     assert told["adjacency"] == "one-per-group"
-    same = ["--adjacency=one-per-group", "--alpha-m=2", "--json"]
+    same = ["--adjacency=one-per-group", "--alpha=m=2", "--json"]
     (one,) = as_json(gridveil("leakage", "star5", "--trajectory", record, *same))["records"]
     assert told["total_load_public"]["mu"]["m"] == pytest.approx(
         one["total_load_public"]["mu"]["m"]

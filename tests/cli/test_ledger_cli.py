@@ -31,7 +31,7 @@ def run(location):
 
 def test_an_account_is_registered_given_a_budget_and_shown(run, folder):
     assert run("ledger register mine star5", "--json") == {"registered": "mine"}
-    budget = run("ledger budget mine --epsilon 3/10 --adjacency one-item --alpha-k 2", "--json")
+    budget = run("ledger budget mine --epsilon 3/10 --adjacency one-item --alpha k=2", "--json")
     assert (budget["epsilon"], budget["adjacency"], budget["alpha"]) == (
         "3/10",
         "one-item",
@@ -60,11 +60,11 @@ def test_a_grid_with_awkward_data_is_registered_as_it_is_released(run):
 
 def test_a_budget_is_raised_without_naming_its_adjacency_again(run):
     run("ledger register mine")
-    run("ledger budget mine --epsilon 1 --adjacency one-item --alpha-k 2")
+    run("ledger budget mine --epsilon 1 --adjacency one-item --alpha k=2")
     raised = run("ledger budget mine --epsilon 2", "--json")
     assert (raised["epsilon"], raised["adjacency"], raised["alpha"]["k"]) == ("2", "one-item", "2")
     assert "cannot shrink" in run("ledger budget mine --epsilon 1", code=2)
-    assert "for ever" in run("ledger budget mine --epsilon 2 --alpha-k 1", code=2)
+    assert "for ever" in run("ledger budget mine --epsilon 2 --alpha k=1", code=2)
 
 
 def test_a_refused_release_says_what_is_left_and_how_to_go_on(run, folder):

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from gridveil.cli.leakage import _hz
-from gridveil.cli.options import release_settings
 from gridveil.dynamics.events import Event
 from gridveil.foundation.errors import GridveilError
 from gridveil.foundation.limits import GRID_BYTES, MOST_LINES, MOST_VALUES
@@ -27,6 +25,8 @@ from gridveil.readers.cases import HERE, open_grid
 from gridveil.readers.cases.packages import package_case
 from gridveil.readers.dynamics import read_dynamics
 from gridveil.readers.matpower import read_tables
+from gridveil.workflow.leakage import _hz
+from gridveil.workflow.settings import ReleaseSettings
 from limited import in_child
 from measured_helpers import write_measured
 
@@ -439,8 +439,11 @@ TEXTS = {
     "an event of many times": lambda: Event.parse("load:1=1" + "@ 1 s" * 20_000, base_mva=100),
     "a target of many signs": lambda: Target.parse("nadir", "e" * 40_000 + "1"),
     "a rate of blanks": lambda: _hz("1" + " " * 40_000 + "x", "--rate", "10Hz"),
-    "bounds of a million digits": lambda: release_settings(
-        None, {"grid": "ieee30", "epsilon": "1/2", "bounds_k": "1" * 10**6 + ":x"}
+    "bounds of a million digits": lambda: ReleaseSettings.of(
+        grid="ieee30", epsilon="1/2", bounds="k=" + "1" * 10**6 + ":x"
+    ),
+    "bounds of a million groups": lambda: ReleaseSettings.of(
+        grid="ieee30", epsilon="1/2", bounds="k=1:2," * 10**6
     ),
 }
 
@@ -564,7 +567,7 @@ PLACES = {
         write(to, "grid.raw", WHOLE_RAW), dynamics_file=to / "other.dyr"
     ),
     **{f"grid/{name}": lambda to: open_grid(to / "grid") for name in (*CSV, "system.csv", "a.xml")},
-    "release.toml": lambda to: release_settings(to / "release.toml", {}),
+    "release.toml": lambda to: ReleaseSettings.from_file(to / "release.toml", {}),
     "trajectory.toml": lambda to: read_trajectory(to / "trajectory.toml", open_grid("star5").facts),
     "record.csv": use_record,
     "trusted.pem": lambda to: TrustedKeys.read(to / "trusted.pem"),
@@ -628,7 +631,7 @@ def test_strange_bytes_give_a_grid_or_a_plain_error(kind, piece, tmp_path):
             path = write(tmp_path, f"grid.{kind}", insert(text, at, piece))
         read = {
             "toml": lambda path=path: read_dynamics(path),
-            "config": lambda path=path: release_settings(path, {}),
+            "config": lambda path=path: ReleaseSettings.from_file(path, {}),
             "trajectory": lambda path=path: read_trajectory(path, facts),
             "record": lambda path=path: read_trajectory(path, facts),
         }.get(kind, lambda path=path: open_grid(path, options=OPTIONS))

@@ -187,7 +187,7 @@ def test_a_machine_of_any_name_is_shown(tmp_path, monkeypatch):
     named = replace(
         release, model=replace(release.model, ports=(HOSTILE, *release.model.ports[1:]))
     )
-    monkeypatch.setattr(bundle, "load", lambda *_: named)
+    monkeypatch.setattr("gridveil.workflow.bundles.load", lambda *_: named)
     place = tmp_path / "out.csv"
     done = gridveil(
         "simulate", "bundle", "--event=load:G2=+0.1", "--csv", place, "--plot", tmp_path / "out.svg"

@@ -8,9 +8,18 @@ import pytest
 from rich.progress import Progress
 
 from cli_helpers import gridveil, write_grid
-from gridveil.cli.attack import _bar as attack_bar
-from gridveil.cli.output import counted, fit_progress, stage_progress
-from gridveil.foundation.progress import BASIS, CORNERS, LEAKAGE, RELEASE, stage, told_to
+from gridveil.cli.output import progress_bar
+from gridveil.foundation.progress import (
+    BASIS,
+    CORNERS,
+    LEAKAGE,
+    RELEASE,
+    counted,
+    report,
+    stage,
+    staged,
+    told_to,
+)
 from measured_helpers import write_measured
 
 
@@ -18,7 +27,7 @@ from measured_helpers import write_measured
 def told():
     """The stages that were told while a test ran."""
     names = []
-    with told_to(names.append):
+    with told_to(lambda name, done, total: names.append(name)):
         yield names
 
 
@@ -48,9 +57,9 @@ def test_a_stage_that_nobody_listens_to_is_told_to_nobody(capsys):
 
 def test_the_inner_listener_hears_and_the_outer_one_does_again_afterwards():
     outer, inner = [], []
-    with told_to(outer.append):
+    with told_to(lambda *said: outer.append(said[0])):
         stage("one")
-        with told_to(inner.append):
+        with told_to(lambda *said: inner.append(said[0])):
             stage("two")
         stage("three")
     stage("four")
@@ -59,7 +68,7 @@ def test_the_inner_listener_hears_and_the_outer_one_does_again_afterwards():
 
 def test_a_listener_is_forgotten_after_an_error():
     names = []
-    with pytest.raises(KeyError), told_to(names.append):
+    with pytest.raises(KeyError), told_to(lambda *said: names.append(said)):
         raise KeyError
     stage("after")
     assert names == []
@@ -129,10 +138,10 @@ def test_each_start_that_a_bundle_needs_is_told(tmp_path, told, monkeypatch):
 def test_a_release_shows_a_bar_while_it_works_out_what_its_record_gives_away(
     tmp_path, shown, monkeypatch
 ):
-    monkeypatch.setattr("gridveil.cli.leakage._at_a_terminal", lambda: False)
+    monkeypatch.setattr("gridveil.cli.release._at_a_terminal", lambda: False)
     record = write_measured(tmp_path / "in", locations={"north": "1", "south": "2"})
     monkeypatch.setattr(
-        "gridveil.workflow.publish.publish",
+        "gridveil.workflow.release.algorithm_1",
         lambda *args, **more: pytest.fail("a stub ends it here"),
     )
     with pytest.raises(pytest.fail.Exception):
@@ -165,7 +174,7 @@ def test_on_a_terminal_a_bar_names_each_stage_and_moves_on_with_it(tmp_path, sho
 
 def test_a_bar_names_a_stage_that_it_does_not_know_without_moving(monkeypatch, shown):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with stage_progress(RELEASE, quiet=False):
+    with progress_bar(quiet=False), staged(RELEASE):
         stage("thinking")
     assert shown == [(None, "thinking")]
 
@@ -177,18 +186,39 @@ def test_where_nobody_looks_there_is_no_bar(tmp_path, options):
     assert not any(name in done.err for name in RELEASE)
 
 
-@pytest.mark.parametrize(
-    "bar",
-    [
-        lambda: fit_progress(quiet=False),
-        lambda: counted("work", 3, quiet=False),
-        lambda: attack_bar(3, quiet=False),
-    ],
-)
-def test_a_bar_leaves_no_blank_line_in_a_log(capsys, bar):
-    with bar() as progress:
-        assert progress is None
+def test_a_bar_leaves_no_blank_line_in_a_log(capsys):
+    with progress_bar(quiet=False):
+        stage("thinking")
+        report("fitting", 1, 2)
     assert capsys.readouterr() == ("", "")
+
+
+def test_work_that_counts_itself_is_all_that_is_shown_of_it():
+    said = []
+    with told_to(lambda *one: said.append(one)), staged(("first", "second")):
+        stage("second")
+        with counted("drawing", 7) as more:
+            more(3)
+            stage("first")
+            report("fitting", 1, 2)
+            more(at_work="the last ones")
+        stage("first")
+    assert said == [
+        ("second", 1, 2),
+        ("drawing", 0, 7),
+        ("drawing", 3, 7),
+        ("the last ones", 4, 7),
+        ("first", 0, 2),
+    ]
+
+
+def test_a_bar_makes_room_for_what_is_said_and_comes_back(monkeypatch, shown):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress_bar(quiet=False) as bar, staged(RELEASE):
+        stage(RELEASE[0])
+        bar.stop()
+        stage(RELEASE[1])
+    assert shown == [(0, RELEASE[0]), (1, RELEASE[1])]
 
 
 def test_with_json_there_is_no_bar_on_a_terminal_either(tmp_path, shown):

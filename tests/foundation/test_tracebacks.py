@@ -21,6 +21,7 @@ from gridveil.foundation.errors import BudgetExceeded, GridveilError, InputError
 from gridveil.foundation.sealed import places_of, sealed
 from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.allocation import ITEMS
 from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.mechanisms import USUAL
 from gridveil.readers.assemble import assemble
@@ -135,7 +136,7 @@ def test_the_truth_of_public_cases_leaves_by_its_door_alone(entry, monkeypatch):
 
 
 def a_release():
-    return publish(private_grid(), **CHOICES, ledger=None, sampler=DemoSampler(1))
+    return publish(private_grid(), **CHOICES, ledger=None, sampler=DemoSampler(1), allocation=ITEMS)
 
 
 @pytest.mark.parametrize(
@@ -237,6 +238,7 @@ def test_a_grid_that_cannot_be_assembled_shows_none(planted):
 SCRIPT = """
 import sys, traceback
 from gridveil import open_grid
+from gridveil.privacy.allocation import ITEMS
 def show(kind, value, frames):
     error = traceback.TracebackException(kind, value, frames, capture_locals=True)
     print("".join(error.format()))

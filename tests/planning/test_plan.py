@@ -417,7 +417,7 @@ def test_the_document_holds_the_table_the_proposal_and_the_curves():
         (["--nadir-error=5mHz", "--plot=a.txt"], "no figure"),
         (["--nadir-error=5mHz", "--event=load:77=1"], "'77' is not a bus"),
         (["--nadir-error=5mHz", "--event=load:1=0"], "changes no load"),
-        (["--nadir-error=5mHz", "--bounds-m=4:2"], "--bounds-m"),
+        (["--nadir-error=5mHz", "--bounds=m=4:2"], "--bounds m"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_drawn(options, said):

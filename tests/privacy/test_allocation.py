@@ -336,6 +336,7 @@ def test_machines_share_by_rating_where_every_one_is_known():
 def test_posterior_means_are_what_a_release_of_items_is_made_of_unless_it_asks_for_clipped_values():
     noisy = demo(allocation=ITEMS)
     given = {"epsilon": HALF, "adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
+    given["allocation"] = ITEMS
     made = publish(private_grid(), **given, sampler=DemoSampler(1))
     assert (made.model.m == posterior_mean(noisy).values["m"]).all()
     plain = publish(private_grid(), **given, sampler=DemoSampler(1), start="clipped")
@@ -509,7 +510,7 @@ def test_a_relative_budget_has_a_tenth_for_its_usual_alpha(tmp_path):
 
 
 def test_several_draws_that_cannot_be_made_fix_no_budget(tmp_path):
-    options = ("--count=2", "--adjacency=one-asset-relative", "--bounds-d=0:40")
+    options = ("--count=2", "--adjacency=one-asset-relative", "--bounds=d=0:40")
     assert "lower bound above 0" in run(tmp_path, *options, code=2).err
     assert as_json(run(tmp_path, "--adjacency=one-asset"))["guarantee"]["adjacency"] == "one-asset"
 
@@ -585,7 +586,7 @@ def test_a_named_surrogate_is_told_and_the_grid_itself_is_refused(tmp_path):
         (("--mechanism=items", "--split=m=1/2,d=1/2"), "The split names d, m"),
         (("--split=m=1,d=1",), "adds up to 2 of ε"),
         (("--surrogate=star5", "--split=m=1/2,d=1/2"), "there is nothing to choose"),
-        (("--adjacency=one-asset-relative", "--bounds-d=0:40"), "lower bound above 0"),
+        (("--adjacency=one-asset-relative", "--bounds=d=0:40"), "lower bound above 0"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_before_anything_is_drawn(tmp_path, options, words):

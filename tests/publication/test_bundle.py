@@ -25,6 +25,7 @@ from gridveil.foundation.archive import canonical_zip
 from gridveil.foundation.errors import BundleError, GridveilError, OutputExists
 from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.allocation import ITEMS
 from gridveil.publication.bundle import contents, is_bundle
 from gridveil.publication.schema import ReleaseDocument
 from gridveil.readers.cases import open_grid
@@ -97,6 +98,7 @@ def test_a_model_with_empty_arrays_is_loaded_too(tmp_path, change):
         "bounds": Bounds(),
         "ledger": None,
         "sampler": DemoSampler(1),
+        "allocation": ITEMS,
     }
     release = publish(open_grid(str(grid)), **settings)
     assert 0 in {values.size for values in (release.model.k_r, release.model.K_ac)}
@@ -440,6 +442,7 @@ from pathlib import Path
 from gridveil.foundation.archive import canonical_zip
 from gridveil.publication.bundle import verify
 from gridveil.foundation.errors import BundleError
+from gridveil.privacy.allocation import ITEMS
 
 bundle, altered = map(Path, sys.argv[1:])
 files = {path.name: path.read_bytes() for path in sorted(bundle.iterdir())}

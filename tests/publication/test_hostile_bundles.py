@@ -672,7 +672,7 @@ def test_words_that_no_bundle_carries_are_refused_before_anything_is_drawn(tmp_p
 
 def test_bounds_beyond_what_a_bundle_may_hold_are_refused_before_anything_is_drawn(tmp_path):
     options = ["--ledger", tmp_path / "ledger", "--out", tmp_path / "out"]
-    done = gridveil("release", write_grid(tmp_path), "--epsilon=1/2", "--bounds-k=1:1e12", *options)
+    done = gridveil("release", write_grid(tmp_path), "--epsilon=1/2", "--bounds=k=1:1e12", *options)
     assert (done.code, "the upper bound of k" in done.err) == (2, True)
     assert charges(tmp_path / "ledger") == []
     assert Bounds({"k": Range(1, 1e12)})["k"].upper == 1e12  # which is no mistake in itself

@@ -12,6 +12,7 @@ from gridveil import Adjacency, Bounds, DemoSampler, load, open_grid, publish
 from gridveil.adversary.attack.topology import equal_columns, guess_edges
 from gridveil.assurance.owner_report.assess import true_pairs
 from gridveil.foundation.errors import InputError, OptionError
+from gridveil.privacy.allocation import ITEMS
 from gridveil.publication.ports import (
     equal_ports,
     merged_shares,
@@ -33,6 +34,7 @@ def released(source, ports, seed=1):
         "adjacency": Adjacency(),
         "bounds": Bounds(),
         "ledger": None,
+        "allocation": ITEMS,
     }
     return publish(source, **settings, sampler=DemoSampler(seed), ports=ports)
 

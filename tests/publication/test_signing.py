@@ -908,7 +908,11 @@ def test_a_sealed_key_is_not_rotated_into_an_open_one_by_silence(folder):
 
 
 def test_release_opens_the_signer_with_the_variable_or_at_the_terminal(folder, monkeypatch):
-    from gridveil.cli.keys import open_signer
+    from gridveil.cli.keys import ask_passphrase
+    from gridveil.publication.signing import open_signer as opened
+
+    def open_signer():
+        return opened(lambda: ask_passphrase("Passphrase of the signing key: "))
 
     assert open_signer() is None
     new_key(folder, PASSPHRASE)

@@ -16,6 +16,7 @@ from gridveil.dynamics.simulate import simulate
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.inference.fit import FitSettings, Observation
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.allocation import ITEMS
 from gridveil.privacy.provenance import Provenance
 from gridveil.publication.bundle import load, verify
 from gridveil.publication.export import FORMATS, export
@@ -214,6 +215,7 @@ def test_an_exported_case_is_read_back_as_the_release_has_it(tmp_path):
         bounds=BOUNDS,
         ledger=None,
         sampler=DemoSampler(1),
+        allocation=ITEMS,
     )
     for name, content in export(release, "andes").items():
         if name.endswith((".json", ".xlsx")):
@@ -229,7 +231,7 @@ def test_an_exported_case_is_read_back_as_the_release_has_it(tmp_path):
 def test_a_real_release_of_an_andes_case_through_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
-    bounds = ("--bounds-k", "1:1000", "--bounds-m", "1:2000", "--bounds-origin", "round numbers")
+    bounds = ("--bounds", "k=1:1000,m=1:2000", "--bounds-origin", "round numbers")
     done = gridveil(
         "release", "andes:kundur", "--epsilon", "1", "--damping", "2", *bounds, "--json"
     )

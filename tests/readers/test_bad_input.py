@@ -267,7 +267,7 @@ BAD_OPTIONS = {
     },
     **{
         f"alpha {text}": (
-            ["--epsilon=1/2", f"--alpha-m={text}"],
+            ["--epsilon=1/2", f"--alpha=m={text}"],
             [f"alpha of m = {text}", *NO_NUMBER],
         )
         for text in ("0", "-1")
@@ -277,25 +277,25 @@ BAD_OPTIONS = {
         ["no noise scale", "nothing was spent", "ordinary size"],
     ),
     "bounds reversed": (
-        ["--epsilon=1/2", "--bounds-k=100:1"],
-        ["--bounds-k", "reversed", "lower < upper", "Swap"],
+        ["--epsilon=1/2", "--bounds=k=100:1"],
+        ["--bounds k", "reversed", "lower < upper", "Swap"],
     ),
-    "bounds equal": (["--epsilon=1/2", "--bounds-m=3:3"], ["--bounds-m", "lower < upper", "widen"]),
+    "bounds equal": (["--epsilon=1/2", "--bounds=m=3:3"], ["--bounds m", "lower < upper", "widen"]),
     "bounds text": (
-        ["--epsilon=1/2", "--bounds-k=low:high"],
-        ["--bounds-k", "two numbers", "such as 1:100"],
+        ["--epsilon=1/2", "--bounds=k=low:high"],
+        ["--bounds k", "two numbers", "such as 1:100"],
     ),
     "bounds of one number": (
-        ["--epsilon=1/2", "--bounds-k=7"],
-        ["--bounds-k", "two numbers", "such as 1:100"],
+        ["--epsilon=1/2", "--bounds=k=7"],
+        ["--bounds k", "two numbers", "such as 1:100"],
     ),
     "bounds not finite": (
-        ["--epsilon=1/2", "--bounds-d=1:inf"],
-        ["--bounds-d", "not finite", "two finite numbers"],
+        ["--epsilon=1/2", "--bounds=d=1:inf"],
+        ["--bounds d", "not finite", "two finite numbers"],
     ),
     "bounds from 0": (
-        ["--epsilon=1/2", "--bounds-m=0:4"],
-        ["lower bound of m", "above 0", "--bounds-m"],
+        ["--epsilon=1/2", "--bounds=m=0:4"],
+        ["lower bound of m", "above 0", "--bounds m="],
     ),
     "adjacency": (
         ["--epsilon=1/2", "--adjacency=all"],

@@ -206,7 +206,7 @@ def test_debug_lists_places_but_no_values(planted, spill, monkeypatch):
     ("options", "said"),
     [
         (("--ledger", "."), "ledger"),
-        (("--bounds-k=9:8",), "lower:upper"),
+        (("--bounds=k=9:8",), "lower:upper"),
         (("--split=k=9,m=9,d=9",), "split"),
         (("--inertia=nan",), "inertia"),
         (("--dynamics=nowhere.toml",), "nowhere.toml"),

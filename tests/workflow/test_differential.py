@@ -18,6 +18,7 @@ from cli_helpers import Done, files_under, gridveil
 from gridveil.cli import release as reader
 from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import RULES, Adjacency
+from gridveil.privacy.allocation import ITEMS
 from gridveil.privacy.ledger import Ledger, default_location
 from gridveil.publication import bundle
 from gridveil.publication.bundle import contents
@@ -210,7 +211,7 @@ def test_every_mechanism_and_adjacency_leaves_the_same_bytes(run, rule, mechanis
         ("--profile=paper",),
         ("--count=2", "--json"),
         ("--split=k=1,m=1/4,d=3/4",),
-        ("--load-damping=1.5", "--bounds-m=2:30", "--bounds-origin=a public study"),
+        ("--load-damping=1.5", "--bounds=m=2:30", "--bounds-origin=a public study"),
         ("--surrogate=star5",),
     ],
     ids=" ".join,
@@ -247,8 +248,8 @@ def test_a_fit_to_a_trajectory_leaves_the_same_bytes(run, tmp_path, options, cha
         (release(), release("--adjacency=one-item", out="second")),
         (release(), release("--lineage=sold", out="second")),
         (release("--epsilon=1e-30"),),
-        (release("--share-by=rating", "--bounds-d=0:1", "--adjacency=one-item-relative"),),
-        (release("--bounds-m=3:2"),),
+        (release("--share-by=rating", "--bounds=d=0:1", "--adjacency=one-item-relative"),),
+        (release("--bounds=m=3:2"),),
         (release("--trajectory=nowhere.toml"),),
         (release(out="private.m"),),
     ],
@@ -287,6 +288,7 @@ def test_python_publishes_the_same_files(run, tmp_path, rule, start):
             adjacency=Adjacency(rule),
             bounds=Bounds(),
             ledger=Ledger(default_location()),
+            allocation=ITEMS,
             start=start,
         )
         found.append(

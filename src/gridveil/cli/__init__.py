@@ -27,6 +27,7 @@ from gridveil.cli import (
     research,
 )
 from gridveil.cli.ends import exit_code, outcome_words, own_streams
+from gridveil.cli.help import HeadedCommand, ReleaseCommand
 from gridveil.cli.output import fail, fail_unexpectedly, print_json, print_text
 from gridveil.foundation.errors import GridveilError
 from gridveil.foundation.interrupts import Ended, raised, signal_of
@@ -36,7 +37,6 @@ app = typer.Typer(
     help="Publish a dynamic model of a power grid without publishing the grid.",
     epilog="Start with: gridveil demo",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -65,19 +65,22 @@ def general(
     del debug, version
 
 
-app.command("demo")(grids.demo)
-app.command("cases")(cases.cases)
-app.command("inspect")(grids.inspect)
-app.command("plan")(plan.plan)
-app.command("leakage")(leakage.leakage)
-app.command("release")(release.release)
+for name, command in {
+    "demo": grids.demo,
+    "cases": cases.cases,
+    "inspect": grids.inspect,
+    "plan": plan.plan,
+    "leakage": leakage.leakage,
+}.items():
+    app.command(name, cls=HeadedCommand)(command)
+app.command("release", cls=ReleaseCommand)(release.release)
 app.command("verify")(bundles.verify)
 app.command("simulate")(bundles.simulate)
 app.command("export")(export.export)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(keys.app, name="keys")
 app.command("audit")(assurance.audit)
-app.command("attack")(attack.attack)
+app.command("attack", cls=HeadedCommand)(attack.attack)
 app.command("paper")(research.paper)
 
 
@@ -126,6 +129,9 @@ def _run(as_json: bool, debug: bool) -> int:
         ):  # it was called with nothing, and says what it takes
             sys.stderr.write(f"{error.message}\n")
             return 2
+        if nearest := getattr(error, "possibilities", None):
+            error.message += f". Did you mean {nearest[0]}?"
+            error.possibilities = None
         error.message = shown(error.message)
         error.show()
         if as_json:

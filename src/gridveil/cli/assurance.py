@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import counted, print_json, print_table, print_text
+from gridveil.cli.output import print_json, print_table, print_text, progress_bar
 
 if TYPE_CHECKING:
     from gridveil.assurance.audit import Finding, Fit
@@ -44,7 +44,7 @@ def audit(
 
     It reads no grid of yours and charges no ledger of yours.
     """
-    from gridveil.assurance.audit import Effort, alphas, audit_all, values_in_all
+    from gridveil.assurance.audit import Effort, alphas, audit_all
     from gridveil.privacy.adjacency import ABSOLUTE, RULES, Adjacency
     from gridveil.privacy.epsilon import exact
 
@@ -52,8 +52,8 @@ def audit(
     rules = dict.fromkeys(adjacency or (RULES if full else ABSOLUTE))
     chosen = [Adjacency(rule, alphas()) for rule in rules]  # pyright: ignore[reportArgumentType]
     effort = Effort.of(canaries, full=full)
-    with counted("auditing", values_in_all(chosen, effort), quiet=json) as progress:
-        found, fits = audit_all(chosen, claimed, effort, progress)
+    with progress_bar(quiet=json):
+        found, fits = audit_all(chosen, claimed, effort)
     passed = all(row.passed for row in (*found, *fits))
     if json:
         print_json(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_notice, print_table, print_text
+from gridveil.cli.output import print_json, print_notice, print_table, print_text, progress_bar
 from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.foundation.errors import OptionError
+from gridveil.foundation.progress import counted
 from gridveil.foundation.shown import shown
 
 if TYPE_CHECKING:
     from gridveil.assurance.audit import Advantage
+    from gridveil.grid.facts import GridFacts
     from gridveil.inference.fit import Observation
     from gridveil.publication.release import Release
-    from gridveil.vault.source import SourceGrid
 
 ADVANTAGE_DRAWS = 20_000
 NOT_ATTACKED = "Nothing was attacked and nothing was written."
@@ -71,20 +69,22 @@ def attack(
     )
     from gridveil.foundation.archive import check_free_folder, write_folder
     from gridveil.publication.bundle import load_named
+    from gridveil.workflow.opening import open_named
 
     _check_outside_bundles(out)
     check_free_folder(out)
     release, digest = load_named(bundle)
-    grid = reading.open(source, publish_loads=publish_loads)
+    grid = open_named(reading.of(source, publish_loads=publish_loads))
     check_matches(grid, release)
-    observed = _observed(trajectory, grid, release)
+    observed = _observed(trajectory, grid.facts, release)
     if not json:
         print_notice(CONFIDENTIAL)
     draws = values_for_advantage(ADVANTAGE_DRAWS)
-    with _bar(steps(grid, observed) + 1, quiet=json) as progress:
-        found = assess_attacks(grid, release, observed, seed=seed, progress=progress)
-        if progress:
-            progress(f"all but one: {draws} values of perturb")
+    with progress_bar(quiet=json), counted("attacking", steps(grid, observed) + 1) as more:
+        found = assess_attacks(
+            grid, release, observed, seed=seed, progress=lambda name: more(at_work=name)
+        )
+        more(at_work=f"all but one: {draws} values of perturb")
         advantages = _advantages(release)
     g, name = release.guarantee, shown(bundle.absolute().name)
     extra: dict[str, Any] = {
@@ -116,23 +116,24 @@ def attack(
 
 
 def _observed(
-    trajectories: list[Path] | None, grid: SourceGrid, release: Release
+    trajectories: list[Path] | None, facts: GridFacts, release: Release
 ) -> list[Observation]:
     """Read the records that an attacker is said to have, before any attack."""
     if not trajectories:
         return []
-    from gridveil.cli.trajectories import read_all
     from gridveil.inference.fit.two_stage import MOST_MACHINES, is_too_large
+    from gridveil.inference.records import read_all
+    from gridveil.workflow.settings import declarations
 
-    if is_too_large(grid.facts):
+    if is_too_large(facts):
         raise OptionError(
-            f"Trajectories are not attacked on a grid of {len(grid.facts.machines)} machines.",
+            f"Trajectories are not attacked on a grid of {len(facts.machines)} machines.",
             expected=f"at most {MOST_MACHINES}, and fewer where all are joined",
             outcome=NOT_ATTACKED,
             remedy="Leave --trajectory out.",
         )
-    declared = options.read_declarations(trajectories)
-    return [one.observation for one in read_all(declared, grid.facts, bounds=release.bounds)]
+    records = read_all(declarations(trajectories), facts, bounds=release.bounds)
+    return [one.observation for one in records]
 
 
 def _advantages(release: Release) -> tuple[Advantage, ...]:
@@ -177,29 +178,3 @@ def _check_outside_bundles(out: Path) -> None:
             outcome=NOT_ATTACKED,
             remedy="Name a place outside it.",
         )
-
-
-@contextmanager
-def _bar(total: int, quiet: bool) -> Iterator[Callable[[str], Any] | None]:
-    """Show a bar that names the attack at work."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.description}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("attacking", total=total)
-        yield lambda name: bar.update(task, advance=1, description=name)

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import (
-    check_figure,
-    check_place,
-    print_json,
-    print_table,
-    print_text,
-    writing,
-)
+from gridveil.cli.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from gridveil.publication.bundle import Report
@@ -147,21 +140,19 @@ def simulate(
     """Simulate an event on a release: nadir, rate of change, settling value of the system and each
     bus, and the modes.
     """
-    from gridveil.dynamics.events import Event
-    from gridveil.dynamics.metrics import read
-    from gridveil.publication.bundle import load
+    from gridveil.workflow.bundles import simulate_bundle
 
-    release = load(bundle)
-    if plot:
-        check_figure(plot)
-    if csv:
-        check_place(csv, "--csv")
-    shown = [bus.strip() for bus in buses.split(",")] if buses else None
-    happening = Event.parse(";".join(event), base_mva=release.model.base_mva)
-    clock = {"horizon_s": horizon, "dt_s": dt, "scheme": scheme}
-    trajectory = release.simulate(happening, **clock, buses=shown)  # pyright: ignore[reportArgumentType]
-    whole = release.simulate(happening, **clock) if shown else trajectory  # pyright: ignore[reportArgumentType]
-    found = read(whole, release.model, happening)
+    done = simulate_bundle(
+        bundle,
+        ";".join(event),
+        horizon_s=horizon,
+        dt_s=dt,
+        scheme=scheme,
+        buses=[bus.strip() for bus in buses.split(",")] if buses else None,
+        plot=plot,
+        csv=csv,
+    )
+    found, release, responses, modes = done.system, done.release, done.responses, done.modes
     system = {
         "nadir_hz": float(found.nadir_hz),
         "nadir_s": float(found.nadir_s),
@@ -169,19 +160,12 @@ def simulate(
         "initial_rocof_hz_s": float(found.initial_rocof_hz_s),
         "settling_hz": float(found.settling_hz),
     }
-    if plot:
-        with writing(plot, "--plot"):
-            trajectory.plot(str(plot))
-    if csv:
-        with writing(csv, "--csv"):
-            csv.write_text(trajectory.to_csv(), encoding="utf-8")
-    responses, modes = trajectory.responses(), release.modes()
     if json:
         print_json(
             {
                 "demo": release.demo,
                 "event": event,
-                "frequency_hz": trajectory.frequency_hz,
+                "frequency_hz": done.trajectory.frequency_hz,
                 "system": system,
                 "responses": [asdict(response) for response in responses],
                 "modes": [asdict(mode) for mode in modes],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from os.path import lexists
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -11,7 +10,6 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.output import print_json, print_text
-from gridveil.foundation.errors import GridveilError, OptionError
 
 
 def export(
@@ -36,50 +34,24 @@ def export(
     """Write a release for another tool: ANDES, PSS/E, MATPOWER, MATLAB, CSV or state space; print
     the line that runs it.
     """
-    from gridveil.foundation.archive import check_free, write_files
-    from gridveil.publication.bundle import load
-    from gridveil.publication.export import export as make
-    from gridveil.publication.export import format_named
+    from gridveil.workflow.bundles import export_bundle
 
-    chosen = format_named(to)
-    release = load(bundle)
-    place = out or Path(f"{bundle.absolute().stem}-{to}")
-    if bundle.is_dir() and bundle.absolute() in place.absolute().parents:
-        raise OptionError(
-            f"{place} lies inside the bundle, which would no longer verify.",
-            remedy="Name a place outside it.",
-        )
-    if lexists(place):
-        raise GridveilError(
-            f"{place} exists already.",
-            outcome="Nothing was written.",
-            remedy="Name another place with --out, or move it away.",
-        )
-    check_free(place)
-    files = make(release, to, ";".join(event) if event else None)
-    try:
-        write_files(place, files)
-    except GridveilError as error:  # which speaks of a bundle and its budget
-        raise GridveilError(
-            error.problem.replace("The bundle", "The export"),
-            outcome="No file was left there.",
-            remedy=error.remedy,
-        ) from None
+    made = export_bundle(bundle, to, ";".join(event) if event else None, out)
     if json:
         print_json(
             {
-                "demo": release.demo,
+                "demo": made.demo,
                 "to": to,
-                "out": str(place),
-                "files": list(files),
-                "run": chosen.runs,
+                "out": str(made.place),
+                "files": list(made.files),
+                "run": made.runs,
             }
         )
         return
     print_text(
-        *["DEMO: made with a seed; it protects nothing."] * release.demo,
-        f"Written  {place}: {', '.join(files)}",
-        f"Run      {_go_to(place)} && {chosen.runs}",
+        *["DEMO: made with a seed; it protects nothing."] * made.demo,
+        f"Written  {made.place}: {', '.join(made.files)}",
+        f"Run      {_go_to(made.place)} && {made.runs}",
     )
 
 

@@ -9,20 +9,15 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.output import (
-    check_figure,
-    fit_progress,
     guarantee_json,
     print_guarantee,
     print_json,
     print_table,
     print_text,
-    stage_progress,
-    writing,
+    progress_bar,
 )
 from gridveil.cli.reading import GridReading, reads_grid
-from gridveil.cli.trajectories import print_trajectory, read_all, trajectory_json
-from gridveil.foundation.errors import OptionError
-from gridveil.foundation.progress import RELEASE
+from gridveil.cli.trajectories import print_trajectory, trajectory_json
 
 if TYPE_CHECKING:
     from gridveil.grid.facts import GridFacts
@@ -43,13 +38,14 @@ def demo(
     from gridveil.foundation.archive import check_free
     from gridveil.privacy.epsilon import exact
     from gridveil.workflow.demo import run_demo, worst_error_mhz
+    from gridveil.workflow.settings import profile_named
 
     exact_epsilon = exact(epsilon)
-    options.profile_named(profile)
+    profile_named(profile)
     check_free(out)
-    with fit_progress(quiet=json) as progress:
+    with progress_bar(quiet=json):
         settings: dict[str, Any] = {"profile": profile, "seed": seed}
-        result = run_demo(grid, epsilon=exact_epsilon, progress=progress, **settings)
+        result = run_demo(grid, epsilon=exact_epsilon, **settings)
     out.mkdir(parents=True)
     report = result.release.save(out / "bundle")
     figure = out / "frequency.png"
@@ -109,17 +105,10 @@ def inspect(
 
     With a measured trajectory, show what was read of it too.
     """
-    declared = options.read_declarations(trajectory or None)
-    if plot:
-        _check_plot(plot, bool(declared))
-    with stage_progress(RELEASE[:2], quiet=json):
-        facts = reading.open(grid).facts
-    measured = read_all(declared, facts)
-    if plot:
-        from gridveil.inference.records.drawing import plot_measured
+    from gridveil.workflow.opening import inspect_grid
 
-        with writing(plot, "--plot"):
-            plot_measured(measured, str(plot))
+    with progress_bar(quiet=json):
+        facts, measured = inspect_grid(reading.of(grid, trajectory=trajectory), plot)
     if json:
         found = _facts_json(facts)
         if measured:
@@ -157,14 +146,6 @@ def inspect(
         print_trajectory(one)
     if plot:
         print_text(f"Figure   {plot}")
-
-
-def _check_plot(plot: Path, anything: bool) -> None:
-    if not anything:
-        raise OptionError(
-            "--plot has nothing to draw.", expected="--trajectory FILE.toml beside it"
-        )
-    check_figure(plot)
 
 
 def _facts_json(facts: GridFacts) -> dict[str, Any]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from gridveil.cli import options
 from gridveil.cli.output import print_json, print_table, print_text
-
-if TYPE_CHECKING:
-    from gridveil.publication.signing import Signer
+from gridveil.foundation.errors import OptionError
 
 PASSPHRASE = "GRIDVEIL_PASSPHRASE"  # noqa: S105 - the variable's name, not a passphrase
 
@@ -107,28 +105,14 @@ def show(json: options.Json = False) -> None:
     _show(key_folder(), json, "", {})
 
 
-def open_signer() -> Signer | None:
-    """Open the owner's active key, asking for its passphrase if it has one; None if there is no
-    key.
-    """
-    from gridveil.publication.signing import is_encrypted, key_folder, load_signer
-
-    folder = key_folder()
-    sealed = is_encrypted(folder)
-    return load_signer(
-        folder,
-        (os.environ.get(PASSPHRASE) or _ask("Passphrase of the signing key: ")) if sealed else None,
-    )
-
-
 def _new_passphrase(wanted: bool | None, *, otherwise: bool) -> str | None:
     if not (otherwise if wanted is None else wanted):
         return None
     if given := os.environ.get(PASSPHRASE):
         return given
-    first = _ask("Passphrase for the new key: ")
-    if first != _ask("The same again: "):
-        raise options.OptionError(
+    first = ask_passphrase("Passphrase for the new key: ")
+    if first != ask_passphrase("The same again: "):
+        raise OptionError(
             "The two passphrases differ.",
             outcome="No key was made or changed.",
             remedy="Try again.",
@@ -136,7 +120,7 @@ def _new_passphrase(wanted: bool | None, *, otherwise: bool) -> str | None:
     return first
 
 
-def _ask(prompt: str) -> str:
+def ask_passphrase(prompt: str) -> str:
     """Ask at the terminal, without echo. Never from an option: `ps` would show it."""
     import getpass
     import warnings

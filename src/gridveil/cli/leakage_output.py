@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,6 @@ from gridveil.cli.output import print_table, print_text
 if TYPE_CHECKING:
     from gridveil.adversary.leakage import Attacker, Leakage
 
-SEARCHED = (
-    "The supremum over neighbours was searched for at the corners of the public bounds, not "
-    "proven: others may have a larger μ, and then the claim does not hold."
-)
-OWN = "the grid's own topology"
 COLUMNS = (
     "group",
     "bounds alone",
@@ -65,8 +61,10 @@ def print_leakage(name: str, found: Leakage) -> None:
     )
 
 
-def print_joint(joint: dict[str, Any]) -> None:
+def print_joint(joint: Mapping[str, Any]) -> None:
     """Print what trajectory and release promise together, and on what condition."""
+    from gridveil.workflow.leakage import OWN, SEARCHED
+
     print_text(
         f"Joint    if the noise is white and of the declared size, (ε + {_up(joint['epsilon_x'])}, "
         f"{joint['delta']:g}) for trajectory and release together at μ = {joint['mu']:.3g} on "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_notice, print_table, print_text, writing
+from gridveil.cli.output import print_json, print_notice, print_table, print_text
 from gridveil.cli.reading import GridReading, reads_grid
 from gridveil.foundation.errors import LedgerError, OptionError
 from gridveil.foundation.shown import json_text
@@ -55,13 +55,10 @@ def register(
     json: options.Json = False,
 ) -> None:
     """Open an account for a grid: its other formats, seasons and edited copies belong to it."""
-    book = _open(ledger, witness, create=True)
-    version = None
-    if grid is not None:
-        from gridveil.vault.perturb import version_of
+    from gridveil.workflow.opening import register
 
-        version = version_of(reading.open(grid), book)
-    book.register(lineage, version)
+    book = _open(ledger, witness, create=True)
+    register(book, lineage, None if grid is None else reading.of(grid))
     if json:
         print_json({"registered": lineage})
         return
@@ -78,9 +75,7 @@ def budget(
         ),
     ],
     adjacency: options.AdjacencyName = None,
-    alpha_k: options.AlphaK = None,
-    alpha_m: options.AlphaM = None,
-    alpha_d: options.AlphaD = None,
+    alpha: options.Alpha = None,
     ledger: options.LedgerPlace = None,
     witness: options.WitnessPlace = None,
     json: options.Json = False,
@@ -90,10 +85,11 @@ def budget(
     Adjacency and α are fixed by the first one, for ever.
     """
     from gridveil.privacy.epsilon import exact
+    from gridveil.workflow.settings import adjacency_over, alpha_of
 
-    alpha = options.given_alpha({"alpha_k": alpha_k, "alpha_m": alpha_m, "alpha_d": alpha_d})
+    distances = alpha_of(alpha)
     book = _open(ledger, witness)
-    chosen = options.adjacency_over(_known(lineage, book).adjacency, adjacency, alpha)
+    chosen = adjacency_over(_known(lineage, book).adjacency, adjacency, distances)
     book.set_budget(lineage, chosen, exact(epsilon))
     account = _known(lineage, book)
     if json:
@@ -250,6 +246,8 @@ def export(
     if out is None:
         print_json(document)
         return
+    from gridveil.workflow.places import writing
+
     with writing(out, "--out"):
         out.write_text(json_text(document) + "\n", encoding="utf-8")
     if json:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gridveil.cli.ends import outcome_words
-from gridveil.foundation.errors import GridveilError, OptionError
+from gridveil.foundation.errors import GridveilError
 from gridveil.foundation.sealed import places_of
 from gridveil.foundation.shown import json_text, shown
 
 if TYPE_CHECKING:
-    from gridveil.inference.fit.methods import Progress
     from gridveil.privacy.guarantee import Guarantee
-
-
-FIGURES = (".png", ".pdf", ".svg")
 
 
 def print_json(data: Any) -> None:
@@ -120,142 +115,65 @@ def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def fit_progress(quiet: bool) -> Iterator[Progress | None]:
-    """Show a bar with the mismatch J while a fit runs."""
-    if quiet or not sys.stderr.isatty():  # even an empty bar would leave a blank line in a log
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("fitting"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("J = {task.fields[J]:.3e} p.u.² s"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("fit", total=None, J=float("nan"))
-        yield lambda iteration, limit, J: bar.update(task, completed=iteration, total=limit, J=J)
-
-
-@contextmanager
-def counted(words: str, total: int, quiet: bool) -> Iterator[Callable[..., None] | None]:
-    """Show a bar over work of a known size.
-
-    What it yields takes how much more was done, 1 unless told.
+class Bar:
+    """The one bar: names what is being done, and moves on with it. It is drawn at the first report,
+    and again at the first after a `stop`.
     """
-    if quiet or not sys.stderr.isatty():  # even an empty bar would leave a blank line in a log
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
-    columns = (TextColumn(words), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(words, total=total)
-        yield lambda done=1: bar.advance(task, done)
+    def __init__(self) -> None:
+        self._shown: Any = None
+        self._task: Any = None
+
+    def __call__(self, stage: str, done: int | None, total: int | None) -> None:
+        """Show what is being done, and how much of it is done."""
+        if self._shown is None:
+            self._shown = self._begun(stage)
+        self._shown.update(self._task, description=shown(stage), completed=done, total=total)
+
+    def _begun(self, stage: str) -> Any:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = bar.add_task(shown(stage), total=None)
+        bar.start()
+        return bar
+
+    def stop(self) -> None:
+        """Take it away: something is said or asked."""
+        if self._shown is not None:
+            self._shown.stop()
+            self._shown = None
 
 
 @contextmanager
-def stage_progress(stages: Sequence[str], quiet: bool) -> Iterator[None]:
-    """Show a bar that names the stage that long work has come to; nothing where nobody looks."""
-    if quiet or not sys.stderr.isatty():
-        yield
+def progress_bar(quiet: bool) -> Iterator[Bar]:
+    """Show progress of this block as a bar; nothing where nobody looks."""
+    bar = Bar()
+    if quiet or not sys.stderr.isatty():  # even an empty bar would leave a blank line in a log
+        yield bar
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from gridveil.foundation.progress import told_to
 
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(stages[0], total=len(stages))
-
-        def begin(name: str) -> None:
-            bar.update(
-                task, description=name, completed=stages.index(name) if name in stages else None
-            )
-
-        with told_to(begin):
-            yield
-
-
-def check_figure(path: Path) -> None:
-    """Refuse a figure whose format cannot be drawn, or that has no place, before any work is done
-    for it.
-    """
-    if path.suffix not in FIGURES:
-        raise OptionError(
-            f"--plot {path} is no figure that can be drawn.",
-            expected=".png, .pdf or .svg at its end",
-        )
-    check_place(path, "--plot")
-
-
-def check_place(path: Path, option: str) -> None:
-    """Refuse a file that has no place, or whose place, links followed, is a bundle's, before any
-    work is done for it.
-    """
-    _check_no_bundle(path, option)
-    with _failures_told(path, option):
-        taken, there = path.is_dir(), path.parent.is_dir()
-    if taken or not there:
-        why = "it is a folder" if taken else f"{path.parent} is no folder"
-        raise OptionError(
-            f"{path} could not be written: {why}.", remedy=f"Name another place with {option}."
-        )
-
-
-@contextmanager
-def writing(path: Path, option: str) -> Iterator[None]:
-    """Write a file, never into a bundle; turn a failure into a clear error."""
-    _check_no_bundle(path, option)
-    with _failures_told(path, option):
-        if (
-            path.is_file() and path.stat().st_nlink > 1
-        ):  # a bundle may hold the same file under another name
-            path.resolve().unlink()
-        yield
-
-
-def _check_no_bundle(path: Path, option: str) -> None:
-    from gridveil.foundation.archive import check_outside_bundles
-    from gridveil.publication.bundle import is_bundle
-
-    check_outside_bundles(path)
-    with _failures_told(path, option):
-        is_file = path.is_file()
-    if is_file and is_bundle(path):
-        raise OptionError(
-            f"{path} is a bundle, and would be lost.", remedy=f"Name another place with {option}."
-        )
-
-
-@contextmanager
-def _failures_told(path: Path, option: str) -> Iterator[None]:
-    """Turn a failure to write a file into a clear error."""
     try:
-        yield
-    except OSError as error:
-        raise GridveilError(
-            f"{path} could not be written ({error.strerror}).",
-            outcome="Nothing else was changed.",
-            remedy=f"Name another place with {option}.",
-        ) from None
+        with told_to(bar):
+            yield bar
+    finally:
+        bar.stop()
 
 
 def fail(error: GridveilError, as_json: bool, debug: bool) -> NoReturn:

@@ -5,25 +5,19 @@ It reads a public surrogate only, draws with seeds and charges nothing.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import check_figure, print_json, print_table, print_text, writing
+from gridveil.cli.output import print_json, print_table, print_text, progress_bar
 from gridveil.cli.reading import GridReading, reads_grid
-from gridveil.foundation.errors import OptionError
 
 if TYPE_CHECKING:
     from gridveil.planning.plan import Plan
     from gridveil.planning.plan.search import Choice
     from gridveil.planning.plan.targets import Target
-    from gridveil.privacy.adjacency import Adjacency
-    from gridveil.vault.source import SourceGrid
 
 NOT_BINDING = (
     "These figures are the surrogate's. They bind nothing for the private grid, which had no part "
@@ -79,7 +73,7 @@ def plan(
     adjacency: Annotated[
         str | None,
         typer.Option(
-            help="one-asset, one-item or one-per-group, or one of them with -relative; default: "
+            help="one-asset, one-item or one-per-group, append -relative for ratios; default: "
             "one-asset, the others beside",
             show_default=False,
         ),
@@ -93,12 +87,8 @@ def plan(
     share_by: Annotated[
         str, typer.Option(help="how machines share a sum: equal, or rating (rated MVA)")
     ] = "equal",
-    alpha_k: options.AlphaK = None,
-    alpha_m: options.AlphaM = None,
-    alpha_d: options.AlphaD = None,
-    bounds_k: options.BoundsK = None,
-    bounds_m: options.BoundsM = None,
-    bounds_d: options.BoundsD = None,
+    alpha: options.Alpha = None,
+    bounds: options.Bounds = None,
     draws: Annotated[int, typer.Option(help="seeded draws of each trial")] = 200,
     plot: Annotated[
         Path | None,
@@ -116,46 +106,13 @@ def plan(
     Never name your private grid here: a choice that depends on it would not be covered by any
     epsilon.
     """
-    given = {name: value for name, value in locals().items() if value is not None}
-    from gridveil.dynamics.events import Event
-    from gridveil.planning.plan import plan as search
-    from gridveil.planning.plan.targets import FIGURES, Target
-    from gridveil.privacy.allocation import MECHANISMS
-    from gridveil.readers.cases import declared_public
+    given = {name: value for name, value in locals().items() if name not in ("reading", "json")}
+    from gridveil.workflow.plan import PlanSettings, plan_release
 
-    targets = [
-        Target.parse(figure, given[f"{figure}_error"])
-        for figure in FIGURES
-        if f"{figure}_error" in given
-    ]
-    adjacencies = _adjacencies(adjacency, given)
-    bounds = options.given_bounds(given)
-    options.check_one_of("share-by", share_by, ("equal", "rating"))
-    if mechanism:
-        options.check_one_of("mechanism", mechanism, MECHANISMS)
-    if plot:
-        check_figure(plot)
-    source = reading.open(surrogate)
-    _check_not_private(surrogate, source)
-    with _bar(quiet=json) as progress:
-        found = search(
-            declared_public(source),
-            targets,
-            event=Event.parse(event, base_mva=source.facts.base_mva),
-            adjacencies=adjacencies,
-            bounds=bounds,
-            mechanisms=[mechanism] if mechanism else MECHANISMS,  # pyright: ignore[reportArgumentType]
-            sharing=share_by,  # pyright: ignore[reportArgumentType]
-            draws=draws,
-            quantile=quantile,
-            progress=progress,
-        )
-    if plot:
-        from gridveil.planning.plan.drawing import plot_plan
-
-        with writing(plot, "--plot"):
-            plot_plan(found, str(plot))
-    command = _command(found.chosen, given) if found.chosen else None
+    settings = PlanSettings.of(**given, dynamics=reading.dynamics, reading=reading.given())
+    with progress_bar(quiet=json):
+        found = plan_release(settings)
+    command = _command(found.chosen, alpha, bounds) if found.chosen else None
     if json:
         print_json(_json(found, event, command, plot))
         return
@@ -164,42 +121,7 @@ def plan(
         print_text(f"Figure   {plot}")
 
 
-def _adjacencies(rule: str | None, given: dict[str, Any]) -> list[Adjacency]:
-    """The rule that was asked for, or the three absolute ones, the default first."""
-    from gridveil.privacy.adjacency import ABSOLUTE, Adjacency
-
-    alpha = options.given_alpha(given)
-    usual = [Adjacency(one) for one in ([rule] if rule else ABSOLUTE)]  # pyright: ignore[reportArgumentType]
-    return [Adjacency(one.rule, {**one.alpha, **alpha}) for one in usual]
-
-
-def _check_not_private(name: str, source: SourceGrid) -> None:
-    """Refuse a file that the ledger at hand knows as a grid with a budget: it is no public
-    surrogate.
-    """
-    from gridveil.foundation.errors import GridveilError
-    from gridveil.privacy.ledger import Ledger, default_location
-    from gridveil.readers.cases import BUNDLED
-    from gridveil.readers.cases.packages import package_case
-    from gridveil.vault.perturb import version_of
-
-    if name in BUNDLED or package_case(name) is not None:  # public by name
-        return
-    try:
-        book = Ledger(default_location(), create=False)
-    except GridveilError:  # there is none
-        return
-    lineage = book.lineage_of(version_of(source, book))
-    if lineage is not None:
-        raise OptionError(
-            f"The ledger knows {name} as a version of the lineage {lineage}: it is a private grid, "
-            "and a plan made on it would depend on private values.",
-            outcome="Nothing was drawn and nothing was planned.",
-            remedy="Name a public case that is like it in size, such as matpower:case118.",
-        )
-
-
-def _command(chosen: Choice, given: dict[str, Any]) -> str:
+def _command(chosen: Choice, alpha: str | None, bounds: str | None) -> str:
     """The command line that makes the proposed release."""
     parts = [
         "gridveil release GRID",
@@ -214,9 +136,8 @@ def _command(chosen: Choice, given: dict[str, Any]) -> str:
         )
     if chosen.allocation.sharing != "equal":
         parts.append(f"--share-by {chosen.allocation.sharing}")
-    for name in ("alpha_k", "alpha_m", "alpha_d", "bounds_k", "bounds_m", "bounds_d"):
-        if name in given:
-            parts.append(f"--{name.replace('_', '-')} {given[name]}")
+    parts += [f"--alpha {alpha}"] if alpha else []
+    parts += [f"--bounds {bounds}"] if bounds else []
     return " ".join(parts)
 
 
@@ -410,25 +331,3 @@ def _choice_json(one: Choice) -> dict[str, Any]:
         "errors": dict(one.errors),
         "L_pu2_s": one.L if met else None,
     }
-
-
-@contextmanager
-def _bar(quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
-    """Show a bar that names what is being tried; nothing where nobody looks."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("drawing", total=None)
-        yield lambda done, total, what: bar.update(
-            task, completed=done, total=total, description=what
-        )

@@ -4,7 +4,7 @@ command that has them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Parameter, signature
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 if TYPE_CHECKING:
-    from gridveil.vault.source import SourceGrid
+    from gridveil.workflow.settings import GridSettings
 
 MACHINES = "Dynamics of the machines (files only)"
 AWKWARD = "What to do with awkward data (files only)"
@@ -101,24 +101,19 @@ class GridReading:
         str | None, _option("machines without inertia: refuse (default) or drop", AWKWARD)
     ] = None
 
-    def open(self, grid: str, *, publish_loads: bool | None = None) -> SourceGrid:
-        """Open a grid by name or path, read like this."""
-        return open_named_grid(grid, self.dynamics, {**vars(self), "publish_loads": publish_loads})
+    def given(self) -> dict[str, Any]:
+        """What was given of the grid's file, by name."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name != "dynamics" and value is not None
+        }
 
+    def of(self, grid: str, **more: Any) -> GridSettings:
+        """Settings of a grid, read like this."""
+        from gridveil.workflow.settings import GridSettings
 
-# What options and a release.toml may say over a file of dynamics.
-DYNAMICS = (*(f.name for f in fields(GridReading) if f.name != "dynamics"), "publish_loads")
-
-
-def open_named_grid(
-    grid: str, dynamics_file: Path | None, options: Mapping[str, Any]
-) -> SourceGrid:
-    """Open a grid with the dynamics that options give."""
-    from gridveil.readers.cases import open_grid
-
-    return open_grid(
-        grid, dynamics_file=dynamics_file, options={name: options.get(name) for name in DYNAMICS}
-    )
+        return GridSettings.of(vars(self), grid=grid, **more)
 
 
 def reads_grid(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import counted, print_json, print_table, print_text
+from gridveil.cli.output import print_json, print_table, print_text, progress_bar
 
 
 def paper(
@@ -35,12 +35,12 @@ def paper(
     A demo: seeds and truth are known.
     """
     from gridveil.foundation.archive import check_outside_bundles
-    from gridveil.paper import iterations, reproduce
+    from gridveil.paper import reproduce
 
     for place in (out / "any", *out.rglob("*")):  # what lies there already may be a link
         check_outside_bundles(place)
-    with counted("running Algorithm 1", iterations(runs), quiet=json) as progress:
-        found = reproduce(runs, out, only or (), progress)
+    with progress_bar(quiet=json):
+        found = reproduce(runs, out, only or ())
     if json:
         print_json({"demo": True, **asdict(found)})
         return

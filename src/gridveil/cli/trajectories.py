@@ -1,4 +1,4 @@
-"""What the commands do with measured trajectories: read and check them, and show what was read."""
+"""What the commands do with measured trajectories: show what was read, and what a fit found."""
 
 from __future__ import annotations
 
@@ -9,30 +9,8 @@ from gridveil.cli.output import print_table, print_text
 
 if TYPE_CHECKING:
     from gridveil.grid.facts import GridFacts
-    from gridveil.grid.parameters import Bounds
     from gridveil.inference.fit import EstimatedEvent, Unknown
-    from gridveil.inference.records import Declaration, Measured
-
-
-def read_all(
-    declared: Sequence[Declaration],
-    facts: GridFacts,
-    dt_s: float | None = None,
-    bounds: Bounds | None = None,
-) -> list[Measured]:
-    """Read declared trajectories onto the fit's clock; refuse what does not fit the grid and, given
-    bounds, its event.
-    """
-    if not declared:
-        return []
-    from gridveil.inference.fit import FitSettings
-    from gridveil.inference.records import check_size, measure
-
-    found = [measure(one, facts, dt_s=dt_s or FitSettings().dt_s) for one in declared]
-    if bounds is not None:
-        for one in found:
-            check_size(one, facts, bounds)
-    return found
+    from gridveil.inference.records import Measured
 
 
 def trajectory_json(one: Measured) -> dict[str, Any]:

@@ -200,7 +200,7 @@ class Bounds(Mapping[str, Range]):
                 raise OptionError(
                     f"The lower bound of {name} must be above 0: {parameter.why_positive} has no "
                     "swing equation.",
-                    remedy=f"Give --bounds-{name} a positive lower end.",
+                    remedy=f"Give --bounds {name}=… a positive lower end.",
                 )
 
     def __getitem__(self, name: str) -> Range:

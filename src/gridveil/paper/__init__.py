@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gridveil.foundation.errors import GridveilError, OptionError
+from gridveil.foundation.progress import counted
 from gridveil.paper.claims import Claim, claims
 from gridveil.paper.experiment import Experiment, blocks, collect
 from gridveil.paper.figures import FIGURES, draw
@@ -34,9 +35,7 @@ def iterations(runs: int) -> int:
     return sum(1 for _ in blocks(runs)) * PROFILES["paper"].settings.iterations
 
 
-def reproduce(
-    runs: int, out: Path, only: Sequence[str] = (), progress: Callable[[], None] | None = None
-) -> Reproduction:
+def reproduce(runs: int, out: Path, only: Sequence[str] = ()) -> Reproduction:
     """Run section IV (and II-D) of the paper; write figures, data and `reproduction.md`.
 
     An interrupted call loses at most the block of runs it was in: the next one goes on from there,
@@ -52,7 +51,8 @@ def reproduce(
     experiment = Experiment.ieee30()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        results = collect(experiment, runs, out / "blocks", progress)
+        with counted("running Algorithm 1", iterations(runs)) as progress:
+            results = collect(experiment, runs, out / "blocks", progress)
         measured = tuple(levels(experiment, results))
         star = tuple(cases())
         judged = tuple(claims(experiment, measured, star))

@@ -20,6 +20,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import simulate
 from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.foundation.files import replace_whole
+from gridveil.foundation.progress import told_to
 from gridveil.foundation.reading import read_regular
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.methods import projected_gradient
@@ -160,13 +161,13 @@ class Experiment:
 
         lower, upper = box(family)
         settings = self.profile.settings
-        after, history = projected_gradient(
-            Problem(mismatch, before, lower[:p], upper[:p], settings.rho),
-            before,
-            step=settings.step,
-            iterations=settings.iterations,
-            progress=(lambda *_: progress()) if progress else None,
-        )
+        with told_to(lambda *_: progress() if progress else None):
+            after, history = projected_gradient(
+                Problem(mismatch, before, lower[:p], upper[:p], settings.rho),
+                before,
+                step=settings.step,
+                iterations=settings.iterations,
+            )
         return Runs(
             before,
             after,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import Mode, modes, simulate
 from gridveil.dynamics.trajectory import Trajectory
+from gridveil.foundation import crash_points
 from gridveil.grid.facts import GridFacts, IntArray
 from gridveil.grid.parameters import WEIGHT, Bounds
 from gridveil.inference.fit import EstimatedEvent, FitResult, Observation
@@ -29,7 +30,7 @@ from gridveil.privacy.guarantee import (
     TRAJECTORY_NOT_PROTECTED,
     Guarantee,
 )
-from gridveil.privacy.ledger.accounts import Receipt
+from gridveil.privacy.ledger import Ledger, Receipt
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.privacy.provenance import Provenance
 
@@ -78,6 +79,7 @@ class Release:
     public_inputs : where bounds, loads and the like come from.
     provenance : of the trajectories that the fit used.
     receipt : what the ledger gave for the draw; None for a demo, and for a release that was loaded.
+    ledger : where `save` notes the bundle.
     events : what the fit found of events that were not wholly known; a bundle does not carry them.
     load_damping : public damping per p.u. of load [p.u. power / p.u. frequency], which d includes;
     None: not known, as in a bundle of an earlier gridveil.
@@ -93,6 +95,7 @@ class Release:
     receipt: Receipt | None = None
     events: tuple[EstimatedEvent, ...] = ()
     load_damping: float | None = None
+    ledger: Ledger | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -196,14 +199,18 @@ class Release:
         self, path: str | Path, signer: Signer | None = None, formats: Sequence[str] = ()
     ) -> Report:
         """Write the bundle, signed if a signer is given: a folder, or one canonical zip if the path
-        ends in .zip.
+        ends in .zip. The ledger then notes that it was published.
 
         formats : other tools' formats to put beside the rest, such as "andes"; see
         `gridveil.publication.export`.
         """
         from gridveil.publication.bundle import write
 
-        return write(self, Path(path), signer, formats)
+        report = write(self, Path(path), signer, formats)
+        if self.ledger is not None and self.receipt is not None:
+            self.ledger.mark_published(self.receipt.entry, report.digest)
+            crash_points.step("published")
+        return report
 
 
 def declared_inputs(

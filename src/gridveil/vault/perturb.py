@@ -215,6 +215,6 @@ def _check_positive(source: SourceGrid, ranges: Mapping[str, Range]) -> None:
             raise OptionError(
                 f"A relative adjacency needs values of {name} and a lower bound above 0.",
                 outcome=NOTHING_SPENT,
-                remedy=f"Raise --bounds-{name} and fix the values that are 0, or choose an "
+                remedy=f"Raise --bounds {name}=… and fix the values that are 0, or choose an "
                 "adjacency without -relative.",
             )

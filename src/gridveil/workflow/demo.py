@@ -13,7 +13,6 @@ from gridveil.dynamics.simulate import simulate
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.errors import OptionError
 from gridveil.inference.fit import Observation
-from gridveil.inference.fit.methods import Progress
 from gridveil.planning.profiles import PROFILES, ProfileName
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.provenance import Provenance
@@ -46,7 +45,6 @@ def run_demo(
     epsilon: Fraction = Fraction(1, 2),
     profile: ProfileName = "default",
     seed: int = 1,
-    progress: Progress | None = None,
 ) -> Demo:
     """Simulate a "public" trajectory from the case, perturb, reduce and fit.
 
@@ -75,7 +73,7 @@ def run_demo(
         "bounds": chosen.bounds,
         "ledger": None,
     }
-    fit = {"settings": chosen.settings, "start": chosen.start, "progress": progress}
+    fit = {"settings": chosen.settings, "start": chosen.start}
     release = publish(source, observed, **settings, **fit, sampler=DemoSampler(seed))
     noisy = reduce(
         perturb(source, **settings, sampler=DemoSampler(seed))

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from gridveil.dynamics.kron import networkless_model, reduce
 from gridveil.foundation import crash_points
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
+from gridveil.foundation.progress import stage
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import GridFacts, IntArray
 from gridveil.grid.parameters import WEIGHT, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.fit import FitSettings, Observation, check_records, fit
-from gridveil.inference.fit.methods import Progress
 from gridveil.inference.posterior import Start, middle, posterior_mean
+from gridveil.planning.surrogate import (
+    AROUND_ONE_BUS,
+    AT_MIDDLE,
+    at_middle,
+    choose,
+    without_network,
+)
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.allocation import ITEMS, Allocation, machine_shares
+from gridveil.privacy.allocation import ITEMS, Allocation, MechanismName, Sharing, machine_shares
 from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.mechanisms import Sampler
 from gridveil.publication.bundle import check_fits
@@ -38,9 +46,8 @@ def publish(
     ledger: Ledger | None,
     settings: FitSettings | None = None,
     sampler: Sampler | None = None,
-    progress: Progress | None = None,
     lineage: str | None = None,
-    allocation: Allocation = ITEMS,
+    allocation: Allocation | None = None,
     start: Start = "posterior",
     ports: Sequence[IntArray] | None = None,
 ) -> Release:
@@ -48,7 +55,8 @@ def publish(
 
     Without a trajectory it stops after step 2, and the guarantee is unconditional.
     lineage : the account that is charged.
-    allocation : what is drawn of each group; a fit needs items.
+    allocation : what is drawn of each group; a fit needs items. None: items where there is a
+    trajectory, else aggregates, their shares chosen on a surrogate, as `gridveil release` does.
     start : what step 2 takes, posterior means, or the noisy values as they were clipped (the
     paper's way).
     ports : groups of loaded buses that are shown as one port each; default: each alone.
@@ -56,9 +64,43 @@ def publish(
     sampler = sampler or SecureSampler()
     settings = settings or FitSettings()
     check_observed(observed, source.facts, settings, bounds, sampler)
-    check_allocation(source.facts, allocation, fits=bool(observed))
-    hidden = allocation.hides_network
-    check_fits(source.facts, bounds, 1 if hidden else len(loaded_buses(source.facts)))
+    allocation = allocation or (
+        ITEMS if observed else share_out(source.facts, adjacency, epsilon, bounds)
+    )
+    check_allocation(source.facts, bounds, allocation, fits=bool(observed))
+    return algorithm_1(
+        source,
+        observed,
+        epsilon=epsilon,
+        adjacency=adjacency,
+        bounds=bounds,
+        ledger=ledger,
+        settings=settings,
+        sampler=sampler,
+        lineage=lineage,
+        allocation=allocation,
+        start=start,
+        ports=ports,
+    )
+
+
+@sealed
+def algorithm_1(
+    source: SourceGrid,
+    observed: Sequence[Observation],
+    *,
+    epsilon: Fraction,
+    adjacency: Adjacency,
+    bounds: Bounds,
+    ledger: Ledger | None,
+    settings: FitSettings,
+    allocation: Allocation,
+    start: Start,
+    sampler: Sampler | None = None,
+    lineage: str | None = None,
+    ports: Sequence[IntArray] | None = None,
+) -> Release:
+    """Draw, reduce and fit what `check_observed` and `check_allocation` have let pass."""
     noisy = perturb(  # step 1: spends ε
         source,
         epsilon=epsilon,
@@ -73,7 +115,7 @@ def publish(
     table = (
         noisy if start == "clipped" and allocation.mechanism == "items" else posterior_mean(noisy)
     )
-    if hidden:
+    if allocation.hides_network:
         assert isinstance(table, PublicTable), "sums have no clipped items"
         reduced = networkless_model(table, middle(bounds[WEIGHT.name]))
     else:
@@ -81,15 +123,43 @@ def publish(
         # needed.
         reduced = reduce(table, None if observed else loaded_buses(source.facts))
     crash_points.step("reduced")
-    fitted = (
-        fit(reduced, observed, settings, bounds, progress, noisy) if observed else None
-    )  # step 3: post-processing
-    release = Release.of(noisy, reduced, fitted, observed)
+    # Step 3: post-processing.
+    fitted = fit(reduced, observed, settings, bounds, noisy) if observed else None
+    release = replace(Release.of(noisy, reduced, fitted, observed), ledger=ledger)
     return release if ports is None else merge_loads(release, source.facts, ports)
 
 
-def check_allocation(facts: GridFacts, allocation: Allocation, *, fits: bool) -> None:
-    """Refuse an allocation that this grid, or a fit, cannot use, before anything is drawn."""
+def share_out(
+    facts: GridFacts,
+    adjacency: Adjacency,
+    epsilon: Fraction,
+    bounds: Bounds,
+    *,
+    mechanism: MechanismName = "aggregates",
+    sharing: Sharing = "equal",
+    surrogate: tuple[PublicTable, str] | None = None,
+) -> Allocation:
+    """Share ε by what a public surrogate shows; the grid itself has no part in it, in topology mode
+    not even its network.
+
+    surrogate : a table and its name; None: the declared topology at the middle of the bounds.
+    """
+    if surrogate is not None:
+        table, origin = surrogate
+    elif mechanism == "topology":
+        table, origin = at_middle(without_network(facts), bounds), AROUND_ONE_BUS
+    else:
+        table, origin = at_middle(facts, bounds), AT_MIDDLE
+    stage("sharing epsilon out")
+    return choose(
+        table, adjacency, epsilon, bounds, mechanism=mechanism, sharing=sharing, origin=origin
+    )
+
+
+def check_allocation(
+    facts: GridFacts, bounds: Bounds, allocation: Allocation, *, fits: bool
+) -> None:
+    """Refuse what this grid, a fit or a bundle cannot use, before anything is drawn."""
     machine_shares(facts, allocation.sharing)
     if fits and allocation.mechanism != "items":
         raise OptionError(
@@ -98,6 +168,7 @@ def check_allocation(facts: GridFacts, allocation: Allocation, *, fits: bool) ->
             outcome=NOTHING_SPENT,
             remedy="Choose the mechanism items, or leave the trajectory out.",
         )
+    check_fits(facts, bounds, 1 if allocation.hides_network else len(loaded_buses(facts)))
 
 
 def check_observed(

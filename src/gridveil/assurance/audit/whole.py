@@ -4,7 +4,7 @@ at one confidence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,6 +17,7 @@ from gridveil.assurance.audit.processes import audit_processes
 from gridveil.assurance.audit.releases import KINDS, Kind, by_bundle, by_perturb
 from gridveil.assurance.audit.run import audit_adjacency, values_to_draw
 from gridveil.assurance.audit.sums import audit_sums
+from gridveil.foundation.progress import counted
 from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Adjacency
 
@@ -73,7 +74,6 @@ def audit_all(
     adjacencies: Sequence[Adjacency],
     epsilon: Fraction,
     effort: Effort,
-    progress: Callable[[int], object] | None = None,
 ) -> tuple[list[Finding], list[Fit]]:
     """Run every audit.
 
@@ -83,25 +83,26 @@ def audit_all(
     level = (1 - DECIDING) / parts
     found: list[Finding] = []
     fits: list[Fit] = []
-    for one in adjacencies:
-        found += audit_adjacency(one, epsilon, effort.canaries, progress=progress, parts=parts)
-        found.append(audit_sums(one, epsilon, effort.sums, progress=progress, parts=parts))
-        for name, releases, kind, opens in effort.fits():
-            subject = f"{one.rule}: {name}"
-            fits.append(
-                audit_noise(
-                    subject,
-                    one,
-                    epsilon,
-                    releases,
-                    kind,
-                    opens=opens,
-                    level=level,
-                    progress=progress,
+    with counted("auditing", values_in_all(adjacencies, effort)) as progress:
+        for one in adjacencies:
+            found += audit_adjacency(one, epsilon, effort.canaries, progress=progress, parts=parts)
+            found.append(audit_sums(one, epsilon, effort.sums, progress=progress, parts=parts))
+            for name, releases, kind, opens in effort.fits():
+                subject = f"{one.rule}: {name}"
+                fits.append(
+                    audit_noise(
+                        subject,
+                        one,
+                        epsilon,
+                        releases,
+                        kind,
+                        opens=opens,
+                        level=level,
+                        progress=progress,
+                    )
                 )
-            )
-        fits.append(audit_constant(one, epsilon))
-    found.append(audit_low_bits(draws=effort.canaries // 5, progress=progress, parts=parts))
+            fits.append(audit_constant(one, epsilon))
+        found.append(audit_low_bits(draws=effort.canaries // 5, progress=progress, parts=parts))
     if effort.processes:
         fits.append(audit_processes(level))
     return found, fits

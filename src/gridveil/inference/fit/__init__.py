@@ -19,7 +19,7 @@ from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
-from gridveil.inference.fit.methods import Progress, projected_gradient, quasi_newton
+from gridveil.inference.fit.methods import projected_gradient, quasi_newton
 from gridveil.inference.fit.outcome import Identifiability
 from gridveil.inference.fit.problem import NOT_FITTED, Observation, Problem, on_clock, problem
 from gridveil.inference.fit.task import Task
@@ -121,7 +121,6 @@ def fit(
     observed: Sequence[Observation],
     settings: FitSettings,
     bounds: Bounds,
-    progress: Progress | None = None,
     noisy: NoisyGrid | None = None,
 ) -> FitResult:
     """Minimise J(k_r, m, d) against public trajectories, from a noisy model, within public bounds.
@@ -145,16 +144,14 @@ def fit(
         check_euler(start, settings.dt_s)
     before = float(task(theta0)[0])
     if method == "two-stage":
-        return _two_stage(noisy, observed, settings, before, progress)
+        return _two_stage(noisy, observed, settings, before)
     if method == "projected-gradient":
         theta, history = projected_gradient(
-            task, theta0, step=settings.step, iterations=settings.iterations, progress=progress
+            task, theta0, step=settings.step, iterations=settings.iterations
         )
         converged = False  # it stops after a fixed number of steps
     else:
-        theta, history, converged = quasi_newton(
-            task, theta0, iterations=settings.iterations, progress=progress
-        )
+        theta, history, converged = quasi_newton(task, theta0, iterations=settings.iterations)
     return FitResult(
         start.with_theta(theta),
         before,
@@ -170,7 +167,6 @@ def _two_stage(
     observed: Sequence[Observation],
     settings: FitSettings,
     before: float,
-    progress: Progress | None,
 ) -> FitResult:
     if noisy is None:
         raise OptionError(
@@ -187,7 +183,6 @@ def _two_stage(
         scheme=settings.scheme,
         sigma=settings.sigma,
         starts=settings.starts,
-        progress=progress,
     )
     if fitted.events:  # before, the event was a guess
         before = fitted.mismatch(noisy.values)

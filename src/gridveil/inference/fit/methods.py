@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
+from gridveil.foundation.progress import report
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.problem import Problem
 
-# Called with the iteration, how many there may be, and J.
-Progress = Callable[[int, int, float], None]
+
+def report_step(done: int, total: int, J: float) -> None:
+    """Report an iteration of a fit, how many there may be, and J [p.u.² s]."""
+    report(f"fitting, J = {J:.3e} p.u.² s", done, total)
 
 
 def projected_gradient(
@@ -19,7 +20,6 @@ def projected_gradient(
     *,
     step: float,
     iterations: int,
-    progress: Progress | None = None,
 ) -> tuple[Array, Array]:
     """Take θ ← P[θ − η dJ/dθ] a fixed number of times: Algorithm 1, step 3, to the letter.
 
@@ -32,15 +32,12 @@ def projected_gradient(
         J, gradient = problem(theta)
         history.append(J)
         theta = np.clip(theta - step * gradient, problem.lower, problem.upper)
-        if progress:
-            progress(iteration + 1, iterations, float(np.mean(J)))
+        report_step(iteration + 1, iterations, float(np.mean(J)))
     history.append(problem(theta)[0])
     return theta, np.array(history)
 
 
-def quasi_newton(
-    problem: Problem, start: Array, *, iterations: int, progress: Progress | None = None
-) -> tuple[Array, Array, bool]:
+def quasi_newton(problem: Problem, start: Array, *, iterations: int) -> tuple[Array, Array, bool]:
     """Minimise by L-BFGS-B over the box, in parameters scaled by their start.
 
     Returns θ (p,), J of each iteration, and whether it converged.
@@ -61,8 +58,7 @@ def quasi_newton(
 
     def note(_: Array) -> None:
         history.append(last["J"])
-        if progress:
-            progress(len(history) - 1, iterations, last["J"])
+        report_step(len(history) - 1, iterations, last["J"])
 
     minimum = minimize(
         scaled,

@@ -28,7 +28,7 @@ from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.coordinates import independent, linked, push
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
-from gridveil.inference.fit.methods import Progress
+from gridveil.inference.fit.methods import report_step
 from gridveil.inference.fit.outcome import TwoStage, covariance, outcome
 from gridveil.inference.fit.problem import NOT_FITTED, Observation
 from gridveil.inference.fit.scale import scale_shift
@@ -89,7 +89,6 @@ def two_stage(
     sigma: float,
     starts: int = 4,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> TwoStage:
     """Find the most probable network: max p(records | k, m, d) p(k, m, d | release).
 
@@ -146,12 +145,12 @@ def two_stage(
         best = min(tried, key=_cost)
     rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
     everything = _sampling(task, task.predictor.records.samples, MOST_KEPT)
-    last, history = _polish(task, prior, best.x, everything, sigma, progress, rounds)
+    last, history = _polish(task, prior, best.x, everything, sigma, rounds)
     for _ in range(SCALED if len(task.coordinates.unknowns.sized) else 0):
         alike = np.zeros(len(prior.mean))
         alike[: drawn.shape[1]] = scale_shift(belief, prior, last.x, covariance(prior, last))
         prior = replace(prior, mean=prior.mean + alike)
-        last, more = _polish(task, prior, last.x, everything, sigma, progress, rounds)
+        last, more = _polish(task, prior, last.x, everything, sigma, rounds)
         history = np.concatenate([history, more[1:]])
     return outcome(task, observed, prior, last, tuple(map(_cost, minima)), history)
 
@@ -368,7 +367,6 @@ def _polish(
     start: Array,
     sampling: Sampling,
     sigma: float,
-    progress: Progress | None = None,
     rounds: int = ROUNDS,
 ) -> tuple[Minimum, Array]:
     """Go from stage 2's y to the maximum of the posterior, all samples counted.
@@ -419,8 +417,7 @@ def _polish(
             converged = trial[0] - cost <= CLOSE and hold == 0
             hold = max(0.1, 4 * hold)
         history.append(float(sampling.weights @ (noise * r) ** 2))
-        if progress:
-            progress(number, rounds, history[-1])
+        report_step(number, rounds, history[-1])
     slopes = J @ (coordinates.model_slopes(x) @ coordinates.slopes(y)[1])
     return Minimum(y, cost, r, slopes, number, converged), np.array(history)
 

@@ -4,6 +4,7 @@ mean.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import pi, sqrt
 from pathlib import Path
@@ -15,7 +16,7 @@ from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import DAMPING, Bounds
-from gridveil.inference.fit import Observation, Unknown
+from gridveil.inference.fit import FitSettings, Observation, Unknown
 from gridveil.inference.records.clock import lay_clock, resample, sampling
 from gridveil.inference.records.declared import Declaration, declaration, read_declaration
 from gridveil.inference.records.record import NOT_USED, RawRecord, read_record, read_time, refusal
@@ -223,6 +224,22 @@ def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured
     )
 
 
+def read_all(
+    declared: Sequence[Declaration],
+    facts: GridFacts,
+    dt_s: float | None = None,
+    bounds: Bounds | None = None,
+) -> list[Measured]:
+    """Read declared trajectories onto the fit's clock; refuse what does not fit the grid and, given
+    bounds, its event.
+    """
+    found = [measure(one, facts, dt_s=dt_s or FitSettings().dt_s) for one in declared]
+    if bounds is not None:
+        for one in found:
+            check_size(one, facts, bounds)
+    return found
+
+
 def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
     """Refuse a record that is far larger or smaller than its event can be, or of the other sign: a
     wrong unit, or event.
@@ -248,7 +265,7 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
             f"bounds of d let expect {1000 * hz * least:.3g} to {1000 * hz * largest:.3g} mHz",
             file=measured.declared.file,
             expected=f"no more than {WRONG_SIZE:g} times less or more",
-            remedy="Check unit, values and the size of the event; or choose --bounds-d from public "
+            remedy="Check unit, values and the size of the event; or set --bounds d=… from public "
             "knowledge.",
         )
     after = omega[measured.trajectory.time_s > measured.event_s]

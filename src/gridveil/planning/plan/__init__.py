@@ -8,7 +8,7 @@ costs nothing, and says nothing for certain about that grid.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,6 +17,7 @@ import numpy as np
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import Metrics
 from gridveil.foundation.errors import OptionError
+from gridveil.foundation.progress import counted
 from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.planning.plan.search import CURVE, MOST, Choice, Curve, Search
@@ -30,7 +31,6 @@ from gridveil.privacy.epsilon import SMALL, float_at_least
 # nothing of the network.
 TIE = 1.05
 SEARCH_SEED, CHECK_SEED = 0, 1
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,6 @@ def plan(
     sharing: Sharing = "equal",
     draws: int = 200,
     quantile: float = 0.9,
-    progress: Progress | None = None,
 ) -> Plan:
     """Find the least ε of each mechanism and rule that meets all targets in a share `quantile` of
     releases; propose one.
@@ -142,17 +141,17 @@ def plan(
     pairs: list[tuple[Adjacency, MechanismName]] = [
         (adjacency, mechanism) for adjacency in adjacencies for mechanism in mechanisms
     ]
-    tell = progress or (lambda *_: None)
     choices = []
-    for number, (adjacency, mechanism) in enumerate(pairs):
-        tell(number, len(pairs) + 1, f"{adjacency.rule}, {mechanism}")
-        choices.append(search.choose(adjacency, mechanism, sharing))
-    tell(len(pairs), len(pairs) + 1, "trade-off")
-    ours = [one for one in choices if one.adjacency is adjacencies[0]]
-    chosen = _propose(ours)
-    middle = float(chosen.epsilon) if chosen and chosen.epsilon else float(MOST) / CURVE[-1]
-    curves = tuple(search.curve(one, middle) for one in ours)
-    tell(len(pairs) + 1, len(pairs) + 1, "done")
+    with counted("drawing", len(pairs) + 1) as more:
+        for adjacency, mechanism in pairs:
+            more(0, f"{adjacency.rule}, {mechanism}")
+            choices.append(search.choose(adjacency, mechanism, sharing))
+            more()
+        more(0, "trade-off")
+        ours = [one for one in choices if one.adjacency is adjacencies[0]]
+        chosen = _propose(ours)
+        middle = float(chosen.epsilon) if chosen and chosen.epsilon else float(MOST) / CURVE[-1]
+        curves = tuple(search.curve(one, middle) for one in ours)
     return Plan(
         trials.surrogate,
         event,

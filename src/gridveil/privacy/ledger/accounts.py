@@ -216,7 +216,7 @@ def check_same(account: Account, adjacency: Adjacency) -> None:
             f"The budget of {account.lineage!r} is fixed to adjacency {fixed.rule} with α = "
             f"{alpha}, for ever.",
             outcome=NOTHING_SPENT,
-            remedy="Use them, or leave --adjacency and --alpha-… out.",
+            remedy="Use them, or leave --adjacency and --alpha out.",
         )
 
 

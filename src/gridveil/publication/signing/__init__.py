@@ -1,11 +1,13 @@
 """Ed25519 keys and signatures: owners make, rotate and revoke keys; recipients check them."""
 
 from gridveil.publication.signing.folder import (
+    PASSPHRASE,
     is_encrypted,
     key_folder,
     keys_in,
     load_signer,
     new_key,
+    open_signer,
     private_file,
     revoke,
     rotate,
@@ -24,6 +26,7 @@ from gridveil.publication.signing.public import (
 
 __all__ = [
     "KEYRING",
+    "PASSPHRASE",
     "PUBLIC",
     "KeyInfo",
     "Signer",
@@ -37,6 +40,7 @@ __all__ = [
     "keys_in",
     "load_signer",
     "new_key",
+    "open_signer",
     "private_file",
     "revoke",
     "rotate",

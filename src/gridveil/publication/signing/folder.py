@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from gridveil.publication.signing.public import (
 
 UNCHANGED, NOT_SIGNED = "No key was made or changed.", "Nothing was signed."
 MAX_PASSPHRASE = 1023  # bytes; OpenSSL takes no more
+PASSPHRASE = "GRIDVEIL_PASSPHRASE"  # noqa: S105 - the variable's name, not a passphrase
 
 
 def key_folder() -> Path:
@@ -128,6 +129,16 @@ def load_signer(folder: Path, passphrase: str | None = None) -> Signer | None:
             "by gridveil keys rotate.",
         )
     return signer
+
+
+def open_signer(ask: Callable[[], str | None]) -> Signer | None:
+    """Open the owner's active key; None if there is no key.
+
+    ask : gives its passphrase, where it has one and $GRIDVEIL_PASSPHRASE does not tell.
+    """
+    folder = key_folder()
+    passphrase = (os.environ.get(PASSPHRASE) or ask()) if is_encrypted(folder) else None
+    return load_signer(folder, passphrase)
 
 
 def _activate(folder: Path, others: tuple[KeyInfo, ...], passphrase: str | None) -> KeyInfo:

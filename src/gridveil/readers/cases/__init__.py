@@ -7,18 +7,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
-from gridveil.foundation.errors import InputError
+from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, InputError, OptionError
 from gridveil.foundation.progress import stage
 from gridveil.foundation.sealed import sealed
 from gridveil.vault.source import SourceGrid
 
 if TYPE_CHECKING:
+    from gridveil.grid.facts import GridFacts
     from gridveil.grid.tables import PublicTable
+    from gridveil.privacy.ledger import Ledger
 
 HERE = Path(__file__).parent
 BUNDLED = ("ieee30", "star5")
 KNOWN = f"{' or '.join(BUNDLED)}, a file, or a case of an installed package"
+# Grids that were opened by the name of a case, not from a file: those are public.
+_named: WeakSet[SourceGrid] = WeakSet()
 
 
 @sealed
@@ -47,17 +52,57 @@ def open_grid(
         dynamics = read_dynamics(dynamics_file)
     else:
         dynamics = read_dynamics(beside) if _exists(beside) else Dynamics()
-    return assemble(read_grid(path, dyr), dynamics.over(options or {}), name=name)
+    source = assemble(read_grid(path, dyr), dynamics.over(options or {}), name=name)
+    if name is not None:
+        _named.add(source)
+    return source
 
 
 @sealed
-def declared_public(source: SourceGrid) -> PublicTable:
-    """The table of a grid that is public by its owner's word: a surrogate, to try settings out
-    on.
+def declared_public(
+    source: SourceGrid, ledger: Ledger | None = None, *, own: GridFacts | None = None
+) -> PublicTable:
+    """The table of a grid that is public by its owner's word: a surrogate, to try settings out on.
+
+    ledger : knows the grids that were released; None: the usual one, if there is any.
+    own : public facts of the grid that it stands in for.
+
+    Privacy
+    -------
+    A grid that the ledger knows, or that is a version of `own`, is refused: what is chosen at it
+    would depend on private values. A case that was opened by its name is public.
     """
+    from gridveil.privacy.ledger.fingerprints import facts_alike
     from gridveil.vault.truth import public_table
 
+    if own is not None and facts_alike(own, source.facts):
+        raise OptionError(
+            "The surrogate is a version of the grid itself, or part of it: what is found at it "
+            "would depend on private values.",
+            outcome=NOTHING_SPENT,
+            remedy="Name a public case, or leave --surrogate out.",
+        )
+    if source not in _named and (lineage := _lineage_of(source, ledger)) is not None:
+        raise OptionError(
+            f"The ledger knows {source.facts.name} as a version of the lineage {lineage}: it is a "
+            "private grid, and what is found at it would depend on private values.",
+            outcome=NOTHING_SPENT,
+            remedy="Name a public case that is like it in size, such as matpower:case118.",
+        )
     return public_table(source)
+
+
+def _lineage_of(source: SourceGrid, ledger: Ledger | None) -> str | None:
+    """The lineage that a ledger knows a grid by; None: it is not known, or there is no ledger."""
+    from gridveil.privacy.ledger import Ledger, default_location
+    from gridveil.vault.perturb import version_of
+
+    if ledger is None:
+        try:
+            ledger = Ledger(default_location(), create=False)
+        except GridveilError:  # there is none
+            return None
+    return ledger.lineage_of(version_of(source, ledger))
 
 
 def _place(grid: str) -> tuple[Path, str | None]:

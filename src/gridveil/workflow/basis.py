@@ -7,18 +7,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gridveil.cli import options
+from gridveil.adversary.explain import explain, too_many_lines
+from gridveil.adversary.leakage import check_machines
 from gridveil.foundation.errors import OptionError
-from gridveil.grid.parameters import PARAMETERS, WEIGHT
-
-if TYPE_CHECKING:
-    from gridveil.cli.options import ReleaseSettings
-    from gridveil.grid.facts import GridFacts
-    from gridveil.grid.parameters import Bounds
-    from gridveil.grid.tables import PublicTable
-    from gridveil.privacy.adjacency import Adjacency
+from gridveil.grid.facts import GridFacts
+from gridveil.grid.parameters import PARAMETERS, WEIGHT, Bounds
+from gridveil.grid.tables import PublicTable
+from gridveil.planning.surrogate import AT_MIDDLE, at_middle
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.publication.bundle import is_bundle, load, verify
+from gridveil.workflow.opening import open_named, open_surrogate
+from gridveil.workflow.settings import GridSettings, adjacency_over
 
 NOTHING_DONE = "Nothing was computed."
 
@@ -39,14 +39,11 @@ class Basis:
     notes: tuple[str, ...] = ()
 
 
-def basis_of(settings: ReleaseSettings, surrogate: str | None, bounded: Sequence[str]) -> Basis:
+def basis_of(settings: GridSettings, surrogate: str | None, bounded: Sequence[str]) -> Basis:
     """The table to compute at: never the grid's own, of which only the public facts are used.
 
     bounded : groups with bounds.
     """
-    from gridveil.planning.surrogate import AT_MIDDLE, at_middle
-    from gridveil.publication.bundle import is_bundle
-
     if is_bundle(Path(settings.grid)):
         raise OptionError(
             f"{settings.grid} is a bundle, which names neither the record's buses nor the lines "
@@ -55,8 +52,8 @@ def basis_of(settings: ReleaseSettings, surrogate: str | None, bounded: Sequence
             outcome=NOTHING_DONE,
             remedy=f"gridveil leakage GRID --surrogate {settings.grid} computes at the bundle.",
         )
-    facts = options.open_named_grid(settings.grid, settings.dynamics_file, settings.dynamics).facts
-    asked = settings.adjacency(None)
+    facts = open_named(settings).facts
+    asked = adjacency_over(None, settings.adjacency, settings.alpha)
     if surrogate is not None and is_bundle(Path(surrogate)):
         return _at_release(Path(surrogate), facts, settings, bounded)
     own = at_middle(facts, settings.bounds)
@@ -68,7 +65,7 @@ def basis_of(settings: ReleaseSettings, surrogate: str | None, bounded: Sequence
         "lie there."
     )
     return Basis(
-        options.open_surrogate(surrogate, settings, facts),
+        open_surrogate(surrogate, settings, facts),
         own,
         name,
         settings.bounds,
@@ -78,15 +75,11 @@ def basis_of(settings: ReleaseSettings, surrogate: str | None, bounded: Sequence
 
 
 def _at_release(
-    path: Path, facts: GridFacts, settings: ReleaseSettings, bounded: Sequence[str]
+    path: Path, facts: GridFacts, settings: GridSettings, bounded: Sequence[str]
 ) -> Basis:
     """Compute at a bundle of the grid, once it verifies; with its own bounds and α where no others
     are asked for.
     """
-    from gridveil.adversary.explain import explain, too_many_lines
-    from gridveil.adversary.leakage import check_machines
-    from gridveil.publication.bundle import load, verify
-
     check_machines(len(facts.machines))
     verify(path)
     release = load(path)
@@ -121,6 +114,6 @@ def _at_release(
             release.bounds,
             ranges={**release.bounds, **{name: settings.bounds[name] for name in bounded}},
         ),
-        options.adjacency_over(guarantee.adjacency, settings.rule, settings.alpha),
+        adjacency_over(guarantee.adjacency, settings.adjacency, settings.alpha),
         (*notes, *found.doubts),
     )

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from gridveil.cli.ends import note_outcome
 from gridveil.foundation.archive import SUMS
 from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, Interrupted
 from gridveil.foundation.interrupts import Ended, held, signal_of
@@ -22,9 +21,17 @@ if TYPE_CHECKING:
     from gridveil.privacy.ledger import Entry, Ledger
 
 
+class Note(Protocol):
+    """Takes what stands, in a sentence; done : all that was asked for."""
+
+    def __call__(self, words: str, *, done: bool = False) -> None:
+        """Keep it."""
+        ...
+
+
 @contextmanager
 def outcome_told(
-    book: Ledger, lineage: str, places: Sequence[Path], epsilon: Fraction
+    book: Ledger, lineage: str, places: Sequence[Path], epsilon: Fraction, note: Note
 ) -> Iterator[None]:
     """Say what stands at the end. A bundle that was moved to its place but not noted in the ledger
     is noted first.
@@ -32,16 +39,16 @@ def outcome_told(
     epsilon : of each bundle.
     """
     before = len(book.charged)
-    note_outcome(
+    note(
         f"What was charged to the lineage {lineage}, gridveil ledger show says."
     )  # until more is known
     try:
         yield
-        note_outcome(_words(lineage, len(places) * epsilon, dict.fromkeys(places, True)), done=True)
+        note(_words(lineage, len(places) * epsilon, dict.fromkeys(places, True)), done=True)
     except BaseException as error:
         with held():  # a second Ctrl-C must not break off the answer to the first
             charged, words, done = _outcome(book, lineage, before, places)
-            note_outcome(words, done=done)
+            note(words, done=done)
         if done or not isinstance(error, GridveilError | Ended | KeyboardInterrupt):
             raise
         if isinstance(error, GridveilError):
@@ -90,13 +97,13 @@ def _words(lineage: str, charged: Fraction, noted: Mapping[Path, bool | None]) -
     words = f"ε = {charged} was charged to the lineage {lineage} and stays spent; "
     if not standing:
         return f"{words}there is no bundle."
-    words += "these bundles stand" if len(standing) > 1 else "the bundle stands"
-    words += f": {', '.join(standing)}"
+    stands = "these bundles stand" if len(standing) > 1 else "the bundle stands"
+    words += f"{stands}: {', '.join(standing)}"
     if missing:
         words += f"; there is no {', '.join(missing)}"
     if unnoted:
-        words += f"; the ledger could not note that {', '.join(unnoted)} was published, "
-        words += "and lists its draw without a bundle"
+        words += f"; the ledger could not note that {', '.join(unnoted)} was published"
+        words += ", and lists its draw without a bundle"
     return f"{words}."
 
 

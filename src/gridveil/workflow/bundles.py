@@ -1,0 +1,121 @@
+"""What a recipient does with a bundle: simulate and export. (`publication.bundle.verify` checks
+it.) No source, no vault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os.path import lexists
+from pathlib import Path
+from typing import Any
+
+from gridveil.dynamics.events import Event
+from gridveil.dynamics.metrics import Metrics, read
+from gridveil.dynamics.simulate import Mode
+from gridveil.dynamics.trajectory import Response, Trajectory
+from gridveil.foundation.archive import check_free, write_files
+from gridveil.foundation.errors import GridveilError, OptionError
+from gridveil.publication.bundle import load
+from gridveil.publication.export import export, format_named
+from gridveil.publication.release import Release
+from gridveil.workflow.places import check_figure, check_place, writing
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """What an event does to a release: at the buses asked for, and to the system.
+
+    system : figures of the inertia-weighted frequency.
+    """
+
+    release: Release
+    trajectory: Trajectory
+    system: Metrics
+    responses: Sequence[Response]
+    modes: Sequence[Mode]
+
+
+def simulate_bundle(
+    bundle: Path,
+    event: str,
+    *,
+    horizon_s: float = 30.0,
+    dt_s: float = 0.01,
+    scheme: str | None = None,
+    buses: Sequence[str] | None = None,
+    plot: Path | None = None,
+    csv: Path | None = None,
+) -> Simulated:
+    """Simulate an event on a bundle; draw the figure and write the samples that were asked for.
+
+    event : in words, such as "load:G1=+0.1; uniform:+5%@10s".
+    buses : to show; None: all machines.
+    csv : for samples [s, p.u.].
+    """
+    release = load(bundle)
+    if plot:
+        check_figure(plot)
+    if csv:
+        check_place(csv, "--csv")
+    happening = Event.parse(event, base_mva=release.model.base_mva)
+    clock: dict[str, Any] = {"horizon_s": horizon_s, "dt_s": dt_s, "scheme": scheme}
+    trajectory = release.simulate(happening, **clock, buses=buses)
+    whole = release.simulate(happening, **clock) if buses else trajectory
+    system = read(whole, release.model, happening)
+    if plot:
+        with writing(plot, "--plot"):
+            trajectory.plot(str(plot))
+    if csv:
+        with writing(csv, "--csv"):
+            csv.write_text(trajectory.to_csv(), encoding="utf-8")
+    return Simulated(release, trajectory, system, trajectory.responses(), release.modes())
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Files of another tool's format.
+
+    demo : whether the release is one.
+    runs : the line that runs them.
+    """
+
+    demo: bool
+    place: Path
+    files: Mapping[str, bytes]
+    runs: str
+
+
+def export_bundle(
+    bundle: Path, to: str, event: str | None = None, out: Path | None = None
+) -> Exported:
+    """Write a release for another tool.
+
+    event : what to write along; None: the bundle's reference event.
+    out : a folder, or a file that ends in .zip; None: BUNDLE-FORMAT.
+    """
+    chosen = format_named(to)
+    release = load(bundle)
+    place = out or Path(f"{bundle.absolute().stem}-{to}")
+    if bundle.is_dir() and bundle.absolute() in place.absolute().parents:
+        raise OptionError(
+            f"{place} lies inside the bundle, which would no longer verify.",
+            remedy="Name a place outside it.",
+        )
+    if lexists(place):
+        raise GridveilError(
+            f"{place} exists already.",
+            outcome="Nothing was written.",
+            remedy="Name another place with --out, or move it away.",
+        )
+    check_free(place)
+    files = export(release, to, event)
+    try:
+        write_files(place, files)
+    except GridveilError as error:  # which speaks of a bundle and its budget
+        raise GridveilError(
+            error.problem.replace("The bundle", "The export"),
+            outcome="No file was left there.",
+            remedy=error.remedy,
+        ) from None
+    return Exported(release.demo, place, files, chosen.runs)

@@ -1,0 +1,348 @@
+"""What public trajectories give away by themselves: of a release before its charge, and for
+`gridveil leakage`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from gridveil.adversary.coarsen import NOT_COARSER, Coarser, copy_coarser, write_coarser
+from gridveil.adversary.leakage import (
+    Leakage,
+    check_claim,
+    joint_epsilon,
+    largest_mu,
+    sigma_of,
+)
+from gridveil.adversary.leakage import leakage as compute
+from gridveil.foundation.archive import check_free_folder
+from gridveil.foundation.errors import InputError, OptionError
+from gridveil.foundation.limits import LONGEST_OPTION
+from gridveil.foundation.progress import BASIS, CORNERS, LEAKAGE, staged
+from gridveil.grid.facts import GridFacts
+from gridveil.grid.parameters import PARAMETERS, Bounds
+from gridveil.inference.fit import Observation
+from gridveil.inference.fit.two_stage import MOST_MACHINES
+from gridveil.inference.records import Measured, read_all
+from gridveil.planning.surrogate import at_middle
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.workflow.basis import NOTHING_DONE, Basis, basis_of
+from gridveil.workflow.places import check_figure, writing
+from gridveil.workflow.settings import GridSettings, names_of, pairs_of
+
+SEARCHED = (
+    "The supremum over neighbours was searched for at the corners of the public bounds, not "
+    "proven: others may have a larger μ, and then the claim does not hold."
+)
+OWN = "the grid's own topology"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeakageSettings(GridSettings):
+    """What to compute of public records, and where.
+
+    surrogate : a public case, or a bundle of the grid; None: this topology at the middle of the
+    bounds.
+    sigma : noise of a sample in words, 1e-4 (p.u.) or 5mHz; None: as declared, else its scatter.
+    delta : of the joint claim; None: none is made.
+    coarser : what a coarser record keeps.
+    out : a folder for the coarser record.
+    plot : a figure.
+    bounded : groups whose bounds were given.
+    """
+
+    surrogate: str | None = None
+    sigma: str | None = None
+    delta: float | None = None
+    coarser: Coarser = field(default_factory=Coarser)
+    out: Path | None = None
+    plot: Path | None = None
+    bounded: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.trajectory:
+            raise OptionError(
+                "There is no trajectory to look at.",
+                expected="--trajectory FILE.toml",
+                outcome=NOTHING_DONE,
+            )
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise OptionError(
+                f"--delta {self.delta:g} is no probability.",
+                expected="a number such as 1e-5",
+                outcome=NOTHING_DONE,
+            )
+
+    @classmethod
+    def keys(cls) -> set[str]:
+        """Names that `of` knows."""
+        return super().keys() - {"coarser", "bounded"} | {"keep", "rate", "round_to"}
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], config: Path | None = None) -> dict[str, Any]:
+        """Turn texts into the fields' own types."""
+        found = super().read(given, config)
+        keep, rate, step = (found.pop(name, None) for name in ("keep", "rate", "round_to"))
+        found["coarser"] = Coarser(
+            names_of(keep) if keep is not None else None,
+            _hz(rate, "--rate", "10Hz") if rate is not None else None,
+            _hz(step, "--round", "1mHz", bare=False) if step is not None else None,
+        )
+        found["bounded"] = tuple(pairs_of("bounds", given.get("bounds"), PARAMETERS))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class LeakageReport:
+    """What records give away, by what the record is; joint : what they promise beside a release.
+
+    sigma : noise of a sample [p.u.]; rounded : of a rounded one; sigma_from : its origin.
+    """
+
+    records: Mapping[str, Leakage]
+    joint: Mapping[str, Mapping[str, Any]]
+    sigma: float
+    rounded: float | None
+    sigma_from: str
+    nominal_hz: float
+
+
+@dataclass(frozen=True, eq=False)
+class GivenAway:
+    """What the trajectories of a release give away, and where their noise is from."""
+
+    leakage: Leakage
+    sigma_from: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The same in JSON's types."""
+        return {"sigma_from": self.sigma_from, **self.leakage.to_json()}
+
+
+def given_away(
+    measured: Sequence[Measured],
+    facts: GridFacts,
+    bounds: Bounds,
+    adjacency: Adjacency,
+    *,
+    dt_s: float,
+) -> GivenAway | str:
+    """Compute what the trajectories of a release give away by themselves; or say why not.
+
+    adjacency : the release's own, which the lineage's budget may fix.
+    """
+    if len(facts.machines) > MOST_MACHINES:
+        return f"what the trajectory gives away is not computed above {MOST_MACHINES} machines."
+    observed = [record.observation for record in measured]
+    try:
+        sigma, sigma_from = min(sigma_of(observation) for observation in observed)
+    except OptionError:
+        return (
+            "the record does not show its own noise: see gridveil leakage --sigma for what it "
+            "gives away."
+        )
+    with staged(LEAKAGE):
+        found = compute(
+            at_middle(facts, bounds), observed, bounds, adjacency, sigma=sigma, dt_s=dt_s
+        )
+    return GivenAway(found, sigma_from)
+
+
+def report_leakage(settings: LeakageSettings) -> LeakageReport:
+    """Compute what public records give away before any ε is spent, and coarser ones too; write the
+    coarser record and the figure that were asked for.
+
+    Privacy
+    -------
+    Uses public facts of the grid only, at a public table or a bundle.
+    """
+    how, out, plot = settings.coarser, settings.out, settings.plot
+    if plot:
+        check_figure(plot)
+    with staged(BASIS):
+        basis = basis_of(settings, settings.surrogate, settings.bounded)
+    facts = basis.table.facts
+    _check_coarser(how, out, len(settings.trajectory))
+    measured = _read_on(basis, settings)
+    if settings.delta is not None:
+        _check_joint(basis, measured, settings.sigma)
+    nominal_hz = facts.frequency_hz
+    noise, noise_origin = _sigma(settings.sigma, measured, nominal_hz)
+    with TemporaryDirectory() as folder:
+        records = {"as it is": (measured, noise)}
+        if how.asked:
+            made = _made_coarser(measured[0], how, Path(folder) / "coarser", facts)
+            records[how.in_words()] = [made], how.sigma(noise, nominal_hz)
+        found = {name: _leakage(basis, *record) for name, record in records.items()}
+        if how.asked:
+            coarse = found[how.in_words()]
+            notes = (*coarse.notes, *how.notes(noise, nominal_hz))
+            found[how.in_words()] = replace(coarse, notes=notes)
+        # At the noise before rounding, which only post-processes what the noise covers.
+        joint = {}
+        if settings.delta is not None:
+            joint = {
+                name: _joint(basis, record, noise, settings.delta)
+                for name, (record, _) in records.items()
+            }
+        if plot:
+            from gridveil.adversary.leakage.drawing import plot_leakage
+
+            with writing(plot, "--plot"):
+                plot_leakage(found, str(plot))
+        if out:  # last: whatever fails before leaves nothing there
+            copy_coarser(Path(folder) / "coarser", out)
+    rounded = how.sigma(noise, nominal_hz) if how.step_hz is not None else None
+    return LeakageReport(found, joint, noise, rounded, noise_origin, nominal_hz)
+
+
+def _check_coarser(how: Coarser, out: Path | None, records: int) -> None:
+    """Refuse what no coarser record can be made of."""
+    if how.keep == ():
+        raise OptionError(
+            "--keep names no bus.",
+            expected="buses of the record, such as 1,13",
+            outcome=NOTHING_DONE,
+        )
+    if out and not how.asked:
+        raise OptionError(
+            "--out has nothing to write.",
+            expected="--keep, --rate or --round beside it",
+            outcome=NOTHING_DONE,
+        )
+    if how.asked and records > 1:
+        raise OptionError(
+            "Several records cannot be made coarser at once.",
+            expected="one --trajectory",
+            outcome=NOTHING_DONE,
+        )
+    if out:
+        check_free_folder(out)
+
+
+def _leakage(basis: Basis, measured: Sequence[Measured], sigma: float) -> Leakage:
+    observed = [one.observation for one in measured]
+    with staged(LEAKAGE):
+        found = compute(
+            basis.table, observed, basis.bounds, basis.adjacency, sigma=sigma, origin=basis.origin
+        )
+    return replace(found, notes=(*basis.notes, *found.notes))
+
+
+def _made_coarser(measured: Measured, how: Coarser, folder: Path, facts: GridFacts) -> Measured:
+    """Write the coarser record and read it back; what is wrong with it then is not said of the
+    finer one.
+    """
+    declared = write_coarser(measured.declared, how, folder, base_mva=facts.base_mva)
+    try:
+        (made,) = read_all([declared], facts)
+    except InputError as error:
+        raise OptionError(
+            f"The record, {how.in_words()}, cannot be used: {error.problem}",
+            outcome=NOT_COARSER,
+            remedy="Take other buses, another rate or a finer rounding.",
+        ) from None
+    return made
+
+
+def _hz(text: str, option: str, example: str, *, bare: bool = True) -> float:
+    """Read a frequency [Hz] such as 10Hz or 1mHz.
+
+    bare : whether a number without its unit will do, in Hz.
+    """
+    pattern = r"\s*([0-9.eE+-]+)\s*(mHz|Hz)" + ("?" if bare else "") + r"\s*"
+    found = re.fullmatch(pattern, text) if len(text) <= LONGEST_OPTION else None
+    try:
+        value = float(found[1]) * (1e-3 if found[2] == "mHz" else 1.0) if found else 0.0
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        kind = "a frequency" if bare else "a frequency with its unit,"
+        raise OptionError(
+            f"{option} {text} cannot be read.",
+            expected=f"{kind} such as {example}",
+            outcome=NOTHING_DONE,
+        )
+    return value
+
+
+def _sigma(text: str | None, measured: Sequence[Measured], nominal_hz: float) -> tuple[float, str]:
+    """Noise of a sample [p.u.], and where it is from."""
+    if text is None:
+        return min(sigma_of(one.observation) for one in measured)
+    if text.strip().endswith("Hz"):
+        return _hz(text, "--sigma", "5mHz") / nominal_hz, "--sigma"
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise OptionError(
+            f"--sigma {text} cannot be read.", expected="1e-4 (p.u.) or 5mHz", outcome=NOTHING_DONE
+        )
+    return value, "--sigma"
+
+
+def _joint(
+    basis: Basis, measured: Sequence[Measured], sigma: float, delta: float
+) -> dict[str, Any]:
+    """What trajectory and release promise together, if the noise is white and of that size: at the
+    largest μ found.
+    """
+    observed = _on_own_grid(basis, measured)
+    with staged(CORNERS):
+        mu = largest_mu(basis.claimed, observed, basis.bounds, basis.adjacency, sigma=sigma)
+    return {
+        "mu": mu,
+        "mu_is": SEARCHED,
+        "computed_on": OWN,
+        "delta": delta,
+        "epsilon_x": joint_epsilon(mu, delta),
+    }
+
+
+def _check_joint(basis: Basis, measured: Sequence[Measured], sigma: str | None) -> None:
+    """Refuse a joint claim that would be none, before anything is computed."""
+    if sigma is None:
+        raise OptionError(
+            "A joint claim needs white noise of a declared size: a record's own scatter promises "
+            "nothing, and the sigma of its TOML counts model error and rounding too, which protect "
+            "nobody.",
+            expected="--sigma beside --delta: what the sensor's noise alone is",
+            outcome=NOTHING_DONE,
+        )
+    check_claim(basis.claimed.facts, _on_own_grid(basis, measured))
+
+
+def _read_on(basis: Basis, settings: GridSettings) -> list[Measured]:
+    """Read the records on the table's buses; where those of a surrogate do not fit, do not blame
+    the record.
+    """
+    try:
+        return read_all(settings.trajectory, basis.table.facts)
+    except InputError as error:
+        if basis.claimed.facts is basis.table.facts:
+            raise
+        read_all(
+            settings.trajectory, basis.claimed.facts
+        )  # what is wrong on the grid itself is the record's own fault
+        raise OptionError(
+            f"The record fits the grid, and not the surrogate {basis.origin}: {error.problem}",
+            outcome=NOTHING_DONE,
+            remedy="Name a public case that has buses of these names, or leave --surrogate out.",
+        ) from None
+
+
+def _on_own_grid(basis: Basis, measured: Sequence[Measured]) -> list[Observation]:
+    """The records with their events as the grid itself has them: a surrogate's buses and loads are
+    others.
+    """
+    if basis.claimed.facts is not basis.table.facts:
+        measured = read_all([one.declared for one in measured], basis.claimed.facts)
+    return [one.observation for one in measured]

@@ -1,0 +1,74 @@
+"""Where results other than bundles may be written: never into a bundle, by whatever link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gridveil.foundation.archive import check_outside_bundles
+from gridveil.foundation.errors import GridveilError, OptionError
+from gridveil.publication.bundle import is_bundle
+
+FIGURES = (".png", ".pdf", ".svg")
+
+
+def check_figure(path: Path) -> None:
+    """Refuse a figure whose format cannot be drawn, or that has no place, before any work is done
+    for it.
+    """
+    if path.suffix not in FIGURES:
+        raise OptionError(
+            f"--plot {path} is no figure that can be drawn.",
+            expected=".png, .pdf or .svg at its end",
+        )
+    check_place(path, "--plot")
+
+
+def check_place(path: Path, option: str) -> None:
+    """Refuse a file that has no place, or whose place, links followed, is a bundle's, before any
+    work is done for it.
+    """
+    _check_no_bundle(path, option)
+    with _failures_told(path, option):
+        taken, there = path.is_dir(), path.parent.is_dir()
+    if taken or not there:
+        why = "it is a folder" if taken else f"{path.parent} is no folder"
+        raise OptionError(
+            f"{path} could not be written: {why}.", remedy=f"Name another place with {option}."
+        )
+
+
+@contextmanager
+def writing(path: Path, option: str) -> Iterator[None]:
+    """Write a file, never into a bundle; turn a failure into a clear error."""
+    _check_no_bundle(path, option)
+    with _failures_told(path, option):
+        if (
+            path.is_file() and path.stat().st_nlink > 1
+        ):  # a bundle may hold the same file under another name
+            path.resolve().unlink()
+        yield
+
+
+def _check_no_bundle(path: Path, option: str) -> None:
+    check_outside_bundles(path)
+    with _failures_told(path, option):
+        is_file = path.is_file()
+    if is_file and is_bundle(path):
+        raise OptionError(
+            f"{path} is a bundle, and would be lost.", remedy=f"Name another place with {option}."
+        )
+
+
+@contextmanager
+def _failures_told(path: Path, option: str) -> Iterator[None]:
+    """Turn a failure to write a file into a clear error."""
+    try:
+        yield
+    except OSError as error:
+        raise GridveilError(
+            f"{path} could not be written ({error.strerror}).",
+            outcome="Nothing else was changed.",
+            remedy=f"Name another place with {option}.",
+        ) from None

@@ -1,0 +1,392 @@
+"""Settings of a release: one checked type for the command line, a `release.toml` and Python.
+
+Defaults are the fields' own; what depends on a profile is in `planning.profiles`. Errors name an
+option or key and what it may be, never a value of a grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from gridveil.foundation.errors import NOTHING_SPENT, InputError, OptionError
+from gridveil.foundation.toml import read_toml
+from gridveil.grid.parameters import DECLARED, PARAMETERS, WEIGHT, Bounds, Range
+from gridveil.inference.records import Declaration, declaration, read_declaration
+from gridveil.planning.profiles import PROFILES, Profile
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.allocation import ITEMS, MECHANISMS, Allocation, aggregates, topology
+from gridveil.privacy.epsilon import exact
+from gridveil.privacy.ledger import Account, default_location
+from gridveil.readers.dynamics import Dynamics, Policy
+
+# What may be said of a grid over its file and a file of dynamics.
+READING = (
+    *(name for name in Dynamics.model_fields if name not in ("fuels", "machines", "policy")),
+    *Policy.model_fields,
+)
+SHARINGS = ("equal", "rating")
+MOST_DRAWS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridSettings:
+    """A grid, how it is read, its public bounds and who is a neighbour: what every look at it
+    needs.
+
+    grid : a file, or a name such as ieee30.
+    dynamics : a file with dynamics and policies.
+    reading : what is said over both, by the names in READING.
+    adjacency : the rule; None: the ledger's or the profile's.
+    alpha : distances protected, by group; a group left out has the rule's own.
+    bounds : public.
+    trajectory : public records to fit, or to look at.
+    """
+
+    grid: str
+    dynamics: Path | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    adjacency: str | None = None
+    alpha: Mapping[str, Fraction] = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=Bounds)
+    trajectory: tuple[Declaration, ...] = ()
+
+    def __post_init__(self) -> None:
+        adjacency_over(None, self.adjacency, self.alpha)
+
+    @classmethod
+    def keys(cls) -> set[str]:
+        """Names that `of` knows: the fields, and what says how a grid is read."""
+        return {f.name for f in fields(cls)} - {"reading"} | {*READING, "bounds_origin"}
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
+        """Read settings as options and a release.toml have them: texts such as "1/2", "k=1,m=1/2"
+        and "k=1:100".
+        """
+        return cls(**cls.read({**(given or {}), **more}))
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], config: Path | None = None) -> dict[str, Any]:
+        """Turn texts into the fields' own types; what is None counts as not given."""
+        known = {name: value for name, value in given.items() if value is not None}
+        if unknown := known.keys() - cls.keys():
+            raise unknown_key(min(unknown), cls.keys())
+        if "grid" not in known:
+            raise missing("grid", "GRID")
+        found = {name: known[name] for name in known if name not in (*READING, "bounds_origin")}
+        found["grid"] = str(known["grid"])
+        found["reading"] = {name: known[name] for name in READING if name in known}
+        found["bounds"] = bounds_over(
+            profile_named(known.get("profile", "default")).bounds,
+            known.get("bounds"),
+            known.get("bounds_origin"),
+        )
+        if "dynamics" in known:
+            found["dynamics"] = Path(known["dynamics"])
+        found["alpha"] = alpha_of(known.get("alpha"))
+        found["trajectory"] = declarations(known.get("trajectory"), config)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseSettings(GridSettings):
+    """Everything that a release needs.
+
+    epsilon : privacy loss, exact.
+    mechanism : None: the profile's, or items where there is a trajectory.
+    split : shares of epsilon by group; None: chosen on a surrogate.
+    share_by : how machines share a sum, equal or rating.
+    surrogate : a public case to choose the shares on; None: this topology at the middle of the
+    bounds.
+    profile : settings that belong together; None: default.
+    out : the bundle, a folder or a file that ends in .zip.
+    ledger, witness : places; None: the usual ones.
+    lineage : the account to charge; None: the grid's name.
+    count : how many releases to draw.
+    formats : other tools' formats to put into the bundle.
+    merge_loads : equal, or a number of zones.
+    """
+
+    epsilon: Fraction
+    mechanism: str | None = None
+    split: Mapping[str, Fraction] | None = None
+    share_by: str = "equal"
+    surrogate: str | None = None
+    profile: str | None = None
+    out: Path = Path("release")
+    ledger: str | None = None
+    witness: str | None = None
+    lineage: str | None = None
+    count: int = 1
+    formats: tuple[str, ...] = ()
+    merge_loads: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        exact(self.epsilon)
+        profile_named(self.profile or "default")
+        if not (type(self.count) is int and 1 <= self.count <= MOST_DRAWS):
+            raise OptionError(
+                "The count of draws is not usable.",
+                expected=f"a whole number from 1 to {MOST_DRAWS}",
+            )
+        merged = self.merge_loads
+        if merged is not None and not (merged == "equal" or merged.isdecimal()):
+            raise OptionError(
+                f"--merge-loads {merged} cannot be read.",
+                expected="equal, or a number of zones",
+                outcome=NOTHING_SPENT,
+            )
+        # A mistake in these is found before a file is read.
+        if allocation := self.allocation:
+            allocation.over(self.neighbours(None)).split(self.epsilon, allocation.assets)
+
+    @classmethod
+    def from_file(cls, config: Path | None, given: Mapping[str, Any]) -> Self:
+        """Merge what is given over a release.toml over defaults, and check all of it.
+
+        Of alpha and bounds, what is given of one group leaves the file's others as they are.
+        """
+        known = _read_config(config, cls.keys()) if config else {}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        for name in ("alpha", "bounds"):
+            if name in known and name in chosen:
+                chosen[name] = pairs_of(name, known[name]) | pairs_of(name, chosen[name])
+        return cls(**cls.read(known | chosen, config))
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], config: Path | None = None) -> dict[str, Any]:
+        """Turn texts into the fields' own types."""
+        found = super().read(given, config)
+        if "epsilon" not in found:
+            raise missing("epsilon", "--epsilon")
+        found["epsilon"] = exact(found["epsilon"])
+        readers = {
+            "split": shares_of,
+            "out": Path,
+            "formats": names_of,
+            "merge_loads": str,
+        }
+        return found | {name: read(found[name]) for name, read in readers.items() if name in found}
+
+    @property
+    def preset(self) -> Profile:
+        """The profile's own settings."""
+        return profile_named(self.profile or "default")
+
+    @property
+    def ledger_place(self) -> str:
+        """Where the ledger lies."""
+        return self.ledger or default_location()
+
+    @property
+    def places(self) -> list[Path]:
+        """Where each bundle goes."""
+        if self.count == 1:
+            return [self.out]
+        stem, suffix = self.out.stem, self.out.suffix
+        return [self.out.with_name(f"{stem}-{n + 1}{suffix}") for n in range(self.count)]
+
+    def neighbours(self, account: Account | None) -> Adjacency:
+        """What was asked for; where nothing was, what the lineage's budget fixes, else the
+        profile's rule and the usual α.
+        """
+        fixed = account.adjacency if account else None
+        usual = self.preset.rule if fixed is None or self.profile is not None else None
+        return adjacency_over(fixed, self.adjacency or usual, self.alpha)
+
+    @property
+    def drawn(self) -> str:
+        """The mechanism that was asked for, or the usual one."""
+        return self.mechanism or ("items" if self.trajectory else self.preset.mechanism)
+
+    @cached_property
+    def allocation(self) -> Allocation | None:
+        """What is drawn, and its shares, where settings alone say so; None where a surrogate has to
+        be asked.
+        """
+        check_one_of("mechanism", self.drawn, MECHANISMS)
+        check_one_of("share-by", self.share_by, SHARINGS)
+        sharing: Any = self.share_by
+        if self.surrogate is not None and (self.split is not None or self.drawn == "items"):
+            raise OptionError(
+                "A surrogate chooses how ε is shared, and here there is nothing to choose.",
+                outcome=NOTHING_SPENT,
+                remedy="Leave --surrogate out, or --split and --mechanism items.",
+            )
+        if self.drawn == "items":
+            return Allocation(shares=self.split) if self.split is not None else ITEMS
+        if self.split is None:
+            return None
+        if self.drawn == "topology":
+            return topology(shares=self.split, sharing=sharing)
+        return aggregates(lines=WEIGHT.name in self.split, shares=self.split, sharing=sharing)
+
+
+def adjacency_over(
+    fixed: Adjacency | None, rule: str | None, alpha: Mapping[str, Fraction]
+) -> Adjacency:
+    """What was asked for; where nothing was, what a budget fixes, else the usual rule and its usual
+    α.
+    """
+    rule = rule or (fixed.rule if fixed else "one-asset")
+    usual = fixed if fixed and fixed.rule == rule else Adjacency(rule)  # pyright: ignore[reportArgumentType]
+    return Adjacency(usual.rule, {**usual.alpha, **alpha})
+
+
+def profile_named(name: Any) -> Profile:
+    """Look a profile up."""
+    if name not in PROFILES:
+        raise OptionError(
+            f"The profile {name!r} is unknown.", remedy=f"Choose one of {', '.join(PROFILES)}."
+        )
+    return PROFILES[name]
+
+
+def check_one_of(option: str, value: Any, known: tuple[str, ...]) -> None:
+    """Refuse a word that an option does not know."""
+    if value not in known:
+        raise OptionError(
+            f"--{option} {value} is unknown.",
+            outcome=NOTHING_SPENT,
+            remedy=f"Choose one of {', '.join(known)}.",
+        )
+
+
+def alpha_of(value: Any) -> dict[str, Fraction]:
+    """Distances protected, exact, by group: of "k=1,m=1/2", or of a mapping."""
+    return {
+        name: exact(distance, name=f"alpha of {name}")
+        for name, distance in pairs_of("alpha", value, PARAMETERS).items()
+    }
+
+
+def bounds_over(usual: Bounds, value: Any, origin: Any = None) -> Bounds:
+    """Public bounds: of "k=1:100,m=1:40", or of a mapping, over the usual ones."""
+    if isinstance(value, Bounds):
+        return value
+    given = {name: _range(name, text) for name, text in pairs_of("bounds", value, DECLARED).items()}
+    return Bounds(
+        {**usual, **given},
+        origin=origin or ("declared public by the owner" if given else usual.origin),
+    )
+
+
+def shares_of(value: Any) -> dict[str, Fraction]:
+    """Shares of epsilon, by group: of "k=1,m=1/2,d=1/2", or of a mapping."""
+    pairs = pairs_of("split", value)
+    return {name: exact(share, name=f"share of {name}") for name, share in pairs.items()}
+
+
+EXAMPLES = {
+    "alpha": "k=1,m=1/2",
+    "bounds": "k=1:100,m=1:40",
+    "split": "k=1,m=1/2,d=1/2",
+}
+
+
+def pairs_of(option: str, value: Any, known: Iterable[str] | None = None) -> dict[str, Any]:
+    """Values by group, of a text such as "k=1,m=1/2" or of a mapping; known : the groups."""
+    if value is None:
+        return {}
+    found: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
+    for part in [] if isinstance(value, Mapping) else str(value).split(","):
+        name, equals, text = (piece.strip() for piece in part.partition("="))
+        if not equals or name in found:
+            raise OptionError(
+                f"--{option} cannot be read.",
+                expected=f"each group once, such as {EXAMPLES[option]}",
+            )
+        found[name] = text
+    for name in found:
+        if known is not None and name not in known:
+            raise OptionError(
+                f"--{option} {name} is unknown.",
+                expected=f"groups among {', '.join(known)}, as in {EXAMPLES[option]}",
+            )
+    return found
+
+
+def _range(name: str, value: Any) -> Range:
+    if isinstance(value, Range):
+        return value
+    lower, _, upper = str(value).partition(":")
+    try:
+        return Range(float(lower), float(upper))
+    except ValueError:
+        raise OptionError(
+            f"--bounds {name} is not two numbers.", expected="lower:upper, such as 1:100"
+        ) from None
+    except OptionError as error:
+        raise OptionError(f"--bounds {name}: {error.problem}", remedy=error.remedy) from None
+
+
+def names_of(value: Any) -> tuple[str, ...]:
+    """Names in a text with commas, or in a list."""
+    listed = value.split(",") if isinstance(value, str) else value
+    return tuple(name.strip() for name in listed if name.strip())
+
+
+def declarations(value: Any, config: Path | None = None) -> tuple[Declaration, ...]:
+    """Read what declares trajectories: paths of TOML files, or in a release.toml such tables
+    themselves.
+    """
+    listed = list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
+    found: list[Declaration] = []
+    files: set[Path] = set()
+    for one in listed:
+        if isinstance(one, (str, Path)):
+            if (place := Path(one).absolute()) in files:
+                raise OptionError(
+                    f"The trajectory {one} is given twice, and would count as two records.",
+                    outcome=NOTHING_SPENT,
+                    remedy="Give each once.",
+                )
+            files.add(place)
+            found.append(read_declaration(Path(one)))
+        elif isinstance(one, Declaration):
+            found.append(one)
+        else:
+            file, folder = (config.name, config.parent) if config else ("settings", Path())
+            found.append(declaration(one, file=f"{file} [trajectory]", folder=folder))
+    return tuple(found)
+
+
+def missing(name: str, meaning: str) -> OptionError:
+    """Say that a setting without a default was not given."""
+    return OptionError(
+        f"{meaning} is missing.",
+        remedy=f"Give {meaning} on the command line or {name} = … in release.toml.",
+    )
+
+
+def unknown_key(name: str, known: Iterable[str], file: str = "") -> OptionError:
+    """Say that a key is unknown, and which one is nearest."""
+    known = sorted(known)
+    close = get_close_matches(name[:100], known, n=1)
+    return OptionError(
+        f"the key {name!r} is unknown",
+        file=file,
+        expected=f"one of {', '.join(known)}",
+        remedy=f"Did you mean {close[0]}?" if close else "Correct it and try again.",
+    )
+
+
+# Keys of a release.toml that are no text: exact numbers may be either.
+NUMBERS = {"epsilon", "count", "merge_loads", "trajectory", *READING}
+
+
+def _read_config(path: Path, keys: set[str]) -> dict[str, Any]:
+    found = {name.replace("-", "_"): value for name, value in read_toml(path).items()}
+    for name, value in found.items():
+        if name not in keys:
+            raise unknown_key(name, keys, path.name)
+        if name not in NUMBERS and not isinstance(value, str):
+            raise InputError(f"{name} is not usable", file=path.name, expected="text in quotes")
+    return found
