@@ -26,7 +26,7 @@ from gridveil.adversary.attack.averaging import combined
 from gridveil.adversary.attack.guess import best_guesses, noisy_values, within
 from gridveil.adversary.attack.network import invert, port_patterns
 from gridveil.adversary.attack.topology import equal_columns, guess_edges
-from gridveil.assurance.audit import ALPHA, measure_advantage, perturbed
+from gridveil.assurance.audit import audited_alpha, measure_advantage, perturbed
 from gridveil.assurance.owner_report.assess import true_pairs
 from gridveil.dynamics.kron import reduced_model
 from gridveil.inference.posterior import middle
@@ -226,11 +226,11 @@ def all_but_one():
     """Advantage of the best test, 10⁶ draws, seeded noise at 1 and 0.8 times its scale."""
 
     class Small(DemoSampler):
-        def draw(self, values, scale):
-            return super().draw(values, 0.8 * scale)
+        def draw(self, values, scale, noise):
+            return super().draw(values, 0.8 * scale, noise)
 
     for rule in ("one-item", "one-asset", "one-per-group"):
-        adjacency = Adjacency(rule, ALPHA)
+        adjacency = Adjacency(rule, audited_alpha())
         for epsilon in EPSILONS:
             for sampler in (DemoSampler(1), Small(2)):
                 print_advantages(
@@ -247,7 +247,7 @@ def all_but_one_secure():
     """
     for rule in ("one-asset", "one-per-group"):
         for epsilon in EPSILONS:
-            print_advantages(Adjacency(rule, ALPHA), epsilon, "OpenDP", None)
+            print_advantages(Adjacency(rule, audited_alpha()), epsilon, "OpenDP", None)
 
 
 def print_advantages(adjacency, epsilon, noise, draw):

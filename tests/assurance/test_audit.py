@@ -14,12 +14,12 @@ from scipy.stats import beta, binom, binomtest
 from typer.testing import CliRunner
 
 from gridveil.assurance.audit import (
-    ALPHA,
     Drawn,
     Effort,
     audit_adjacency,
     audit_low_bits,
     audit_sums,
+    audited_alpha,
     perturbed,
     values_to_draw,
 )
@@ -39,6 +39,8 @@ from gridveil.privacy.adjacency import ABSOLUTE, RELATIVE, Adjacency
 from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.mechanisms import USUAL
 from gridveil.vault.sampler import DemoSampler, SecureSampler
+
+ALPHA = audited_alpha()
 
 ONE = Fraction(1)
 

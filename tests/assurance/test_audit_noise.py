@@ -11,7 +11,7 @@ import typer
 from scipy.stats import kstest
 from typer.testing import CliRunner
 
-from gridveil.assurance.audit import ALPHA, Effort, audit_all
+from gridveil.assurance.audit import Effort, audit_all, audited_alpha
 from gridveil.assurance.audit.constant import audit_constant
 from gridveil.assurance.audit.fits import pairs_p, repeats_p, uniforms, values_p
 from gridveil.assurance.audit.noise import audit_noise, values_of_noise
@@ -31,6 +31,8 @@ from planted_faults import (
     sums_of_smaller_scale,
     true_value_in_a_public_figure,
 )
+
+ALPHA = audited_alpha()
 
 ONE = Fraction(1)
 LEVEL = 1e-6  # of a row, at most what any audit has: 1e-4 for some 50 rows

@@ -166,8 +166,8 @@ def _lines_drawn(release: Release) -> bool:
 
 
 def _drawn_problems(release: Release) -> Iterator[str]:
-    """Find parameters of machines that cannot come of what was drawn: beyond the public bounds, or not shared out
-    of a sum as stated.
+    """Find parameters of machines that cannot come of what was drawn: beyond the public bounds, or
+    not shared out of a sum as stated.
 
     A fit may leave them anywhere; damping holds public damping of loads as well, where there is
     any.

@@ -8,7 +8,7 @@ private value.
 from __future__ import annotations
 
 from gridveil.assurance.audit.advantage import Advantage, measure_advantage
-from gridveil.assurance.audit.draws import ALPHA, Draw, Drawn, perturbed
+from gridveil.assurance.audit.draws import Draw, Drawn, audited_alpha, perturbed
 from gridveil.assurance.audit.findings import Finding
 from gridveil.assurance.audit.fits import Fit
 from gridveil.assurance.audit.low_bits import audit_low_bits
@@ -17,7 +17,6 @@ from gridveil.assurance.audit.sums import audit_sums
 from gridveil.assurance.audit.whole import Effort, audit_all, values_in_all
 
 __all__ = [
-    "ALPHA",
     "Advantage",
     "Draw",
     "Drawn",
@@ -28,6 +27,7 @@ __all__ = [
     "audit_all",
     "audit_low_bits",
     "audit_sums",
+    "audited_alpha",
     "measure_advantage",
     "perturbed",
     "values_in_all",

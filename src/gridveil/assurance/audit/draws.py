@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from itertools import chain as chain_of
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -13,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from gridveil.grid.facts import GridFacts
-from gridveil.grid.parameters import DECLARED, Bounds, Range
+from gridveil.grid.parameters import DECLARED, PARAMETERS, Bounds, Range
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation
 from gridveil.privacy.ledger import Ledger
@@ -23,13 +25,22 @@ from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import makes_demo
 from gridveil.vault.source import SourceGrid
 
-# Different ones, so that a mechanism which mixed up two groups would show.
-ALPHA: Mapping[str, Fraction] = {"k": Fraction(2), "m": Fraction(1, 2), "d": Fraction(3)}
 NAME = "synthetic grid of an audit"
 # So wide that clipping, which could only hide something, never bites (of ratios at a tiny ε, it
 # does, and only hides).
 _WIDE = Range(1e-300, 1e300)
 WIDE = Bounds(dict.fromkeys(DECLARED, _WIDE))
+
+
+def audited_alpha() -> dict[str, Fraction]:
+    """α of each parameter in an audit: different ones, so that a mechanism which mixed up two of
+    them would show.
+
+    >>> audited_alpha()["m"]
+    Fraction(1, 2)
+    """
+    different = chain_of((Fraction(2), Fraction(1, 2)), map(Fraction, count(3)))
+    return dict(zip(PARAMETERS, different, strict=False))
 
 
 @dataclass(frozen=True, eq=False)
