@@ -26,7 +26,7 @@ from gridveil.adversary.attack.averaging import combined
 from gridveil.adversary.attack.guess import best_guesses, noisy_values, within
 from gridveil.adversary.attack.network import invert, port_patterns
 from gridveil.adversary.attack.topology import equal_columns, guess_edges
-from gridveil.assurance.audit import audited_alpha, measure_advantage, perturbed
+from gridveil.assurance.audit import alphas, measure_advantage, perturbed
 from gridveil.assurance.owner_report.assess import true_pairs
 from gridveil.dynamics.kron import reduced_model
 from gridveil.inference.posterior import middle
@@ -60,7 +60,7 @@ def plain():
             ("L_red, all of K_ac", full, np.eye(len(facts.interior))),
         ):
             found = invert(model, facts, Bounds()["k"], patterns)
-            right = int((np.abs(found.k / table.values["k"] - 1) <= 1e-3).sum())
+            right = int((np.abs(found.weights / table.values["k"] - 1) <= 1e-3).sum())
             print(
                 f"| {name} | {what} | {len(table.values['k'])} | {found.rank} | {found.fixed.sum()} | "
                 f"{right} |",
@@ -91,8 +91,8 @@ def lines():
             free = (k - 1 > bounds.lower) & (k + 1 < bounds.upper)
             noisy.append(within(drawn.values["k"], k, loss)[free])
             apart.append(within(drawn.values["k"], k, loss)[~free])
-            guess = np.clip(found.k, bounds.lower, bounds.upper)
-            y = noisy_values(found.k[found.fixed], loss, bounds)
+            guess = np.clip(found.weights, bounds.lower, bounds.upper)
+            y = noisy_values(found.weights[found.fixed], loss, bounds)
             fixed.append(within(y, k[found.fixed], loss))
             raw.append(within(guess, k, loss))
             guess[found.fixed] = y
@@ -230,7 +230,7 @@ def all_but_one():
             return super().draw(values, 0.8 * scale, noise)
 
     for rule in ("one-item", "one-asset", "one-per-group"):
-        adjacency = Adjacency(rule, audited_alpha())
+        adjacency = Adjacency(rule, alphas())
         for epsilon in EPSILONS:
             for sampler in (DemoSampler(1), Small(2)):
                 print_advantages(
@@ -247,7 +247,7 @@ def all_but_one_secure():
     """
     for rule in ("one-asset", "one-per-group"):
         for epsilon in EPSILONS:
-            print_advantages(Adjacency(rule, audited_alpha()), epsilon, "OpenDP", None)
+            print_advantages(Adjacency(rule, alphas()), epsilon, "OpenDP", None)
 
 
 def print_advantages(adjacency, epsilon, noise, draw):

@@ -215,7 +215,7 @@ class FixedResiduals:
 
     def __init__(self, task: Task, start: Array, sampling: Sampling) -> None:
         self.task, self.start, self.sampling = task, start, sampling
-        self.free = task.coordinates.parts["d"].stop
+        self.free = task.coordinates.parts["damping"].stop
 
     def _whole(self, x: Array) -> Array:
         return np.concatenate([x, self.start[self.free :]])
@@ -247,7 +247,7 @@ def fixed_fit(case: Case, start: ReducedModel) -> tuple[ReducedModel, bool]:
     ]
     best = min(tried, key=lambda one: one.cost)
     k_r = np.zeros_like(start.k_r)
-    k_r[task.coordinates.linked] = np.exp(best.x[task.coordinates.parts["k_r"]])
+    k_r[task.coordinates.linked] = np.exp(best.x[task.coordinates.parts["weights"]])
     return start.with_theta(
         np.concatenate([k_r, np.exp(best.x[task.coordinates.of_machines])])
     ), best.converged

@@ -151,7 +151,7 @@ def one_location(tables: int = 30) -> None:
         found = from_records(truth_facts(), seen, BOUNDS, **SETTINGS).model
         told = leakage(one, seen, BOUNDS, Adjacency(), sigma=SIGMA, dt_s=1 / RATE_HZ).known.items
         logs = np.log([one.values["m"], one.values["d"]])
-        errors.append((np.log([found.m, found.d]) - logs) / prior)
+        errors.append((np.log([found.values["m"], found.values["d"]]) - logs) / prior)
         blind.append((np.log(40) / 2 - logs) / prior)
         print(
             f"bus 1, {f'drawn table {number}' if number else 'IEEE-30'}: error of log m, log d "

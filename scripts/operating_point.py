@@ -33,7 +33,8 @@ def weights(grid: FileGrid) -> dict[tuple[int, int], float]:
     """Solve the power flow and return k of each line [p.u. power / rad], by its two buses."""
     table = declared_public(assemble(grid, DYNAMICS))
     return {
-        (int(i), int(j)): k for (i, j), k in zip(table.facts.edges, table.values["k"].tolist(), strict=True)
+        (int(i), int(j)): k
+        for (i, j), k in zip(table.facts.edges, table.values["k"].tolist(), strict=True)
     }
 
 

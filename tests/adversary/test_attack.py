@@ -14,7 +14,7 @@ from gridveil.adversary.attack.guess import best_guesses, noisy_values, within
 from gridveil.adversary.attack.network import invert, port_patterns
 from gridveil.adversary.attack.star import is_star, recover_star, recover_star_by_share
 from gridveil.adversary.attack.topology import EdgeGuess, equal_columns, guess_edges
-from gridveil.assurance.audit import audited_alpha, measure_advantage, perturbed
+from gridveil.assurance.audit import alphas, measure_advantage, perturbed
 from gridveil.assurance.owner_report import redraws
 from gridveil.assurance.owner_report.assess import true_pairs
 from gridveil.assurance.owner_report.redraws import Redraws, epsilon_row
@@ -30,7 +30,7 @@ from gridveil.publication.release import loaded_buses, neutral
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model
 
-ALPHA = audited_alpha()
+ALPHA = alphas()
 
 BOX = Bounds()["k"]
 
@@ -107,8 +107,8 @@ def test_known_topology_gives_31_of_41_lines_of_a_plain_reduction(ieee30, knows,
     found = invert(model, facts, BOX, patterns[knows])
     assert (found.rank, found.fixed.sum()) == (rank, fixed)
     assert found.misfit < 1e-9
-    np.testing.assert_allclose(found.k[found.fixed], k[found.fixed], rtol=1e-6)
-    assert (np.abs(found.k / k - 1) <= 1e-3).sum() >= fixed
+    np.testing.assert_allclose(found.weights[found.fixed], k[found.fixed], rtol=1e-6)
+    assert (np.abs(found.weights / k - 1) <= 1e-3).sum() >= fixed
 
 
 def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
@@ -117,9 +117,9 @@ def test_an_inversion_of_a_release_gives_the_noisy_values_and_no_more(ieee30):
     noisy = perturb(ieee30, epsilon=Fraction(1, 2), **settings, sampler=DemoSampler(1))
     found = invert(made.model, facts, BOX, port_patterns(facts, loaded_buses(facts)))
     np.testing.assert_allclose(
-        found.k[found.fixed], posterior_mean(noisy).values["k"][found.fixed], rtol=1e-6
+        found.weights[found.fixed], posterior_mean(noisy).values["k"][found.fixed], rtol=1e-6
     )
-    y = noisy_values(found.k[found.fixed], made.guarantee.groups["k"], BOX)
+    y = noisy_values(found.weights[found.fixed], made.guarantee.groups["k"], BOX)
     np.testing.assert_allclose(y, noisy.values["k"][found.fixed], rtol=1e-4)
 
 
@@ -155,7 +155,7 @@ def test_a_line_that_nothing_fixes_does_not_hide_the_noisy_values_of_others(ieee
 
     def beyond(self, made):
         found = invert_one(self, made)
-        return replace(found, k=np.where(found.fixed, found.k, 2 * BOX.upper))
+        return replace(found, weights=np.where(found.fixed, found.weights, 2 * BOX.upper))
 
     monkeypatch.setattr(Redraws, "inverted", beyond)
     assert epsilon_row(again, Fraction(1), k, m, print).noisy == before.noisy

@@ -121,7 +121,7 @@ def test_the_bound_without_topology_is_the_one_that_the_attack_reports(grid):
     )
     for name in ("k_r", "m", "d"):
         np.testing.assert_allclose(
-            leak.known.reduced[name], attack.deviation[name] / getattr(attack, name), rtol=1e-6
+            leak.known.reduced[name], attack.deviation[name] / attack.values[name], rtol=1e-6
         )
     unknown = estimate(
         grid.facts,

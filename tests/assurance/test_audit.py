@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from gridveil.assurance.audit import (
     Drawn,
     Effort,
+    alphas,
     audit_adjacency,
     audit_low_bits,
     audit_sums,
-    audited_alpha,
     perturbed,
     values_to_draw,
 )
@@ -40,13 +40,15 @@ from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.mechanisms import USUAL
 from gridveil.vault.sampler import DemoSampler, SecureSampler
 
-ALPHA = audited_alpha()
+ALPHA = alphas()
 
 ONE = Fraction(1)
 
 
 def adjacency(rule, **shares):
-    return Adjacency(rule, ALPHA, {name: Fraction(share) for name, share in shares.items()} or None)
+    return Adjacency(
+        rule, alphas(), {name: Fraction(share) for name, share in shares.items()} or None
+    )
 
 
 def failed(found):
@@ -366,7 +368,7 @@ class Forgetful(Adjacency):
 def test_a_group_left_out_of_the_sum_is_caught(rule, shares):
     audited = Forgetful(
         rule,
-        ALPHA,
+        alphas(),
         {name: Fraction(share) for name, share in zip("kmd", shares.split(), strict=True)},
     )
     found = audit_adjacency(audited, ONE, 100_000, draw=perturbed(audited, ONE, DemoSampler(1)))

@@ -11,7 +11,7 @@ import typer
 from scipy.stats import kstest
 from typer.testing import CliRunner
 
-from gridveil.assurance.audit import Effort, audit_all, audited_alpha
+from gridveil.assurance.audit import Effort, alphas, audit_all
 from gridveil.assurance.audit.constant import audit_constant
 from gridveil.assurance.audit.fits import pairs_p, repeats_p, uniforms, values_p
 from gridveil.assurance.audit.noise import audit_noise, values_of_noise
@@ -32,7 +32,7 @@ from planted_faults import (
     true_value_in_a_public_figure,
 )
 
-ALPHA = audited_alpha()
+ALPHA = alphas()
 
 ONE = Fraction(1)
 LEVEL = 1e-6  # of a row, at most what any audit has: 1e-4 for some 50 rows
@@ -41,7 +41,7 @@ WAYS = {"perturb": by_perturb, "bundle": by_bundle}
 
 
 def audited(rule, kind="items", releases=150, *, way="perturb", sampler=None):
-    adjacency = Adjacency(rule, ALPHA)
+    adjacency = Adjacency(rule, alphas())
     return audit_noise(
         "x", adjacency, ONE, releases, NAMED[kind], opens=WAYS[way], sampler=sampler, level=LEVEL
     )
@@ -85,7 +85,7 @@ def test_progress_counts_what_is_drawn():
         told = []
         audit_noise(
             "x",
-            Adjacency("one-asset", ALPHA),
+            Adjacency("one-asset", alphas()),
             ONE,
             9,
             kind,
@@ -113,7 +113,7 @@ def test_secure_noise_passes_as_it_lies_in_bundles(rule, kind):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_byte_of_a_bundle_depends_on_the_table_but_through_noise(rule):
-    assert audit_constant(Adjacency(rule, ALPHA), ONE).passed
+    assert audit_constant(Adjacency(rule, alphas()), ONE).passed
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_two_runs_from_one_seed_are_caught():
 )
 def test_a_true_value_in_the_12th_digit_of_a_public_figure_is_caught(monkeypatch, figure):
     true_value_in_a_public_figure(monkeypatch, figure)
-    assert not audit_constant(Adjacency("one-asset", ALPHA), ONE).passed
+    assert not audit_constant(Adjacency("one-asset", alphas()), ONE).passed
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_the_levels_of_all_rows_add_up_to_one_false_alarm_in_10_000(monkeypatch)
     )
     effort = Effort(1000, 20, 20, 2, KINDS[:1], processes=False)
     found, fits = audit_all(
-        [Adjacency("one-asset", ALPHA), Adjacency("one-item", ALPHA)], ONE, effort
+        [Adjacency("one-asset", alphas()), Adjacency("one-item", alphas())], ONE, effort
     )
     parts = 2 * (2 + 3) + 1
     tested = [row for row in fits if row.level < 0.5]  # constant noise raises no false alarm at all

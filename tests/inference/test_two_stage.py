@@ -97,7 +97,7 @@ def test_the_network_is_the_kron_reduction(grid):
     K_ac = K_ac[:, np.argsort(np.argsort(facts.interior))]
     network = Network(facts, patterns)
     for found in (network(grid.k), network.slopes(grid.k)[0]):
-        assert np.allclose(found.k_r, edge_weights(L_red), atol=1e-9 * grid.k.max())
+        assert np.allclose(found.weights, edge_weights(L_red), atol=1e-9 * grid.k.max())
         assert np.allclose(found.carried, K_ac @ patterns)
     batch = network(np.stack([grid.k, 2 * grid.k]))
     assert np.allclose(batch.k_r[1], 2 * batch.k_r[0])

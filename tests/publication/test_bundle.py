@@ -25,7 +25,7 @@ from gridveil.foundation.archive import canonical_zip
 from gridveil.foundation.errors import BundleError, GridveilError, OutputExists
 from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.publication.bundle import MODEL_ARRAYS, contents, is_bundle
+from gridveil.publication.bundle import contents, is_bundle
 from gridveil.publication.schema import ReleaseDocument
 from gridveil.readers.cases import open_grid
 from gridveil.vault.sampler import DemoSampler
@@ -55,7 +55,7 @@ def bundle(real, tmp_path):
 
 
 def assert_same(found, release):
-    for name in MODEL_ARRAYS:
+    for name in release.model.arrays:
         ours, theirs = getattr(release.model, name), getattr(found.model, name)
         assert (theirs.dtype, theirs.shape, theirs.tobytes()) == (
             ours.dtype,
@@ -117,7 +117,7 @@ def test_the_same_release_gives_the_same_bytes(real, tmp_path):
 
 def test_other_programs_read_the_arrays_and_the_checksums(bundle, real):
     arrays = loadmat(bundle / "model.mat")
-    for name in MODEL_ARRAYS:
+    for name in real.model.arrays:
         assert np.array_equal(
             arrays[name].ravel(), getattr(real.model, name).ravel(), equal_nan=True
         ), name

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.io import loadmat, savemat
 
 from cli_helpers import charges, gridveil, write_grid
+from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import GridveilError
 from gridveil.grid.facts import complete_edges
 from gridveil.publication import matfile
-from gridveil.publication.bundle import MODEL_ARRAYS
 from gridveil.publication.matfile import HEADER, from_mat, to_mat
 from helpers import few_examples, random_grid
 
@@ -29,12 +29,12 @@ def by_scipy(arrays):
 
 def model_arrays(machines, buses, seed=1):
     model = random_grid(buses, machines, 3, seed).reduced
-    return {name: getattr(model, name) for name in MODEL_ARRAYS}
+    return model.arrays
 
 
 def machine_alone():
     """One machine and no other bus: weights (0,) and shares (1, 0)."""
-    return dict.fromkeys(MODEL_ARRAYS, np.array([2.0])) | {
+    return dict.fromkeys(ReducedModel.shapes(1, 1), np.array([2.0])) | {
         "k_r": np.zeros(0),
         "K_ac": np.zeros((1, 0)),
     }

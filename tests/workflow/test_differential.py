@@ -345,7 +345,8 @@ def test_a_true_value_in_any_file_or_on_the_screen_is_caught(run, monkeypatch, p
                 }
             )
         if name == "posterior_mean":
-            return replace(made, d=made.d * (1 + 1e-12 * true[0]))
+            damping = made.values["d"] * (1 + 1e-12 * true[0])
+            return replace(made, values={**made.values, "d": damping})
         return f"{made}{true[0]}"
 
     monkeypatch.setattr(algorithm, "perturb", perturb)

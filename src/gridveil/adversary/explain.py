@@ -64,22 +64,26 @@ def explain(facts: GridFacts, release: Release) -> Explained:
             remedy="Leave --load-damping out, and load_damping of a dynamics file too.",
         )
     facts = replace(facts, loads_are_public=release.publishes_loads)
-    k, misfit = np.full(len(facts.edges), middle(release.bounds["k"])), None
+    k, misfit = np.full(len(facts.edges), middle(release.bounds[WEIGHT.name])), None
     if shares is None:
         felt = facts.load_damping[facts.machines] + math.fsum(
             facts.load_damping[facts.interior]
-        ) / len(model.m)
+        ) / len(model.machines)
     else:
-        if len(model.m) > 1 and not too_many_lines(facts):
+        if len(model.machines) > 1 and not too_many_lines(facts):
             patterns = port_patterns(facts, loaded_buses(facts)) @ shares
-            found = invert(model, facts, release.bounds["k"], patterns, stop_if_exact=True)
-            k, misfit = found.k, found.misfit
+            found = invert(model, facts, release.bounds[WEIGHT.name], patterns, stop_if_exact=True)
+            k, misfit = found.weights, found.misfit
         felt = eliminate(facts.edges, k, len(facts.buses), facts.machines).to_machines(
             facts.load_damping
         )
     table = PublicTable(
         facts,
-        {WEIGHT.name: k, **model.of_machines, DAMPING.name: np.maximum(model.d - felt, 0.0)},
+        {
+            WEIGHT.name: k,
+            **model.of_machines,
+            DAMPING.name: np.maximum(model.values[DAMPING.name] - felt, 0.0),
+        },
     )
     return Explained(table, misfit, doubts(facts, release, misfit))
 

@@ -44,13 +44,13 @@ def audit(
 
     It reads no grid of yours and charges no ledger of yours.
     """
-    from gridveil.assurance.audit import Effort, audit_all, audited_alpha, values_in_all
+    from gridveil.assurance.audit import Effort, alphas, audit_all, values_in_all
     from gridveil.privacy.adjacency import ABSOLUTE, RULES, Adjacency
     from gridveil.privacy.epsilon import exact
 
     claimed = exact(epsilon)
     rules = dict.fromkeys(adjacency or (RULES if full else ABSOLUTE))
-    chosen = [Adjacency(rule, audited_alpha()) for rule in rules]  # pyright: ignore[reportArgumentType]
+    chosen = [Adjacency(rule, alphas()) for rule in rules]  # pyright: ignore[reportArgumentType]
     effort = Effort.of(canaries, full=full)
     with counted("auditing", values_in_all(chosen, effort), quiet=json) as progress:
         found, fits = audit_all(chosen, claimed, effort, progress)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gridveil.cli import options
 from gridveil.foundation.errors import OptionError
+from gridveil.grid.parameters import PARAMETERS, WEIGHT
 
 if TYPE_CHECKING:
     from gridveil.cli.options import ReleaseSettings
@@ -95,12 +96,12 @@ def _at_release(
         f"Figures come from a noisy release (ε = {guarantee.epsilon}{fitted}) and hold near it: "
         "its noise is in them."
     ]
-    if undrawn := [name for name in "kmd" if name not in guarantee.groups]:
+    if undrawn := [name for name in PARAMETERS if name not in guarantee.groups]:
         notes.append(
             f"Nothing was drawn of {' and '.join(undrawn)}: taken from the middle of its public "
             "bounds."
         )
-    if "k" in guarantee.groups and too_many_lines(facts):
+    if WEIGHT.name in guarantee.groups and too_many_lines(facts):
         notes.append(
             f"{len(facts.edges)} lines are too many to be won back from a bundle: their k is taken "
             "from the middle of its public bounds, and its network was not compared with the "

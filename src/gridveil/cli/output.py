@@ -75,7 +75,7 @@ def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
     print_table(
         f"{'DEMO: ' if guarantee.demo else ''}ε = {guarantee.epsilon}, adjacency {guarantee.rule}",
         ("group", "drawn", "α", "ε of the group", "noise scale", "on a bound"),
-        [_group_row(name, guarantee, clipped) for name in ("k", "m", "d")],
+        [_group_row(name, guarantee, clipped) for name in clipped],
         texts=2,
     )
     print_text(guarantee.in_words())

@@ -31,6 +31,7 @@ from gridveil.dynamics.simulate import (
 from gridveil.dynamics.trajectory import ROCOF_WINDOW_S, Trajectory, nadir, rocof
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, IntArray
+from gridveil.grid.parameters import INERTIA
 
 AnyModel = ReducedModel | FullModel
 HORIZON_S, DT_S = 30.0, 0.02
@@ -98,7 +99,13 @@ def read(
         )
     first, settling = _slope_and_settling(model, event)
     return read_arrays(
-        trajectory.time_s, trajectory.omega, model.m, first, settling, model.frequency_hz, window_s
+        trajectory.time_s,
+        trajectory.omega,
+        model.values[INERTIA.name],
+        first,
+        settling,
+        model.frequency_hz,
+        window_s,
     )
 
 
@@ -226,7 +233,9 @@ def _chunks(
     models: Sequence[AnyModel], events: Sequence[Event], clock: Clock
 ) -> Iterator[tuple[int, int]]:
     steps = sum(len(event.steps) for event in events)
-    each = max((clock.steps + 1) * len(models[0].m) * steps, (3 * len(models[0].m)) ** 2 * 20)
+    each = max(
+        (clock.steps + 1) * len(models[0].machines) * steps, (3 * len(models[0].machines)) ** 2 * 20
+    )
     size = max(1, HELD // each)
     return ((start, size) for start in range(0, len(models), size))
 
@@ -239,7 +248,7 @@ def _drive(model: AnyModel, events: Sequence[Event]) -> Array:
 def _machine_ports(model: AnyModel) -> IntArray:
     if isinstance(model, FullModel):
         return model.facts.machines
-    return np.arange(len(model.m), dtype=np.int64)
+    return np.arange(len(model.machines), dtype=np.int64)
 
 
 def _slope_and_settling(model: AnyModel, event: Event) -> tuple[float, float]:
@@ -248,10 +257,10 @@ def _slope_and_settling(model: AnyModel, event: Event) -> tuple[float, float]:
     """
     drive = _drive(model, [event])
     if isinstance(model, ReducedModel):
-        slopes = -model.to_machines(drive).sum(axis=0) / model.m.sum()
+        slopes = -model.to_machines(drive).sum(axis=0) / model.values[INERTIA.name].sum()
     else:  # a damped bus without a machine takes part of a step at once
         lti = model.lti(drive, _machine_ports(model))
-        slopes = model.m @ (lti.C @ lti.B) / model.m.sum()
+        slopes = model.values[INERTIA.name] @ (lti.C @ lti.B) / model.values[INERTIA.name].sum()
     return float(slopes[np.argmax(np.abs(slopes))]), model.settling(drive.sum(axis=1))
 
 
@@ -259,7 +268,7 @@ def _read_batch(
     models: Sequence[AnyModel], events: Sequence[Event], clock: Clock, omega: Array, window_s: float
 ) -> Metrics:
     known = np.array([[_slope_and_settling(one, event) for event in events] for one in models])
-    inertia = np.stack([one.m for one in models])[:, None]
+    inertia = np.stack([one.values[INERTIA.name] for one in models])[:, None]
     return read_arrays(
         clock.time_s, omega, inertia, known[..., 0], known[..., 1], models[0].frequency_hz, window_s
     )

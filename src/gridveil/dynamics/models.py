@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from gridveil.dynamics.engine.lti import LTI, LinearFamily
 from gridveil.dynamics.swing import SwingFamily
 from gridveil.foundation.errors import EventError, InputError
 from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges, frozen
-from gridveil.grid.parameters import Bounds
+from gridveil.grid.parameters import Bounds, released
 from gridveil.grid.tables import Values
 
 
@@ -119,6 +119,26 @@ class ReducedModel:
     def of_machines(self) -> dict[str, Array]:
         """The same without the network's: (g,) each."""
         return {"m": self.m, "d": self.d, **self.device}
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All arrays by name, in the order of files."""
+        rest = ("governor_rate", "droop_gain", "K_ac", "loads")
+        return self.values | {name: getattr(self, name) for name in rest}
+
+    @classmethod
+    def of_arrays(cls, arrays: Values, **rest: Any) -> ReducedModel:
+        """Put a model together from its arrays."""
+        own = {name: values for name, values in arrays.items() if name in cls.__dataclass_fields__}
+        device = {name: values for name, values in arrays.items() if name not in own}
+        return cls(**own, **rest, device=device)
+
+    @staticmethod
+    def shapes(machines: int, loaded: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the arrays of a model with every parameter of the registry."""
+        own = dict.fromkeys((*released(), "governor_rate", "droop_gain"), (machines,))
+        pairs = machines * (machines - 1) // 2
+        return own | {"k_r": (pairs,), "K_ac": (machines, loaded), "loads": (machines + loaded,)}
 
     @property
     def machines(self) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ def simulate(
     if is_large(model):
         if scheme != "trapezoidal":
             raise OptionError(
-                f"The scheme {scheme!r} is not for {len(model.m)} machines.",
+                f"The scheme {scheme!r} is not for {len(model.machines)} machines.",
                 expected=f"trapezoidal above {LARGE} machines",
                 outcome=NOT_SIMULATED,
             )
@@ -145,7 +145,7 @@ def default_scheme(model: Model) -> SchemeName:
 
 def is_large(model: Model) -> TypeGuard[ReducedModel]:
     """Tell whether a model has too many machines for dense transition matrices and eigenvalues."""
-    return isinstance(model, ReducedModel) and len(model.m) > LARGE
+    return isinstance(model, ReducedModel) and len(model.machines) > LARGE
 
 
 def check_euler(model: Model, dt_s: float) -> None:

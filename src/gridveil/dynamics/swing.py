@@ -14,6 +14,7 @@ from gridveil.grid.parameters import Bounds, Group, slices
 
 # The protected parameters that the swing equations have; others are those of devices.
 SWING: tuple[str, ...] = ("k", "m", "d")
+REDUCED_SWING: tuple[str, ...] = ("k_r", "m", "d")
 
 
 class SwingFamily(LinearFamily):

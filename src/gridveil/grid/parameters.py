@@ -77,6 +77,16 @@ class Parameter:
         """Title and symbol."""
         return f"{self.title} {self.name}"
 
+    @property
+    def plural(self) -> str:
+        """What the parameter is, of several assets: line weights, inertia."""
+        return f"{self.title}s" if self.title.startswith(self.asset) else self.title
+
+    @property
+    def several(self) -> str:
+        """What several entries are called: line weights, values of inertia."""
+        return self.plural if self.plural != self.title else f"values of {self.title}"
+
 
 WEIGHT = Parameter(
     "k",
@@ -138,6 +148,11 @@ def registered(*parameters: Parameter) -> Iterator[None]:
     finally:
         for parameter in parameters:
             del DECLARED[parameter.name]
+
+
+def released() -> dict[str, Parameter]:
+    """What a reduced model has values of: reduced parameters, and those of machines."""
+    return {name: p for name, p in DECLARED.items() if p.reduces or p.asset == "machine"}
 
 
 def assets() -> dict[str, Asset]:

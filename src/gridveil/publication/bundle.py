@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.archive import (
     DOCUMENT,
@@ -62,7 +63,6 @@ OWN_FILES = {DOCUMENT, ARRAYS, REFERENCE, README, CERTIFICATE, IN_WORDS, SUMS, S
 # Fields of a document, names of buses aside: a reader of JSON makes an object, or an error, of
 # each.
 MOST_FIELDS, LISTED_BUS = 5000, re.compile(rb'"[GL][1-9][0-9]{0,6}",\s*')
-MODEL_ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
 
 
 @dataclass(frozen=True)
@@ -196,10 +196,7 @@ def contents(
     stage("writing the bundle")
     files = {
         DOCUMENT: _json(document),
-        ARRAYS: to_mat(
-            {name: getattr(release.model, name) for name in MODEL_ARRAYS}
-            | _edges(len(release.model.m))
-        ),
+        ARRAYS: to_mat(release.model.arrays | _edges(len(release.model.machines))),
         REFERENCE: reference.to_csv().encode(),
         README: readme(release, document).encode(),
     }
@@ -491,16 +488,7 @@ def _json(document: BaseModel) -> bytes:
 
 def _from_mat(data: bytes, machines: int, loaded: int) -> dict[str, Array]:
     """Read the model's arrays; whether they are a model's, `model_problems` says."""
-    return from_mat(data, _shapes(machines, loaded), _edges(machines))
-
-
-def _shapes(machines: int, loaded: int) -> dict[str, tuple[int, ...]]:
-    g = machines
-    return dict.fromkeys(MODEL_ARRAYS, (g,)) | {
-        "k_r": (g * (g - 1) // 2,),
-        "K_ac": (g, loaded),
-        "loads": (g + loaded,),
-    }
+    return from_mat(data, ReducedModel.shapes(machines, loaded), _edges(machines))
 
 
 def check_fits(facts: GridFacts, bounds: Bounds, loaded: int) -> None:
@@ -508,8 +496,7 @@ def check_fits(facts: GridFacts, bounds: Bounds, loaded: int) -> None:
     drawn.
     """
     check_declared(facts, bounds)
-    machines = len(facts.machines)
-    for name, shape in _shapes(machines, loaded).items():
+    for name, shape in ReducedModel.shapes(len(facts.machines), loaded).items():
         check_size(name, shape, "Nothing was drawn and nothing was written.")
 
 
@@ -536,7 +523,7 @@ def _report(
         demo=release.demo,
         epsilon=str(release.guarantee.epsilon),
         adjacency=release.guarantee.rule,
-        machines=len(release.model.m),
+        machines=len(release.model.machines),
         files=tuple(sorted(files)),
         digest=_digest(files),
         signed_by=certificate.signed_by if certificate else None,

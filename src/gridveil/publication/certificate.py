@@ -26,7 +26,7 @@ from gridveil.publication.release import Release
 from gridveil.publication.schema import (
     Document,
     FractionText,
-    GroupsDocument,
+    Groups,
     Many,
     Words,
     group_losses,
@@ -72,7 +72,7 @@ class CertificateDocument(Document):
     neighbours: Words
     epsilon_asked: FractionText
     epsilon_charged: FractionText
-    groups: GroupsDocument
+    groups: Groups
     mechanism: Words
     software: dict[Literal["gridveil", "opendp", "numpy"], Version]
     operating_point: Words

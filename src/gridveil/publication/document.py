@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from fractions import Fraction
 
+from gridveil.dynamics.devices import devices_of
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import default_scheme
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import DECLARED, Bounds, Range
+from gridveil.grid.parameters import Bounds, Range, released
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.provenance import Provenance
 from gridveil.publication.release import (
@@ -21,7 +22,6 @@ from gridveil.publication.release import (
 )
 from gridveil.publication.schema import (
     SCHEMA_VERSION,
-    BoundsDocument,
     FitDocument,
     GuaranteeDocument,
     ModelDocument,
@@ -43,10 +43,7 @@ SIGN_CONVENTION = (
     "All variables are deviations. L = C diag(k_r) C^T is positive semidefinite and enters as -L "
     "delta; more load (u > 0) lowers the frequency; a droop R enters as the gain G = 1/R."
 )
-MODEL_UNITS: Mapping[str, str] = {
-    "k_r": DECLARED["k_r"].unit,
-    "m": DECLARED["m"].unit,
-    "d": DECLARED["d"].unit,
+OTHER_UNITS: Mapping[str, str] = {
     "governor_rate": "1/s",
     "droop_gain": "p.u. power / p.u. frequency",
     "K_ac": "p.u. power / p.u. power",
@@ -56,6 +53,16 @@ MODEL_UNITS: Mapping[str, str] = {
     "omega_b": "rad/s",
     "time": "s",
 }
+
+
+def model_units() -> dict[str, str]:
+    """Units of a model's quantities, by name."""
+    return {**{name: own.unit for name, own in released().items()}, **OTHER_UNITS}
+
+
+def equations(model: ReducedModel) -> tuple[str, ...]:
+    """The equations of a model, those of its devices among them."""
+    return (*EQUATIONS, *(line for one in devices_of(model.device) for line in one.equations))
 
 
 def to_document(release: Release) -> ReleaseDocument:
@@ -79,9 +86,9 @@ def to_document(release: Release) -> ReleaseDocument:
             hides_network=guarantee.hides_network,
         ),
         model=ModelDocument(
-            equations=EQUATIONS,
+            equations=equations(model),
             sign_convention=SIGN_CONVENTION,
-            units=dict(MODEL_UNITS),
+            units=model_units(),
             machines=model.machines,
             loaded_buses=model.ports[len(model.machines) :],
             omega_b=model.omega_b,
@@ -90,8 +97,8 @@ def to_document(release: Release) -> ReleaseDocument:
             loads_published=bool((model.loads == model.loads).all()),
             load_damping=release.load_damping,
         ),
-        bounds=BoundsDocument(**{name: (r.lower, r.upper) for name, r in bounds.items()}),
-        clipped=release.clipped,  # pyright: ignore[reportArgumentType]
+        bounds={name: (r.lower, r.upper) for name, r in bounds.items()},
+        clipped=release.clipped,
         fit=FitDocument(**asdict(release.fitted)) if release.fitted else None,
         reference=_reference(model),
         public_inputs=dict(release.public_inputs),
@@ -118,9 +125,9 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
     """Build a release from its document and its arrays."""
     g, m = document.guarantee, document.model
     return Release(
-        model=ReducedModel(
+        model=ReducedModel.of_arrays(
+            arrays,
             ports=m.machines + m.loaded_buses,
-            **arrays,  # pyright: ignore[reportArgumentType]
             omega_b=m.omega_b,
             frequency_hz=m.frequency_hz,
             base_mva=m.base_mva,
@@ -137,10 +144,10 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
             hides_network=g.hides_network,
         ),
         bounds=Bounds(
-            {name: Range(*ends) for name, ends in document.bounds.model_dump().items()},
+            {name: Range(*ends) for name, ends in document.bounds.items()},
             origin=document.public_inputs["bounds"],
         ),
-        clipped={str(name): count for name, count in document.clipped.items()},
+        clipped=document.clipped,
         fitted=FitSummary(**document.fit.model_dump()) if document.fit else None,
         public_inputs=document.public_inputs,
         provenance=tuple(Provenance(**one.model_dump()) for one in document.provenance),

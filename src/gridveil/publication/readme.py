@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gridveil.grid.parameters import PARAMETERS
+from gridveil.privacy.guarantee import GroupLoss
 from gridveil.publication.export import FORMATS
 from gridveil.publication.release import Release
 from gridveil.publication.schema import EDGES_UP_TO, ReleaseDocument
@@ -20,12 +22,9 @@ def readme(release: Release, document: ReleaseDocument) -> str:
     )
     losses = release.guarantee.groups
     groups = "\n".join(
-        f"| {name}{'' if loss.mechanism.each == 'each' else ', ' + loss.mechanism.each} | "
-        f"{loss.alpha_in_words} | {loss.epsilon} | "
-        f"{loss.scale_in_words} |"
-        for name, loss in losses.items()
+        _group_row(name, losses[name]) if name in losses else f"| {name} | | nothing was drawn | |"
+        for name in PARAMETERS
     )
-    groups = groups if "k" in losses else "| k | | nothing was drawn | |\n" + groups
     conditions = (
         "\n".join(f"- {_plain(condition)}" for condition in g.conditional_on)
         or "- nothing: no trajectory was used"
@@ -115,6 +114,11 @@ Not protected:
 def _plain(words: str) -> str:
     """The owner's words, which a reader of Markdown takes for nothing but words."""
     return re.sub(r"([\\`*_\[\]<>|#!&])", r"\\\1", words)
+
+
+def _group_row(name: str, loss: GroupLoss) -> str:
+    each = "" if loss.mechanism.each == "each" else f", {loss.mechanism.each}"
+    return f"| {name}{each} | {loss.alpha_in_words} | {loss.epsilon} | {loss.scale_in_words} |"
 
 
 def _exports(document: ReleaseDocument) -> str:

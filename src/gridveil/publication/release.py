@@ -15,7 +15,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import Mode, modes, simulate
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.grid.facts import GridFacts, IntArray
-from gridveil.grid.parameters import Bounds
+from gridveil.grid.parameters import WEIGHT, Bounds
 from gridveil.inference.fit import EstimatedEvent, FitResult, Observation
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.guarantee import (
@@ -153,10 +153,12 @@ class Release:
             found.append(RATINGS_NOT_PROTECTED)
         if self.publishes_loads:
             found.append(LOADS_NOT_PROTECTED)
-        if "k" in guarantee.groups and not guarantee.operating_point.startswith("flat"):
-            ratios = guarantee.groups["k"].relative
+        weights = guarantee.groups.get(WEIGHT.name)
+        if weights and not guarantee.operating_point.startswith("flat"):
             found.append(
-                OPERATING_POINT_NOT_PROTECTED_IN_RATIOS if ratios else OPERATING_POINT_NOT_PROTECTED
+                OPERATING_POINT_NOT_PROTECTED_IN_RATIOS
+                if weights.relative
+                else OPERATING_POINT_NOT_PROTECTED
             )
         if self.provenance:
             found.append(TRAJECTORY_NOT_PROTECTED)
@@ -275,7 +277,9 @@ def neutral(model: ReducedModel, facts: GridFacts) -> ReducedModel:
     return replace(
         model,
         ports=tuple(names[model.ports[position]] for position in kept),
-        K_ac=model.K_ac[:, [position - len(model.m) for position in kept[len(model.m) :]]],
+        K_ac=model.K_ac[
+            :, [position - len(model.machines) for position in kept[len(model.machines) :]]
+        ],
         loads=model.loads[kept],
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -9,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Str
 from pydantic_core import from_json
 
 from gridveil.foundation.words import PLAIN
+from gridveil.grid.parameters import DECLARED, PARAMETERS, Parameter
 from gridveil.privacy.adjacency import Rule
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.mechanisms import REGISTERED, GroupLoss
@@ -80,14 +82,24 @@ class GroupDocument(Document):
     )
 
 
-class GroupsDocument(Document):
-    """Privacy of line weights, inertia and damping."""
+def _of(declared: Mapping[str, Parameter]) -> AfterValidator:
+    """Refuse a mapping that does not name each declared parameter once, in the registry's order."""
 
-    k: GroupDocument | None = Field(
-        description="null: nothing of the line weights was drawn, nothing was spent on them"
-    )
-    m: GroupDocument
-    d: GroupDocument
+    def check(given: dict[str, T]) -> dict[str, T]:
+        if list(given) != list(declared):
+            raise ValueError(f"expected the parameters {', '.join(declared)}")
+        return given
+
+    return AfterValidator(check)
+
+
+Groups = Annotated[
+    dict[str, GroupDocument | None],
+    _of(PARAMETERS),
+    Field(
+        description="privacy by parameter; null: nothing of it was drawn, nothing was spent on it"
+    ),
+]
 
 
 class GuaranteeDocument(Document):
@@ -98,7 +110,7 @@ class GuaranteeDocument(Document):
         description="ε spent under the adjacency's rule, exact; never above `epsilon`"
     )
     adjacency: Rule
-    groups: GroupsDocument
+    groups: Groups
     mechanism: Words
     operating_point: Words
     conditional_on: Many[Words]
@@ -110,7 +122,7 @@ class GuaranteeDocument(Document):
     )
 
 
-def groups_document(guarantee: Guarantee) -> GroupsDocument:
+def groups_document(guarantee: Guarantee) -> dict[str, GroupDocument | None]:
     """Describe what each group was charged."""
     described = {
         name: GroupDocument(
@@ -124,10 +136,10 @@ def groups_document(guarantee: Guarantee) -> GroupsDocument:
         )
         for name, loss in guarantee.groups.items()
     }
-    return GroupsDocument(k=described.get("k"), m=described["m"], d=described["d"])
+    return {name: described.get(name) for name in PARAMETERS}
 
 
-def group_losses(groups: GroupsDocument) -> dict[str, GroupLoss]:
+def group_losses(groups: Mapping[str, GroupDocument | None]) -> dict[str, GroupLoss]:
     """Read back what each group was charged; one of which nothing was drawn is left out."""
     return {
         name: GroupLoss(
@@ -139,7 +151,7 @@ def group_losses(groups: GroupsDocument) -> dict[str, GroupLoss]:
             loss.drawn,
             loss.relative,
         )
-        for name, loss in groups
+        for name, loss in groups.items()
         if loss is not None
     }
 
@@ -161,15 +173,6 @@ class ModelDocument(Document):
         description="damping that the owner declared of a p.u. of load, in p.u. power / p.u. "
         "frequency; d includes it. null: not known, as in a bundle of an earlier gridveil",
     )
-
-
-class BoundsDocument(Document):
-    """Public bounds [lower, upper]."""
-
-    k: Ends
-    k_r: Ends
-    m: Ends
-    d: Ends
 
 
 class FitDocument(Document):
@@ -233,8 +236,10 @@ class ReleaseDocument(Document):
     demo: bool
     guarantee: GuaranteeDocument
     model: ModelDocument
-    bounds: BoundsDocument
-    clipped: dict[Literal["k", "m", "d"], Count]
+    bounds: Annotated[
+        dict[str, Ends], _of(DECLARED), Field(description="public bounds [lower, upper]")
+    ]
+    clipped: Annotated[dict[str, Count], _of(PARAMETERS)]
     fit: FitDocument | None
     reference: ReferenceDocument
     public_inputs: dict[Words, Words] = Field(

@@ -13,7 +13,7 @@ from gridveil.foundation import crash_points
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import GridFacts, IntArray
-from gridveil.grid.parameters import Bounds
+from gridveil.grid.parameters import WEIGHT, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.fit import FitSettings, Observation, check_events, fit, problem
 from gridveil.inference.fit.methods import Progress
@@ -78,7 +78,7 @@ def publish(
     )
     if hidden:
         assert isinstance(table, PublicTable), "sums have no clipped items"
-        reduced = networkless_model(table, middle(bounds["k"]))
+        reduced = networkless_model(table, middle(bounds[WEIGHT.name]))
     else:
         # Trajectories and their events may lie on any bus; without one, only loaded buses are
         # needed.

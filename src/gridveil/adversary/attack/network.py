@@ -20,7 +20,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import STARTS, stage, start_named
 from gridveil.grid.facts import Array, GridFacts, IntArray
-from gridveil.grid.parameters import Range
+from gridveil.grid.parameters import REDUCED_WEIGHT, Range
 from gridveil.inference.fit.network import Network, Reduction
 from gridveil.inference.posterior import middle
 
@@ -41,7 +41,8 @@ EXACT = 1e-9  # a misfit that no other start is preferred to
 class Inversion:
     """What the attacker makes of a reduced network.
 
-    k : (e,) guessed line weights [p.u. power / rad]; lines that nothing fixes stay near the start.
+    weights : (e,) guessed line weights [p.u. power / rad]; lines that nothing fixes stay near the
+    start.
     rank : of the Jacobian, so many directions of log k are fixed.
     fixed : (e,) lines that are, each for itself.
     misfit : root mean square of the relative residuals; near 0 where the release is a Kron
@@ -49,7 +50,7 @@ class Inversion:
     solved : starts that reached the least misfit, of all `starts`.
     """
 
-    k: Array
+    weights: Array
     rank: int
     fixed: NDArray[np.bool_]
     misfit: float
@@ -86,8 +87,12 @@ def invert(
             outcome="Nothing was attacked.",
         )
     network = Network(facts, np.zeros((len(facts.interior), 0)) if patterns is None else patterns)
-    carried = model.K_ac if patterns is not None else np.zeros((len(model.m), 0))
-    problem = _Problem(network, np.concatenate([model.k_r, carried.ravel()]), len(model.k_r))
+    carried = model.K_ac if patterns is not None else np.zeros((len(model.machines), 0))
+    problem = _Problem(
+        network,
+        np.concatenate([model.values[REDUCED_WEIGHT.name], carried.ravel()]),
+        len(model.values[REDUCED_WEIGHT.name]),
+    )
     found: list[tuple[Array, float]] = []
     for number, start in enumerate(_starts(len(facts.edges), bounds, starts), start=1):
         stage(start_named(number, starts))
@@ -138,7 +143,7 @@ class _Problem:
         return self._compared(found), slope * k / self.size[:, None]
 
     def _compared(self, found: Reduction) -> Array:
-        return (np.concatenate([found.k_r, found.carried.ravel()]) - self.target) / self.size
+        return (np.concatenate([found.weights, found.carried.ravel()]) - self.target) / self.size
 
 
 def _starts(lines: int, bounds: Range, count: int) -> Iterator[Array]:

@@ -17,7 +17,7 @@ import numpy as np
 from gridveil.dynamics.kron import laplacian
 from gridveil.dynamics.models import ReducedModel
 from gridveil.grid.facts import Array, IntArray, complete_edges
-from gridveil.grid.parameters import Range
+from gridveil.grid.parameters import REDUCED_WEIGHT, Range
 from gridveil.inference.posterior import middle
 from gridveil.publication.ports import equal_groups
 
@@ -95,7 +95,7 @@ def can_guess(model: ReducedModel) -> bool:
     """Whether the equations of a model fit in memory: up to some 250 ports."""
     ports = len(model.ports)
     pairs = min(ports * (ports - 1) // 2, (NEAREST + BY_WEIGHT + BY_SHARE) * ports)
-    return ports * len(model.m) * pairs <= LARGEST_DESIGN
+    return ports * len(model.machines) * pairs <= LARGEST_DESIGN
 
 
 def guess_edges(model: ReducedModel, bounds: Range, *, ports: int | None = None) -> EdgeGuess:
@@ -104,15 +104,17 @@ def guess_edges(model: ReducedModel, bounds: Range, *, ports: int | None = None)
     ports : so many of the model's ports are buses (topology mode: the machines alone); default:
     all.
     """
-    g = len(model.m)
+    g = len(model.machines)
     share = np.concatenate([np.eye(g), model.K_ac.T])[:ports]
     count = round(EDGES_A_PORT * len(share))
     if len(share) == g:  # no loaded bus among them: L_red itself is the only answer
-        return EdgeGuess(g, model.edges, model.k_r, min(count, len(model.edges)))
+        return EdgeGuess(
+            g, model.edges, model.values[REDUCED_WEIGHT.name], min(count, len(model.edges))
+        )
     pairs = _likely(model, share)
     i, j = pairs.T
     pull = np.zeros((len(share), g))
-    pull[:g] = laplacian(model.edges, model.k_r, g)
+    pull[:g] = laplacian(model.edges, model.values[REDUCED_WEIGHT.name], g)
     unit = float(np.abs(pull).max())
     apart = share[i] - share[j]
     # Rows (port, machine): Σ_w k_vw (X_v − X_w) = [L_red; 0]; then degrees of the loaded buses.
@@ -142,7 +144,7 @@ def _nonnegative(rows: Array, wanted: Array) -> Array:
 
 def _likely(model: ReducedModel, share: Array) -> IntArray:
     """Pairs that may be edges, (p, 2)."""
-    ports, g = len(share), len(model.m)
+    ports, g = len(share), len(model.machines)
     if ports <= ALL_PAIRS_UP_TO:
         return complete_edges(ports)
     from scipy.spatial.distance import cdist
@@ -153,7 +155,7 @@ def _likely(model: ReducedModel, share: Array) -> IntArray:
     for port, nearest in enumerate(np.argsort(apart, axis=1)[:, :NEAREST]):
         likely[port, nearest] = True
     weight = np.zeros((g, g))
-    weight[tuple(model.edges.T)] = model.k_r
+    weight[tuple(model.edges.T)] = model.values[REDUCED_WEIGHT.name]
     for machine, largest in enumerate(np.argsort(-(weight + weight.T), axis=1)[:, :BY_WEIGHT]):
         likely[machine, largest] = True
     for port in range(g, ports):

@@ -21,10 +21,11 @@ from gridveil.dynamics.engine.records import Records
 from gridveil.dynamics.engine.schemes import SchemeName
 from gridveil.dynamics.events import Event, Step
 from gridveil.dynamics.kron import reduced_model
-from gridveil.dynamics.swing import DrivenSwingFamily
+from gridveil.dynamics.swing import REDUCED_SWING, DrivenSwingFamily
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts, complete_edges
 from gridveil.grid.parameters import Bounds
+from gridveil.grid.tables import Values
 from gridveil.inference.fit.problem import Observation, as_records
 from gridveil.inference.fit.scale import FREE_SCALE
 from gridveil.inference.fit.sensitivity import Predictor, Sampling
@@ -66,8 +67,8 @@ class Scale:
 class Estimate:
     """A reduced model as records alone give it.
 
-    k_r : (e,), m, d : (g,) with the loads' damping in d, u : (s, g) load of each step on each
-    machine [units of the groups]. Where the total load is not known, all of them are per p.u. of
+    values : k_r (e,), m and d (g,), with the loads' damping in d [units of the parameters].
+    u : (s, g) load of each step on each machine [p.u. power]. Where the total load is not known, all of them are per p.u. of
     the first step's load, and scale says what is known of it.
     deviation : standard deviations by the Cramér-Rao bound at the estimate, by the names k_r, m, d
     and u.
@@ -76,9 +77,7 @@ class Estimate:
     rounds : of Gauss-Newton.
     """
 
-    k_r: Array
-    m: Array
-    d: Array
+    values: Values
     u: Array
     scale: Scale | None
     deviation: dict[str, Array]
@@ -126,12 +125,9 @@ def estimate(
     deviation = np.sqrt(np.sum((slopes @ spread) ** 2, axis=1))
     parts = _parts(facts, len(totals))
     scale = None if total_known else Scale(float(x[-1]), float(np.linalg.norm(spread[-1])))
-    values = {name: theta[part] for name, part in parts.items()}
     return Estimate(
-        k_r=values["k_r"],
-        m=values["m"],
-        d=values["d"],
-        u=values["u"].reshape(len(totals), -1),
+        values={name: theta[parts[name]] for name in REDUCED_SWING},
+        u=theta[parts["u"]].reshape(len(totals), -1),
         scale=scale,
         deviation={name: deviation[part] for name, part in parts.items()},
         start=start,
@@ -351,5 +347,5 @@ def _parts(facts: GridFacts, inputs: int) -> dict[str, slice]:
     ends = np.cumsum([0, g * (g - 1) // 2, g, g, inputs * g])
     return {
         name: slice(int(a), int(b))
-        for name, a, b in zip(("k_r", "m", "d", "u"), ends[:-1], ends[1:], strict=True)
+        for name, a, b in zip((*REDUCED_SWING, "u"), ends[:-1], ends[1:], strict=True)
     }

@@ -24,6 +24,7 @@ from gridveil.adversary.leakage.noise import own_sigma, sigma_of
 from gridveil.adversary.leakage.report import PARAMETERS, Attacker, Leakage, Told, percent
 from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.engine.schemes import SchemeName
+from gridveil.dynamics.swing import REDUCED_SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import corner_named, stage
 from gridveil.grid.facts import Array, GridFacts
@@ -231,7 +232,10 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
             name: Told(bound[place], with_bounds[place], _prior(bounds[name]))
             for name, place in places.items()
         },
-        reduced={name: bound_reduced[parts[name]] for name in ("k_r", "m", "d")},
+        reduced={
+            name: bound_reduced[parts[part]]
+            for name, part in zip(REDUCED_SWING, ("weights", "inertia", "damping"), strict=True)
+        },
         scale=0.0 if total_known else float(bound_reduced[-totals.shape[1] :].min()),
         mu={name: moves.mu(name, project, sigma) for name in PARAMETERS},
         mu_neighbours=moves.largest(project, sigma),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gridveil.foundation.drawing import CYCLE, new_figure, plain, plain_ticks, written
+from gridveil.grid.parameters import PARAMETERS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,8 +21,8 @@ def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figur
     import numpy as np
     from matplotlib.ticker import MaxNLocator
 
-    figure, axes = new_figure(9.0, 3.4, columns=3)
-    for panel, name in zip(axes, ("k", "m", "d"), strict=True):
+    figure, axes = new_figure(3.0 * len(PARAMETERS), 3.4, columns=len(PARAMETERS))
+    for panel, name in zip(axes, PARAMETERS, strict=True):
         for number, (words, one) in enumerate(found.items()):
             for known, attacker in ((True, one.known), (False, one.unknown)):
                 values = np.sort(attacker.items[name].with_bounds)
@@ -42,9 +43,7 @@ def plot_leakage(found: Mapping[str, Leakage], path: str | None = None) -> Figur
         panel.set_ylim(
             bottom=min(panel.get_ylim()[0], prior / 10)
         )  # a decade at least, or hardly a tick would be left
-        panel.set_title(
-            {"k": "line weights k", "m": "inertia m", "d": "damping d"}[name], fontsize=9
-        )
+        panel.set_title(f"{PARAMETERS[name].plural} {name}", fontsize=9)
         panel.set_xlabel("item, best known first", fontsize=9)
         panel.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes[0].set_ylabel("relative error [%]", fontsize=9)

@@ -13,7 +13,7 @@ from gridveil.adversary.leakage.report import PARAMETERS
 from gridveil.dynamics.engine.schemes import SchemeName
 from gridveil.foundation.progress import LEAKAGE, stage
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import Bounds
+from gridveil.grid.parameters import Bounds, of_asset
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.sensitivity import Sampling
@@ -93,7 +93,7 @@ class At:
         raw = self.task.slopes(x, self.sampling)
         reduced = raw @ coordinates.model_slopes(x)
         g, s = len(self.facts.machines), coordinates.drive.shape[1]
-        first = coordinates.parts["d"].stop
+        first = coordinates.parts["damping"].stop
         totals = raw[:, first : first + s * g].reshape(len(raw), s, g).mean(
             axis=2
         ) * coordinates.drive.sum(axis=0)
@@ -156,8 +156,10 @@ def moves_of(at: At, adjacency: Adjacency, bounds: Bounds) -> Moves:
     stage("moving several at once")
     sets: list[tuple[Change, ...]] = []
     if adjacency.counts != "one-item":
-        for i in range(len(ends["m"])):
-            sets += [(("m", i, m), ("d", i, d)) for m, d in product(ends["m"][i], ends["d"][i])]
+        together = of_asset("machine")
+        for i in range(len(at.facts.machines)):
+            for tos in product(*(ends[name][i] for name in together)):
+                sets.append(tuple((name, i, to) for name, to in zip(together, tos, strict=True)))
     if adjacency.counts == "one-per-group":
         for project in (None, at.explained_by_loads):
             sets += [

@@ -13,7 +13,6 @@ from gridveil.grid.facts import Array
 from gridveil.grid.parameters import PARAMETERS
 from gridveil.inference.fit.scale import FREE_SCALE
 
-IN_WORDS = {"k": "line weights", "m": "inertia", "d": "damping"}
 # A group is given away below this relative standard deviation; it stays hidden above that share of
 # what the bounds leave.
 GIVEN_AWAY, HIDDEN = 0.10, 0.90
@@ -99,17 +98,17 @@ class Leakage:
         one += f", of bus {self.locations[0]} only," if len(self.locations) == 1 else ""
         told = self.known.items
         given = [
-            f"{IN_WORDS[name]} to about {percent(told[name].typical)}"
+            f"{PARAMETERS[name].plural} to about {percent(told[name].typical)}"
             for name in PARAMETERS
             if _state(told[name]) == "given"
         ]
         narrowed = [
-            f"{IN_WORDS[name]} to about {percent(told[name].typical)} (the best known one to "
+            f"{PARAMETERS[name].plural} to about {percent(told[name].typical)} (the best known one to "
             f"{percent(told[name].best)}, the public bounds alone: {percent(told[name].prior)})"
             for name in PARAMETERS
             if _state(told[name]) == "narrowed"
         ]
-        hidden = [IN_WORDS[name] for name in PARAMETERS if _state(told[name]) == "hidden"]
+        hidden = [PARAMETERS[name].plural for name in PARAMETERS if _state(told[name]) == "hidden"]
         said = []
         if given:
             said.append(
@@ -124,8 +123,7 @@ class Leakage:
                 f"{subject} single values of {_and(hidden)} about where the public bounds do."
             )
         singles = [
-            f"{well} of {len(told[name].with_bounds)} "
-            f"{'line weights' if name == 'k' else f'values of {IN_WORDS[name]}'}"
+            f"{well} of {len(told[name].with_bounds)} {PARAMETERS[name].several}"
             for name in PARAMETERS
             if _state(told[name]) == "hidden"
             and (well := int((told[name].with_bounds <= GIVEN_AWAY).sum()))

@@ -8,7 +8,7 @@ private value.
 from __future__ import annotations
 
 from gridveil.assurance.audit.advantage import Advantage, measure_advantage
-from gridveil.assurance.audit.draws import Draw, Drawn, audited_alpha, perturbed
+from gridveil.assurance.audit.draws import Draw, Drawn, alphas, perturbed
 from gridveil.assurance.audit.findings import Finding
 from gridveil.assurance.audit.fits import Fit
 from gridveil.assurance.audit.low_bits import audit_low_bits
@@ -23,11 +23,11 @@ __all__ = [
     "Effort",
     "Finding",
     "Fit",
+    "alphas",
     "audit_adjacency",
     "audit_all",
     "audit_low_bits",
     "audit_sums",
-    "audited_alpha",
     "measure_advantage",
     "perturbed",
     "values_in_all",

@@ -28,17 +28,11 @@ from gridveil.vault.source import SourceGrid
 NAME = "synthetic grid of an audit"
 # So wide that clipping, which could only hide something, never bites (of ratios at a tiny ε, it
 # does, and only hides).
-_WIDE = Range(1e-300, 1e300)
-WIDE = Bounds(dict.fromkeys(DECLARED, _WIDE))
+WIDE = Range(1e-300, 1e300)
 
 
-def audited_alpha() -> dict[str, Fraction]:
-    """α of each parameter in an audit: different ones, so that a mechanism which mixed up two of
-    them would show.
-
-    >>> audited_alpha()["m"]
-    Fraction(1, 2)
-    """
+def alphas() -> dict[str, Fraction]:
+    """α of an audit: different ones, so that a mechanism which mixed up two groups would show."""
     different = chain_of((Fraction(2), Fraction(1, 2)), map(Fraction, count(3)))
     return dict(zip(PARAMETERS, different, strict=False))
 
@@ -86,7 +80,7 @@ def perturbed(
                     source,
                     epsilon=epsilon,
                     adjacency=adjacency,
-                    bounds=WIDE,
+                    bounds=Bounds(dict.fromkeys(DECLARED, WIDE)),
                     ledger=ledger,
                     sampler=sampler,
                     allocation=allocation,

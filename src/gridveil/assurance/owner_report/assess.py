@@ -46,6 +46,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import Array, GridFacts, IntArray
+from gridveil.grid.parameters import INERTIA, REDUCED_WEIGHT, WEIGHT
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.posterior import middle
 from gridveil.privacy.guarantee import GroupLoss
@@ -169,35 +170,36 @@ def assess_attacks(
     told = progress or (lambda _: None)
     facts = source.facts
     values = {name: Private.open(private) for name, private in source.values.items()}
-    k, m = values["k"], values["m"]
+    k, m = values[WEIGHT.name], values[INERTIA.name]
     check_matches(source, release)
     shares = port_shares(facts, release)
-    loss = release.guarantee.groups.get("k")
+    loss = release.guarantee.groups.get(WEIGHT.name)
     full = reduced_model(facts, values)
     plain = neutral(full, facts)
     own = port_patterns(facts, loaded_buses(facts))
-    blind = np.full(len(k), middle(release.bounds["k"]))
+    blind = np.full(len(k), middle(release.bounds[WEIGHT.name]))
 
     told("inverting the plain reduction")
     attacked: list[tuple[str, Inversion, Inversion | None]] = []
     guess, fixed, misfit = blind, np.zeros(len(k), dtype=bool), None
     if len(k) <= LARGEST:
         alone, by_loaded = (
-            invert(plain, facts, release.bounds["k"]),
-            invert(plain, facts, release.bounds["k"], own),
+            invert(plain, facts, release.bounds[WEIGHT.name]),
+            invert(plain, facts, release.bounds[WEIGHT.name], own),
         )
-        by_all = invert(full, facts, release.bounds["k"], np.eye(len(facts.interior)))
+        by_all = invert(full, facts, release.bounds[WEIGHT.name], np.eye(len(facts.interior)))
         told("inverting the release")
         both = None
         if shares is not None:
-            both = invert(release.model, facts, release.bounds["k"], own @ shares)
+            both = invert(release.model, facts, release.bounds[WEIGHT.name], own @ shares)
             guess, fixed = best_guess(line_guesses(both, release, blind), k, loss), both.fixed
             misfit = both.misfit
         attacked = [
             (
                 "Gauss–Newton: L_red",
                 alone,
-                (shares is not None and invert(release.model, facts, release.bounds["k"])) or None,
+                (shares is not None and invert(release.model, facts, release.bounds[WEIGHT.name]))
+                or None,
             ),
             ("Gauss–Newton: L_red, K_ac of the ports", by_loaded, both),
             ("Gauss–Newton: L_red, all of K_ac", by_all, None),
@@ -219,17 +221,14 @@ def assess_attacks(
     topology = _topology(facts, plain, release, shares)
 
     told("comparing machines")
-    true_d = full.d
+    released = release.model.of_machines
     machines = tuple(
         MachineRow(
             name,
-            median_error(values, truth_),
-            median_error(np.full(len(m), middle(bounds)), truth_),
+            median_error(released[name], truth),
+            median_error(np.full(len(truth), middle(release.bounds[name])), truth),
         )
-        for name, values, truth_, bounds in (
-            ("m", release.model.m, m, release.bounds["m"]),
-            ("d", release.model.d, true_d, release.bounds["d"]),
-        )
+        for name, truth in full.of_machines.items()
     )
     again = Redraws(source, release, own @ shares if shares is not None else None, seed)
     by_epsilon = tuple(epsilon_row(again, factor, k, m, told) for factor in EPSILON_FACTORS)
@@ -248,12 +247,14 @@ def assess_attacks(
             by_epsilon=by_epsilon,
             averaging=averaging,
             with_records=with_records,
-            averaged="Σm" if again.of("m").takes == "sum" else "m",
+            averaged=f"Σ{INERTIA.name}" if again.of(INERTIA.name).takes == "sum" else INERTIA.name,
             blind_m=median_error(
-                *drawn_of(again.of("m"), np.full(len(m), middle(release.bounds["m"])), m)
+                *drawn_of(
+                    again.of(INERTIA.name), np.full(len(m), middle(release.bounds[INERTIA.name])), m
+                )
             ),
             truth=k,
-            plain_guess=attacked[-1][1].k if attacked else blind,
+            plain_guess=attacked[-1][1].weights if attacked else blind,
             release_guess=guess,
             fixed=np.flatnonzero(fixed),
             tried=tried,
@@ -297,7 +298,7 @@ def _left_out(lines: int, ports: int, *, edges_guessed: bool) -> tuple[str, ...]
 
 
 def _line_score(found: Inversion, k: Array, loss: GroupLoss | None) -> LineScore:
-    return replace(_scored(found.k, k, loss), rank=found.rank, fixed=int(found.fixed.sum()))
+    return replace(_scored(found.weights, k, loss), rank=found.rank, fixed=int(found.fixed.sum()))
 
 
 def _scored(guess: Array, k: Array, loss: GroupLoss | None) -> LineScore:
@@ -321,12 +322,13 @@ def _star_rows(
     rows = []
     if len(leaves) > 2:
         plain, noisy = (
-            recover_star(model.k_r, len(leaves))[order] for model in (full, release.model)
+            recover_star(model.values[REDUCED_WEIGHT.name], len(leaves))[order]
+            for model in (full, release.model)
         )
         rows.append(LineRow("star: k_r alone", _scored(plain, k, loss), _scored(noisy, k, loss)))
     if release.model.K_ac.shape[1] == 1:
         plain, noisy = (
-            recover_star_by_share(model.k_r, model.K_ac[:, 0])[order]
+            recover_star_by_share(model.values[REDUCED_WEIGHT.name], model.K_ac[:, 0])[order]
             for model in (full, release.model)
         )
         rows.append(LineRow("star: k_r and K_ac", _scored(plain, k, loss), _scored(noisy, k, loss)))
@@ -359,7 +361,7 @@ def _topology(
     rows = [
         _topology_row(
             "plain Kron reduction",
-            guess_edges(plain, release.bounds["k"]),
+            guess_edges(plain, release.bounds[WEIGHT.name]),
             truth,
             edges,
             plain,
@@ -372,7 +374,7 @@ def _topology(
         truth = {pair for pair in truth if max(pair) < ports}
     else:
         truth = true_pairs(facts, shares)[0]
-    guess = guess_edges(release.model, release.bounds["k"], ports=ports)
+    guess = guess_edges(release.model, release.bounds[WEIGHT.name], ports=ports)
     return (*rows, _topology_row("release", guess, truth, edges, release.model, ports))
 
 

@@ -17,7 +17,7 @@ from gridveil.adversary.attack.averaging import combined
 from gridveil.adversary.attack.guess import best_guesses, distance, noisy_values, within
 from gridveil.adversary.attack.network import LARGEST, Inversion, invert
 from gridveil.grid.facts import Array, GridFacts, IntArray
-from gridveil.grid.parameters import PARAMETERS, Range
+from gridveil.grid.parameters import INERTIA, PARAMETERS, WEIGHT, Range
 from gridveil.inference.posterior import middle
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.mechanisms import GroupLoss, Mechanism, named
@@ -131,9 +131,9 @@ class Redraws:
             made.model,
             ports=(*made.model.machines, *(f"L{n}" for n in range(1, shares.shape[1] + 1))),
             K_ac=made.model.K_ac @ shares,
-            loads=np.full(len(made.model.m) + shares.shape[1], np.nan),
+            loads=np.full(len(made.model.machines) + shares.shape[1], np.nan),
         )
-        return invert(model, facts, made.bounds["k"], self.patterns, starts=1)
+        return invert(model, facts, made.bounds[WEIGHT.name], self.patterns, starts=1)
 
 
 def _undone(released: list[Array], loss: GroupLoss, bounds: Range) -> Array:
@@ -156,7 +156,10 @@ def drawn_of(mechanism: Mechanism, values: Array, truth: Array) -> tuple[Array, 
 def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Progress) -> EpsilonRow:
     """Attack demo releases at a multiple of the release's ε."""
     epsilon = again.release.guarantee.epsilon * factor
-    bounds, blind = again.release.bounds["k"], np.full(len(k), middle(again.release.bounds["k"]))
+    bounds, blind = (
+        again.release.bounds[WEIGHT.name],
+        np.full(len(k), middle(again.release.bounds[WEIGHT.name])),
+    )
     tried = again.patterns is None or len(k) <= LARGEST
     near, hits, errors, error_m = [], [], [], []
     loss = None
@@ -164,7 +167,7 @@ def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Prog
         told(f"demo releases at ε = {float(epsilon):g}")
         made = again.at(epsilon, number)
         found = again.inverted(made)
-        loss = made.guarantee.groups.get("k")
+        loss = made.guarantee.groups.get(WEIGHT.name)
         guesses = line_guesses(found, made, blind)
         if loss is not None and found is not None:
             _, behind, _ = guesses
@@ -176,7 +179,9 @@ def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Prog
             near.append(within(behind, k, loss)[free])
             hits.append([within(guess, k, loss).mean() for guess in guesses])
         errors.append([np.abs(guess / k - 1) for guess in guesses])
-        error_m.append(median_error(*drawn_of(again.of("m"), made.model.m, m)))
+        error_m.append(
+            median_error(*drawn_of(again.of(INERTIA.name), made.model.values[INERTIA.name], m))
+        )
     noisy = np.concatenate(near) if near else np.zeros(0)
     expected = None if loss is None else -math.expm1(-distance(loss) / loss.scale)
     share = np.mean(hits, axis=0) if hits else np.zeros(1)
@@ -204,29 +209,41 @@ def averaging_rows(
     noisy values.
     """
     guarantee = again.release.guarantee
-    with_lines = len(k) <= FEW_LINES and "k" in guarantee.groups and bool(fixed.size)
+    with_lines = len(k) <= FEW_LINES and WEIGHT.name in guarantee.groups and bool(fixed.size)
     seen_m, seen_k = [], []
     made = again.release
     for number in range(max(RELEASES)):
         told("many releases together")
         made = again.at(guarantee.epsilon, 1000 + number)
-        seen_m.append(drawn_of(again.of("m"), made.model.m, m)[0])
+        seen_m.append(drawn_of(again.of(INERTIA.name), made.model.values[INERTIA.name], m)[0])
         if with_lines and (found := again.inverted(made)) is not None:
-            seen_k.append(found.k[fixed])
-    noisy_m = _undone(seen_m, made.guarantee.groups["m"], again.range("m"))
-    noisy_k = _undone(seen_k, made.guarantee.groups["k"], made.bounds["k"]) if seen_k else None
+            seen_k.append(found.weights[fixed])
+    noisy_m = _undone(seen_m, made.guarantee.groups[INERTIA.name], again.range(INERTIA.name))
+    noisy_k = (
+        _undone(seen_k, made.guarantee.groups[WEIGHT.name], made.bounds[WEIGHT.name])
+        if seen_k
+        else None
+    )
     rows = []
-    truth_m = drawn_of(again.of("m"), m, m)[1]
+    truth_m = drawn_of(again.of(INERTIA.name), m, m)[1]
     for count in RELEASES:
-        together = combined(noisy_m[:count], made.guarantee.groups["m"], again.range("m"))
+        together = combined(
+            noisy_m[:count], made.guarantee.groups[INERTIA.name], again.range(INERTIA.name)
+        )
         error_k = None
         if noisy_k is not None:
             error_k = median_error(
-                combined(noisy_k[:count], made.guarantee.groups["k"], made.bounds["k"]), k[fixed]
+                combined(
+                    noisy_k[:count], made.guarantee.groups[WEIGHT.name], made.bounds[WEIGHT.name]
+                ),
+                k[fixed],
             )
         epsilon = guarantee.epsilon * count
         singles = [again.at(epsilon, 2000 + number) for number in range(SINGLE_DRAWS)]
-        single = [median_error(*drawn_of(again.of("m"), one.model.m, m)) for one in singles]
+        single = [
+            median_error(*drawn_of(again.of(INERTIA.name), one.model.values[INERTIA.name], m))
+            for one in singles
+        ]
         rows.append(
             AveragingRow(
                 count,
@@ -254,11 +271,11 @@ def line_guesses(found: Inversion | None, release: Release, blind: Array) -> lis
 
     The last two for fixed lines; of others, what the inversion gave.
     """
-    loss, bounds = release.guarantee.groups.get("k"), release.bounds["k"]
+    loss, bounds = release.guarantee.groups.get(WEIGHT.name), release.bounds[WEIGHT.name]
     if loss is None or found is None:
         return [blind]
-    given = np.clip(found.k, bounds.lower, bounds.upper)
-    y = noisy_behind(found.k[found.fixed], loss, bounds)
+    given = np.clip(found.weights, bounds.lower, bounds.upper)
+    y = noisy_behind(found.weights[found.fixed], loss, bounds)
     noisy, window = given.copy(), given.copy()
     noisy[found.fixed], window[found.fixed] = y, best_guesses(y, loss, bounds)
     return [given, noisy, window]

@@ -16,6 +16,7 @@ import numpy as np
 from gridveil.assurance.owner_report.assess import Assessment, LineScore
 from gridveil.foundation.drawing import FITTED, NOISY, SOURCE, new_figure, plain_ticks
 from gridveil.foundation.sealed import sealed
+from gridveil.grid.parameters import released
 from gridveil.publication.release import Release
 from gridveil.vault.source import Private
 
@@ -181,11 +182,8 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
         ),
         (
             "with public trajectories, topology and bounds: median relative error",
-            ("an attacker has", "k_r", "m", "d"),
-            [
-                (row.attacker_has, _percent(row.k_r), _percent(row.m), _percent(row.d))
-                for row in found.with_records
-            ],
+            ("an attacker has", *released()),
+            [(row.attacker_has, *map(_percent, row.errors.values())) for row in found.with_records],
         ),
     ]
     return [table for table in tables if table[2]]

@@ -5,7 +5,7 @@ For the owner's figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gridveil.adversary.attack.likely_network import from_both, from_records
@@ -24,9 +24,7 @@ class RecordRow:
     """Median relative errors of the reduced model's values for an attacker who has this."""
 
     attacker_has: str
-    k_r: float
-    m: float
-    d: float
+    errors: Mapping[str, float]
 
 
 def record_rows(
@@ -40,10 +38,10 @@ def record_rows(
     return tuple(
         RecordRow(
             name,
-            *(
-                median_error(getattr(model, group), getattr(truth, group))
-                for group in ("k_r", "m", "d")
-            ),
+            {
+                group: median_error(model.values[group], values)
+                for group, values in truth.values.items()
+            },
         )
         for name, model in _models(again, observed, told)
     )

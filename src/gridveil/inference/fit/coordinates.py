@@ -16,6 +16,7 @@ import numpy as np
 
 from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array, GridFacts, IntArray
+from gridveil.grid.parameters import DAMPING, INERTIA, WEIGHT
 from gridveil.inference.fit.least_squares import Gaussian
 from gridveil.inference.fit.network import Network, Reduction
 from gridveil.inference.fit.unknown import Unknowns, together
@@ -70,7 +71,7 @@ class Coordinates:
         """Entries of `values` that z moves: u of free steps, and delays."""
         g, first, count = (
             len(self.facts.machines),
-            self.parts["d"].stop,
+            self.parts["damping"].stop,
             (self.drive.shape[1] + len(self.sensed)),
         )
         u = [np.arange(first + step * g, first + (step + 1) * g) for step in self.unknowns.free]
@@ -112,7 +113,13 @@ class Coordinates:
     def parts(self) -> dict[str, slice]:
         """Places of log k_r, log m, log D, v, w, s and t in x."""
         g, s, q = len(self.facts.machines), self.drive.shape[1], len(self.sensed)
-        sizes = {"k_r": len(self.linked), "m": g, "d": g, "v": s * (g - 1), "w": q * (g - 1)}
+        sizes = {
+            "weights": len(self.linked),
+            "inertia": g,
+            "damping": g,
+            "v": s * (g - 1),
+            "w": q * (g - 1),
+        }
         sizes |= {"s": len(self.unknowns.sized), "t": len(self.unknowns.timed)}
         ends = np.cumsum([0, *sizes.values()])
         return {
@@ -133,7 +140,7 @@ class Coordinates:
     @cached_property
     def of_machines(self) -> IntArray:
         """Entries of x that belong to m and D."""
-        return np.arange(self.parts["m"].start, self.parts["d"].stop)
+        return np.arange(self.parts["inertia"].start, self.parts["damping"].stop)
 
     @property
     def moving(self) -> IntArray:
@@ -146,7 +153,7 @@ class Coordinates:
         """θ = (k_r, m, D, u) and sense (h, g) at x."""
         g, s, q = len(self.facts.machines), self.drive.shape[1], len(self.sensed)
         k_r = np.zeros(g * (g - 1) // 2)
-        k_r[self.linked] = np.exp(x[self.parts["k_r"]])
+        k_r[self.linked] = np.exp(x[self.parts["weights"]])
         total, scale = self.totals(x)
         u = (
             scale[:, None] * (x[self.parts["v"]].reshape(s, g - 1) @ self.basis.T)
@@ -160,7 +167,7 @@ class Coordinates:
     def model_slopes(self, x: Array) -> Array:
         """∂(moving entries of θ, shares of recorded interior buses, delays)/∂x, (·, size)."""
         g, s, q = len(self.facts.machines), self.drive.shape[1], len(self.sensed)
-        positive = self.parts["d"].stop
+        positive = self.parts["damping"].stop
         shared, timed = positive + (s + q) * g, len(self.unknowns.timed)
         out = np.zeros((shared + timed, self.size))
         out[np.arange(positive), np.arange(positive)] = np.exp(x[:positive])
@@ -196,7 +203,7 @@ class Coordinates:
         damping = d + self.facts.load_damping[kept] + carried[..., -1]
         shares = (self.basis.T @ np.concatenate([u, carried[..., s:-1]], axis=-1)).mT
         known = [
-            np.log(reduction.k_r[..., self.linked]),
+            np.log(reduction.weights[..., self.linked]),
             np.log(m),
             np.log(damping),
             shares.reshape(*shares.shape[:-2], -1),
@@ -222,12 +229,14 @@ class Coordinates:
         k, m, d = np.exp(y[:e]), np.exp(y[e : e + g]), np.exp(y[e + g : e + 2 * g])
         reduction, k_slopes, carried_slopes = self.network.slopes(k)
         x = self.of_values(reduction, m, d, y[e + 2 * g :])
-        damping = np.exp(x[self.parts["d"]])
+        damping = np.exp(x[self.parts["damping"]])
         out = np.zeros((self.size, len(y)))
-        out[self.parts["k_r"], :e] = k_slopes[self.linked] * k / reduction.k_r[self.linked, None]
-        out[self.parts["m"], e : e + g] = np.eye(g)
-        out[self.parts["d"], e + g : e + 2 * g] = np.diag(d / damping)
-        out[self.parts["d"], :e] = carried_slopes[:, -1] * k / damping[:, None]
+        out[self.parts["weights"], :e] = (
+            k_slopes[self.linked] * k / reduction.weights[self.linked, None]
+        )
+        out[self.parts["inertia"], e : e + g] = np.eye(g)
+        out[self.parts["damping"], e + g : e + 2 * g] = np.diag(d / damping)
+        out[self.parts["damping"], :e] = carried_slopes[:, -1] * k / damping[:, None]
         shared = np.einsum("gb,gfe->fbe", self.basis, carried_slopes[:, :-1] * k)
         out[self.parts["v"], :e] = shared[:s].reshape(-1, e)
         out[self.parts["w"], :e] = shared[s:].reshape(-1, e)
@@ -259,13 +268,13 @@ def push(
     covariance[events, events] = 1 / unknown.precision.diagonal()
     free = np.full(coordinates.size, np.inf)
     lower, upper = -free, free.copy()
-    felt = np.exp(x[:, coordinates.parts["d"]]) - d
-    lower[coordinates.parts["m"]], upper[coordinates.parts["m"]] = (
-        np.log(belief["m"].lower),
-        np.log(belief["m"].upper),
+    felt = np.exp(x[:, coordinates.parts["damping"]]) - d
+    lower[coordinates.parts["inertia"]], upper[coordinates.parts["inertia"]] = (
+        np.log(belief[INERTIA.name].lower),
+        np.log(belief[INERTIA.name].upper),
     )
-    lower[coordinates.parts["d"]] = np.log(belief["d"].lower + felt.min(axis=0))
-    upper[coordinates.parts["d"]] = np.log(belief["d"].upper + felt.max(axis=0))
+    lower[coordinates.parts["damping"]] = np.log(belief[DAMPING.name].lower + felt.min(axis=0))
+    upper[coordinates.parts["damping"]] = np.log(belief[DAMPING.name].upper + felt.max(axis=0))
     mean = x.mean(axis=0)
     mean[events], lower[events], upper[events] = unknown.mean, unknown.lower, unknown.upper
     precision = np.linalg.inv(covariance).astype(np.float64, copy=False)
@@ -276,7 +285,7 @@ def linked(facts: GridFacts) -> IntArray:
     """Positions of the reduced weights that topology does not make zero: paths that pass no other
     machine's bus.
     """
-    k_r = Network(facts, np.zeros((len(facts.interior), 0)))(np.ones(len(facts.edges))).k_r
+    k_r = Network(facts, np.zeros((len(facts.interior), 0)))(np.ones(len(facts.edges))).weights
     return np.flatnonzero(k_r > NO_WEIGHT * k_r.max(initial=0.0))
 
 
@@ -292,7 +301,9 @@ def independent(belief: Mapping[str, Posterior], unknown: Unknowns | None = None
     parts = {name: belief[name] for name in SWING}
     ratios_only = bool(unknown and len(unknown.sized))
     moments = [
-        (part.log_mean, part.log_variance) if ratios_only or name == "k" else _as_log_normal(part)
+        (part.log_mean, part.log_variance)
+        if ratios_only or name == WEIGHT.name
+        else _as_log_normal(part)
         for name, part in parts.items()
     ]
     released = Gaussian(

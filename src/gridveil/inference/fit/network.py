@@ -14,9 +14,9 @@ from gridveil.grid.facts import Array, GridFacts, complete_edges
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """k_r (..., e_r) and K_ac B (..., g, f) at some line weights, in the units of `Network`."""
+    """weights k_r (..., e_r) and K_ac B (..., g, f) at some line weights, in units of `Network`."""
 
-    k_r: Array
+    weights: Array
     carried: Array
 
 

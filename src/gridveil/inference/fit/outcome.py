@@ -105,7 +105,7 @@ def outcome(
     shape = scale[:, None] * directions
     x, chain = task.coordinates.slopes(found.x)
     out = np.zeros((g * (g - 1) // 2 + 2 * g, len(found.x)))
-    positive = task.coordinates.parts["d"].stop
+    positive = task.coordinates.parts["damping"].stop
     out[task.coordinates.moving[:positive]] = np.exp(x[:positive])[:, None] * chain[:positive]
     spread = shape / np.sqrt(1 + information)
     released = out @ spread
@@ -147,7 +147,7 @@ def _events(
     late_sd = dict(
         zip(delays, np.linalg.norm(spread[coordinates.parts["t"]], axis=1).tolist(), strict=True)
     )
-    first, step, found = coordinates.parts["d"].stop, 0, []
+    first, step, found = coordinates.parts["damping"].stop, 0, []
     for record, one in enumerate(observed):
         u = slice(first + step * g, first + (step + 1) * g)
         free = one.unknown.split

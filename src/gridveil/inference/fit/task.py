@@ -13,11 +13,12 @@ from gridveil.dynamics.engine.records import Records
 from gridveil.dynamics.engine.schemes import SchemeName
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import port_positions
-from gridveil.dynamics.swing import DrivenSwingFamily
+from gridveil.dynamics.swing import SWING, DrivenSwingFamily
+from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.coordinates import Coordinates, linked
-from gridveil.inference.fit.problem import Observation, as_records
+from gridveil.inference.fit.problem import NOT_FITTED, Observation, as_records
 from gridveil.inference.fit.sensitivity import Predictor, Sampling
 from gridveil.inference.fit.unknown import Unknowns
 
@@ -45,6 +46,13 @@ class Task:
     ) -> Task:
         """Put the observations on the fit's clock, and their events and buses on the grid's."""
         g = len(facts.machines)
+        if others := facts.sizes.keys() - set(SWING):
+            raise OptionError(
+                f"Records of a grid with {', '.join(sorted(others))} cannot be taken apart: only "
+                "the swing model's own parameters can.",
+                outcome=NOT_FITTED,
+                remedy="Choose the method l-bfgs-b for a fit.",
+            )
         # It only says which port is which bus.
         ports = reduced_model(facts, {name: np.ones(size) for name, size in facts.sizes.items()})
         order = np.concatenate([facts.machines, facts.interior])

@@ -14,7 +14,7 @@ from gridveil.dynamics.events import Event, Step
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, GridFacts, IntArray
-from gridveil.grid.parameters import Bounds
+from gridveil.grid.parameters import DAMPING, Bounds
 from gridveil.inference.fit import Observation, Unknown
 from gridveil.inference.records.clock import lay_clock, resample, sampling
 from gridveil.inference.records.declared import Declaration, declaration, read_declaration
@@ -238,9 +238,9 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
     public, omega = float(facts.load_damping.sum()), measured.trajectory.omega
     peak = float(np.nanmax(np.abs(omega)))
     least = smallest / (
-        float(facts.droop_gain.sum()) + len(facts.machines) * bounds["d"].upper + public
+        float(facts.droop_gain.sum()) + len(facts.machines) * bounds[DAMPING.name].upper + public
     )
-    largest = greatest / max(len(facts.machines) * bounds["d"].lower + public, 1e-9)
+    largest = greatest / max(len(facts.machines) * bounds[DAMPING.name].lower + public, 1e-9)
     hz = measured.declared.nominal_hz
     if not least / WRONG_SIZE <= peak <= largest * WRONG_SIZE:
         raise refusal(

@@ -39,7 +39,8 @@ def export(release: Release, to: str, event: Event | str | None = None) -> dict[
     event : written along where the format carries one, by default the bundle's reference event.
     """
     chosen = format_named(to)
-    chosen.check_size(len(release.model.m))
+    chosen.check_size(len(release.model.machines))
+    chosen.check_devices(release)
     if not all(PLAIN_NAME.fullmatch(port) for port in release.model.ports):
         raise BundleError(
             "A bus of the model is not called by letters and digits, as gridveil calls them.",

@@ -13,6 +13,7 @@ import numpy as np
 
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
+from gridveil.grid.parameters import DAMPING, INERTIA
 from gridveil.publication.export.common import (
     BASE_KV,
     Format,
@@ -101,8 +102,8 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
                 "gen": n,
                 **rated,
                 "fn": rated_hz(model),
-                "M": float(model.m[n - 1]),
-                "D": float(model.d[n - 1]),
+                "M": float(model.values[INERTIA.name][n - 1]),
+                "D": float(model.values[DAMPING.name][n - 1]),
                 "ra": 0.0,
                 "xl": 0.0,
                 "xd1": xd1,
@@ -149,8 +150,8 @@ def _stubs(model: ReducedModel) -> list[Line]:
     line. No power flows there.
     """
     joined = {end for one in lines(model) for end in (one.start, one.end)}
-    alone = [n for n in range(1, len(model.m) + 1) if n not in joined]
-    return [Line(n, len(model.m) + number, 1.0) for number, n in enumerate(alone, start=1)]
+    alone = [n for n in range(1, len(model.machines) + 1) if n not in joined]
+    return [Line(n, len(model.machines) + number, 1.0) for number, n in enumerate(alone, start=1)]
 
 
 def _settings(model: ReducedModel, event: Event) -> list[tuple[str, str, float]]:
@@ -175,7 +176,9 @@ def time_step(model: ReducedModel) -> float:
     """Choose a step of 1, 2 or 5 times a power of ten [s] for swings of at most sqrt(2 omega_b L_ii
     / m_i) rad/s.
     """
-    fastest = sqrt(model.omega_b * float(np.max(2 * total_weights(model) / model.m)))
+    fastest = sqrt(
+        model.omega_b * float(np.max(2 * total_weights(model) / model.values[INERTIA.name]))
+    )
     wanted = min(LONGEST_STEP_S, SWING_PER_STEP / fastest) if fastest > 0 else LONGEST_STEP_S
     return next(
         step

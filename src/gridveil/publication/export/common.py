@@ -14,6 +14,7 @@ from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import EventError, GridveilError
 from gridveil.grid.facts import Array
+from gridveil.grid.parameters import REDUCED_WEIGHT
 from gridveil.publication.release import NOT_VALID_FOR, VALID_FOR, Release
 
 NOT_WRITTEN = "Nothing was written."
@@ -34,6 +35,7 @@ class Format:
     runs : the line that runs the files, in the folder that holds them.
     largest : most machines that it takes, None for any number.
     because : what grows too large beyond it.
+    carries_devices : whether it holds the parameters of devices.
     """
 
     name: str
@@ -43,6 +45,17 @@ class Format:
     carries_event: bool = False
     largest: int | None = None
     because: str = ""
+    carries_devices: bool = False
+
+    def check_devices(self, release: Release) -> None:
+        """Refuse a model with devices that the format has no words for."""
+        if release.model.device and not self.carries_devices:
+            raise GridveilError(
+                f"The format {self.name} cannot hold {', '.join(release.model.device)}, which "
+                "devices of this model have.",
+                outcome=NOT_WRITTEN,
+                remedy="Use the format mat or csv.",
+            )
 
     def check_size(self, machines: int) -> None:
         """Refuse a model that is too large for the format; a release asks this before it draws."""
@@ -87,17 +100,18 @@ def about(release: Release) -> tuple[str, ...]:
 
 def lines(model: ReducedModel) -> tuple[Line, ...]:
     """List the lines, x = 1/k_r; pairs of machines without a weight have none."""
-    least = NO_LINE * float(np.max(np.abs(model.k_r), initial=0.0))
+    weights = model.values[REDUCED_WEIGHT.name]
+    least = NO_LINE * float(np.max(np.abs(weights), initial=0.0))
     return tuple(
         Line(i + 1, j + 1, 1.0 / weight)
-        for (i, j), weight in zip(model.edges.tolist(), model.k_r.tolist(), strict=True)
+        for (i, j), weight in zip(model.edges.tolist(), weights.tolist(), strict=True)
         if abs(weight) > least
     )
 
 
 def reference_machines(model: ReducedModel) -> frozenset[int]:
     """Find the first machine, from 1, of every island: where a power flow needs its angle."""
-    first = list(range(len(model.m) + 1))
+    first = list(range(len(model.machines) + 1))
     for line in lines(model):
         a, b = first[line.start], first[line.end]
         if a != b:
@@ -145,8 +159,9 @@ def machine_steps(model: ReducedModel, event: Event) -> tuple[tuple[float, tuple
 
 def total_weights(model: ReducedModel) -> Array:
     """L_ii = sum of the weights at each machine (g,) [p.u. power / rad], rounded once."""
-    found: list[list[float]] = [[] for _ in model.m]
-    for (i, j), weight in zip(model.edges.tolist(), model.k_r.tolist(), strict=True):
+    found: list[list[float]] = [[] for _ in model.machines]
+    weights = model.values[REDUCED_WEIGHT.name].tolist()
+    for (i, j), weight in zip(model.edges.tolist(), weights, strict=True):
         found[i].append(weight)
         found[j].append(weight)
     return np.array([fsum(weights) for weights in found])

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
-from gridveil.publication.document import EQUATIONS, MODEL_UNITS
+from gridveil.grid.parameters import DECLARED
+from gridveil.publication.document import EQUATIONS, model_units
 from gridveil.publication.export.common import (
     BASE_KV,
     Format,
@@ -40,14 +41,13 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
 def _case(release: Release) -> str:
     model, base = release.model, release.model.base_mva
     reference = reference_machines(model)
-    numbers = range(1, len(model.m) + 1)
+    numbers = range(1, len(model.machines) + 1)
     unit = [
-        f"{name} [{MODEL_UNITS[name]}]"
-        for name in ("m", "d", "governor_rate", "droop_gain", "loads", "K_ac")
+        f"{name} [{model_units()[name]}]"
+        for name in (*model.of_machines, "governor_rate", "droop_gain", "loads", "K_ac")
     ]
     columns = zip(
-        model.m.tolist(),
-        model.d.tolist(),
+        *(values.tolist() for values in model.of_machines.values()),
         model.governor_rate.tolist(),
         model.droop_gain.tolist(),
         strict=True,
@@ -77,13 +77,13 @@ def _case(release: Release) -> str:
                 for one in lines(model)
             ),
         ),
-        f"% {'; '.join(unit[:4])}",
+        f"% {'; '.join(unit[:-2])}",
         *_matrix("gridveil_machines", columns),
         "% the machines, then the loaded buses, which are no nodes of this network",
         *_names("gridveil_ports", model.ports),
-        f"% {unit[4]}, of every port; NaN if withheld",
+        f"% {unit[-2]}, of every port; NaN if withheld",
         *_matrix("gridveil_loads", ([load] for load in model.loads.tolist())),
-        f"% {unit[5]}: share of the load at a loaded bus (column) that each machine (row) feels",
+        f"% {unit[-1]}: share of the load at a loaded bus (column) that each machine (row) feels",
         *_matrix("gridveil_K_ac", model.K_ac.tolist()),
         f"mpc.gridveil_omega_b = {model.omega_b!r};",
         f"mpc.gridveil_frequency_hz = {model.frequency_hz!r};",
@@ -98,11 +98,11 @@ def _dynamics(release: Release) -> str:
         *(f"# {line}" for line in about(release)),
         f"# The dynamics of {CASE}, as gridveil reads them: gridveil inspect {CASE}",
         "[dynamics]",
-        f"omega_b = {model.omega_b!r}  # [{MODEL_UNITS['omega_b']}]",
+        f"omega_b = {model.omega_b!r}  # [{model_units()['omega_b']}]",
         f"frequency_hz = {model.frequency_hz!r}  # [Hz]",
         'operating_point = "flat"  # k = 1/x, as it stands',
     ]
-    for n in range(1, len(model.m) + 1):
+    for n in range(1, len(model.machines) + 1):
         parts += [f"[machines.{n}]  # {model.machines[n - 1]}", *_machine(model, n)]
     return "\n".join([*parts, ""])
 
@@ -111,13 +111,15 @@ def _machine(model: ReducedModel, n: int) -> Iterable[str]:
     """A governor that never moves (T = 0) is one without gain."""
     acts = n in governed(model)
     values = {
-        "inertia": ("m", model.m[n - 1]),
-        "damping": ("d", model.d[n - 1]),
+        **{
+            DECLARED[name].title: (name, values[n - 1])
+            for name, values in model.of_machines.items()
+        },
         "governor_rate": ("governor_rate", model.governor_rate[n - 1] if acts else 1.0),
         "droop_gain": ("droop_gain", model.droop_gain[n - 1] if acts else 0.0),
     }
     return (
-        f"{key} = {float(value)!r}  # [{MODEL_UNITS[name]}]"
+        f"{key} = {float(value)!r}  # [{model_units()[name]}]"
         for key, (name, value) in values.items()
     )
 

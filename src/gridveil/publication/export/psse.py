@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
+from gridveil.grid.parameters import DAMPING, INERTIA
 from gridveil.publication.export.common import (
     BASE_KV,
     Format,
@@ -62,7 +63,7 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
 def _raw(release: Release) -> str:
     model, base = release.model, release.model.base_mva
     reference = reference_machines(model)
-    numbers, zsorce = range(1, len(model.m) + 1), source_reactance(model, ZSORCE_SHARE)
+    numbers, zsorce = range(1, len(model.machines) + 1), source_reactance(model, ZSORCE_SHARE)
     records: dict[str, Iterable[str]] = {
         # I, NAME, BASKV, IDE, AREA, ZONE, OWNER, VM, VA, NVHI, NVLO, EVHI, EVLO
         "BUS": (
@@ -137,7 +138,8 @@ def _dyr(release: Release) -> str:
     """H = M / 2 [s] and D [p.u.] on MBASE; R = 1/G [p.u.], T1 = 1/T [s]."""
     model = release.model
     text = [f"// {line}" for line in (*about(release), *_legend(model))]
-    for n, (m, d) in enumerate(zip(model.m.tolist(), model.d.tolist(), strict=True), start=1):
+    of_machines = (model.values[own.name].tolist() for own in (INERTIA, DAMPING))
+    for n, (m, d) in enumerate(zip(*of_machines, strict=True), start=1):
         text.append(f"{n} 'GENCLS' 1 {m / 2!r} {d!r} /")
     for n in governed(model):
         droop, lag = 1.0 / float(model.droop_gain[n - 1]), 1.0 / float(model.governor_rate[n - 1])
