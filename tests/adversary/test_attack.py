@@ -14,7 +14,7 @@ from gridveil.adversary.attack.guess import best_guesses, noisy_values, within
 from gridveil.adversary.attack.network import invert, port_patterns
 from gridveil.adversary.attack.star import is_star, recover_star, recover_star_by_share
 from gridveil.adversary.attack.topology import EdgeGuess, equal_columns, guess_edges
-from gridveil.assurance.audit import ALPHA, measure_advantage, perturbed
+from gridveil.assurance.audit import alphas, measure_advantage, perturbed
 from gridveil.assurance.owner_report import redraws
 from gridveil.assurance.owner_report.assess import true_pairs
 from gridveil.assurance.owner_report.redraws import Redraws, epsilon_row
@@ -29,6 +29,8 @@ from gridveil.privacy.mechanisms import USUAL
 from gridveil.publication.release import loaded_buses, neutral
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model
+
+ALPHA = alphas()
 
 BOX = Bounds()["k"]
 
