@@ -14,7 +14,7 @@ from gridveil.adversary.attack.guess import best_guesses, noisy_values, within
 from gridveil.adversary.attack.network import invert, port_patterns
 from gridveil.adversary.attack.star import is_star, recover_star, recover_star_by_share
 from gridveil.adversary.attack.topology import EdgeGuess, equal_columns, guess_edges
-from gridveil.assurance.audit import ALPHA, measure_advantage, perturbed
+from gridveil.assurance.audit import alphas, measure_advantage, perturbed
 from gridveil.assurance.owner_report import redraws
 from gridveil.assurance.owner_report.assess import true_pairs
 from gridveil.assurance.owner_report.redraws import Redraws, epsilon_row
@@ -270,7 +270,7 @@ def is_exact(row):
 
 @pytest.mark.parametrize("rule", ["one-item", "one-asset", "one-per-group", "one-asset-relative"])
 def test_the_measured_advantage_is_the_exact_one_and_too_little_noise_is_caught(rule):
-    adjacency = Adjacency(rule, ALPHA)
+    adjacency = Adjacency(rule, alphas())
     for sampler, honest in ((DemoSampler(8), True), (TooSmall(8), False)):
         found = measure_advantage(
             adjacency,
@@ -288,7 +288,7 @@ def test_the_measured_advantage_is_the_exact_one_and_too_little_noise_is_caught(
 @pytest.mark.parametrize("rule", ["one-item", "one-asset", "one-per-group"])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2)])
 def test_a_million_draws_of_each_adjacency(rule, epsilon):
-    adjacency = Adjacency(rule, ALPHA)
+    adjacency = Adjacency(rule, alphas())
     for sampler, honest in ((DemoSampler(8), True), (TooSmall(9), False)):
         draw = perturbed(adjacency, epsilon, sampler)
         for row in measure_advantage(adjacency, epsilon, 1_000_000, draw=draw, workers=1):
@@ -301,7 +301,7 @@ def test_a_million_draws_of_each_adjacency(rule, epsilon):
 def test_the_advantage_against_secure_noise_is_the_exact_one():
     assert all(
         is_exact(row)
-        for row in measure_advantage(Adjacency("one-asset", ALPHA), Fraction(1), 100_000)
+        for row in measure_advantage(Adjacency("one-asset", alphas()), Fraction(1), 100_000)
     )
 
 

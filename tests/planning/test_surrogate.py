@@ -95,7 +95,7 @@ def test_candidates_are_judged_by_the_distance_of_simulated_models(ieee30):
         model = reduce(
             PublicTable(
                 table.facts,
-                {"k": np.full(41, 10.0), "m": drawn.m[number], "d": drawn.d[number]},
+                {"k": np.full(41, 10.0), "m": drawn.inertia[number], "d": drawn.damping[number]},
             )
         )
         off = simulate(model, event, dt_s=0.2).omega - reference

@@ -336,16 +336,12 @@ def test_a_true_value_in_any_file_or_on_the_screen_is_caught(run, monkeypatch, p
         if name == "_reference":
             return replace(made, omega=made.omega * (1 + 1e-12 * true[0]))
         if name == "to_document":
-            low, high = made.bounds.m
-            return made.model_copy(
-                update={
-                    "bounds": made.bounds.model_copy(
-                        update={"m": (low, high * (1 + 1e-12 * true[0]))}
-                    )
-                }
-            )
+            low, high = made.bounds["m"]
+            told = {**made.bounds, "m": (low, high * (1 + 1e-12 * true[0]))}
+            return made.model_copy(update={"bounds": told})
         if name == "posterior_mean":
-            return replace(made, d=made.d * (1 + 1e-12 * true[0]))
+            told = {**made.values, "d": made.values["d"] * (1 + 1e-12 * true[0])}
+            return replace(made, values=told)
         return f"{made}{true[0]}"
 
     monkeypatch.setattr(algorithm, "perturb", perturb)

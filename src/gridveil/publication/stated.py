@@ -8,9 +8,10 @@ a bundle says.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -44,11 +45,19 @@ SLACK = Fraction(1, 10**5)
 
 def differing(stated: BaseModel, derived: BaseModel) -> list[str]:
     """Name the fields in which a document differs from the one that its facts give."""
+    return _differing(dict(stated), dict(derived), type(derived).model_fields)
+
+
+def _differing(
+    stated: Mapping[str, Any], derived: Mapping[str, Any], names: Iterable[str]
+) -> list[str]:
     found: list[str] = []
-    for name in type(derived).model_fields:
-        one, other = getattr(stated, name), getattr(derived, name)
+    for name in names:
+        one, other = stated[name], derived[name]
         if isinstance(one, BaseModel) and isinstance(other, BaseModel):
             found += [f"{name}.{inner}" for inner in differing(one, other)]
+        elif name == "groups" and one.keys() == other.keys():
+            found += [f"{name}.{inner}" for inner in _differing(one, other, other)]
         elif one != other or (isinstance(one, dict) and list(one) != list(other)):
             found.append(name)
     return found
