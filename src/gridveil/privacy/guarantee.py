@@ -99,8 +99,8 @@ class Guarantee:
         return (
             f"ε-differential privacy with ε = {self.epsilon}. Two grids are neighbours if "
             f"{neighbours(self.rule)}. For any two values of one item that {apart}, with "
-            f"everything else known, this release changes an observer's odds between them by at most {odds}. "
-            f"{self.claim}"
+            "everything else known, this release changes an observer's odds between them by at "
+            f"most {odds}. {self.claim}"
         )
 
 
