@@ -28,7 +28,7 @@ from gridveil.paper.experiment import Experiment, named_transients
 from gridveil.planning.profiles import PROFILES
 from gridveil.planning.surrogate import at_middle, choose
 from gridveil.privacy.adjacency import Adjacency, Rule
-from gridveil.privacy.allocation import ITEMS, Allocation, Mechanism
+from gridveil.privacy.allocation import ITEMS, Allocation, MechanismName
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.readers.cases import declared_public, open_grid
 from gridveil.vault.perturb import perturb
@@ -46,7 +46,7 @@ CASES: tuple[tuple[Rule, Fraction], ...] = (
     ("one-asset-relative", Fraction(1)),
 )
 UNLIKE: tuple[Rule, ...] = ("one-per-group", "one-asset")
-MECHANISMS: tuple[Mechanism, ...] = ("aggregates", "topology")
+MECHANISMS: tuple[MechanismName, ...] = ("aggregates", "topology")
 Row = dict[str, Any]
 
 

@@ -226,8 +226,8 @@ def all_but_one():
     """Advantage of the best test, 10⁶ draws, seeded noise at 1 and 0.8 times its scale."""
 
     class Small(DemoSampler):
-        def draw(self, values, scale):
-            return super().draw(values, 0.8 * scale)
+        def draw(self, values, scale, noise):
+            return super().draw(values, 0.8 * scale, noise)
 
     for rule in ("one-item", "one-asset", "one-per-group"):
         adjacency = Adjacency(rule, alphas())

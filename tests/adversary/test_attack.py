@@ -30,6 +30,8 @@ from gridveil.publication.release import loaded_buses, neutral
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model
 
+ALPHA = alphas()
+
 BOX = Bounds()["k"]
 
 
@@ -82,7 +84,7 @@ def test_the_jacobian_is_the_one_of_finite_differences(ieee30):
         step[line] = 1e-6 * k[line]
         up, down = network(k + step), network(k - step)
         np.testing.assert_allclose(
-            (up.k_r - down.k_r) / (2 * step[line]), of_weights[:, line], atol=1e-8
+            (up.weights - down.weights) / (2 * step[line]), of_weights[:, line], atol=1e-8
         )
         np.testing.assert_allclose(
             (up.carried - down.carried) / (2 * step[line]), of_shares[..., line], atol=1e-8

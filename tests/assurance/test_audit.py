@@ -40,6 +40,8 @@ from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.mechanisms import USUAL
 from gridveil.vault.sampler import DemoSampler, SecureSampler
 
+ALPHA = alphas()
+
 ONE = Fraction(1)
 
 

@@ -32,6 +32,8 @@ from planted_faults import (
     true_value_in_a_public_figure,
 )
 
+ALPHA = alphas()
+
 ONE = Fraction(1)
 LEVEL = 1e-6  # of a row, at most what any audit has: 1e-4 for some 50 rows
 NAMED = {kind.name: kind for kind in KINDS}

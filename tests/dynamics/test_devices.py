@@ -280,7 +280,7 @@ def test_the_all_but_one_adversary_moves_a_machine_with_its_battery():
 def test_it_is_attacked(bundle):
     found = Private.open(assess_attacks(source(), load(bundle)))
     assert [row.group for row in found.machines] == ["m", "d", "b", "lag"]
-    assert all(0 < row.release for row in found.machines)
+    assert all(row.release > 0 for row in found.machines)
     assert found.averaging[-1].error_m < found.averaging[0].error_m
 
 

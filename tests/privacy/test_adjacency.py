@@ -119,3 +119,8 @@ def test_distances_and_shares_must_be_above_zero(field, value):
 
 def test_every_rule_is_put_in_words():
     assert len({in_words(rule) for rule in RULES}) == len(RULES)
+    assert in_words("one-asset-relative") == (
+        "one line's weight k, or one machine's inertia m and damping d together, differ by a "
+        "factor of at most 1 + their α"
+    )
+    assert in_words("one-per-group") == "one entry in each of k, m and d differs by at most its α"

@@ -98,9 +98,9 @@ class Guarantee:
             apart, odds = ("have logarithms that lie t apart", "e^(ε t/log(1 + α))")
         return (
             f"ε-differential privacy with ε = {self.epsilon}. Two grids are neighbours if "
-            f"{neighbours(self.rule)}. For any two values of one item that {apart}, with everything "
-            f"else known, this release changes an observer's odds between them by at most {odds}. "
-            f"{self.claim}"
+            f"{neighbours(self.rule)}. For any two values of one item that {apart}, with "
+            "everything else known, this release changes an observer's odds between them by at "
+            f"most {odds}. {self.claim}"
         )
 
 

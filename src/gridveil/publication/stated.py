@@ -8,10 +8,9 @@ a bundle says.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -45,22 +44,25 @@ SLACK = Fraction(1, 10**5)
 
 def differing(stated: BaseModel, derived: BaseModel) -> list[str]:
     """Name the fields in which a document differs from the one that its facts give."""
-    return _differing(dict(stated), dict(derived), type(derived).model_fields)
+    return [
+        found
+        for name in type(derived).model_fields
+        for found in _differing(name, getattr(stated, name), getattr(derived, name))
+    ]
 
 
-def _differing(
-    stated: Mapping[str, Any], derived: Mapping[str, Any], names: Iterable[str]
-) -> list[str]:
-    found: list[str] = []
-    for name in names:
-        one, other = stated[name], derived[name]
-        if isinstance(one, BaseModel) and isinstance(other, BaseModel):
-            found += [f"{name}.{inner}" for inner in differing(one, other)]
-        elif name == "groups" and one.keys() == other.keys():
-            found += [f"{name}.{inner}" for inner in _differing(one, other, other)]
-        elif one != other or (isinstance(one, dict) and list(one) != list(other)):
-            found.append(name)
-    return found
+def _differing(name: str, stated: object, derived: object) -> Iterator[str]:
+    if isinstance(stated, BaseModel) and isinstance(derived, BaseModel):
+        yield from (f"{name}.{inner}" for inner in differing(stated, derived))
+    elif isinstance(stated, dict) and isinstance(derived, dict) and list(stated) == list(derived):
+        for key, value in derived.items():
+            if isinstance(value, BaseModel):
+                yield from _differing(f"{name}.{key}", stated[key], value)
+            elif stated[key] != value:
+                yield name
+                return
+    elif stated != derived or isinstance(stated, dict):
+        yield name
 
 
 def model_problems(model: ReducedModel) -> Iterator[str]:
@@ -175,8 +177,8 @@ def _lines_drawn(release: Release) -> bool:
 
 
 def _drawn_problems(release: Release) -> Iterator[str]:
-    """Find parameters of machines that cannot come of what was drawn: beyond the public bounds, or not shared out
-    of a sum as stated.
+    """Find parameters of machines that cannot come of what was drawn: beyond the public bounds, or
+    not shared out of a sum as stated.
 
     A fit may leave them anywhere; damping holds public damping of loads as well, where there is
     any.

@@ -17,13 +17,13 @@ from gridveil.assurance.audit.sums import audit_sums
 from gridveil.assurance.audit.whole import Effort, audit_all, values_in_all
 
 __all__ = [
-    "alphas",
     "Advantage",
     "Draw",
     "Drawn",
     "Effort",
     "Finding",
     "Fit",
+    "alphas",
     "audit_adjacency",
     "audit_all",
     "audit_low_bits",

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from itertools import cycle
+from itertools import chain as chain_of
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -32,7 +33,7 @@ WIDE = Range(1e-300, 1e300)
 
 def alphas() -> dict[str, Fraction]:
     """α of an audit: different ones, so that a mechanism which mixed up two groups would show."""
-    different = cycle((Fraction(2), Fraction(1, 2), Fraction(3)))
+    different = chain_of((Fraction(2), Fraction(1, 2)), map(Fraction, count(3)))
     return dict(zip(PARAMETERS, different, strict=False))
 
 

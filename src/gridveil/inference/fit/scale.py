@@ -3,7 +3,7 @@ exact posterior counts.
 
 A record of unknown size is the same for (k, m, d, S) and for c (k, m, d, S), but for the governors'
 small share. The Gaussian that stands for the release in the fit is good for shapes, and biased for
-that one direction: clipped Laplace noise is symmetric about values, not about logarithms. So its
+that one direction: clipped noise is symmetric about values, not about logarithms. So its
 mean is moved along it to where exp(−|c x − y|/b) has its own; where the noise was added to
 logarithms, exp(−|log c x − log y|/b).
 """
