@@ -84,7 +84,7 @@ def test_the_jacobian_is_the_one_of_finite_differences(ieee30):
         step[line] = 1e-6 * k[line]
         up, down = network(k + step), network(k - step)
         np.testing.assert_allclose(
-            (up.k_r - down.k_r) / (2 * step[line]), of_weights[:, line], atol=1e-8
+            (up.weights - down.weights) / (2 * step[line]), of_weights[:, line], atol=1e-8
         )
         np.testing.assert_allclose(
             (up.carried - down.carried) / (2 * step[line]), of_shares[..., line], atol=1e-8
@@ -270,7 +270,7 @@ def is_exact(row):
 
 @pytest.mark.parametrize("rule", ["one-item", "one-asset", "one-per-group", "one-asset-relative"])
 def test_the_measured_advantage_is_the_exact_one_and_too_little_noise_is_caught(rule):
-    adjacency = Adjacency(rule, ALPHA)
+    adjacency = Adjacency(rule, alphas())
     for sampler, honest in ((DemoSampler(8), True), (TooSmall(8), False)):
         found = measure_advantage(
             adjacency,
@@ -288,7 +288,7 @@ def test_the_measured_advantage_is_the_exact_one_and_too_little_noise_is_caught(
 @pytest.mark.parametrize("rule", ["one-item", "one-asset", "one-per-group"])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2)])
 def test_a_million_draws_of_each_adjacency(rule, epsilon):
-    adjacency = Adjacency(rule, ALPHA)
+    adjacency = Adjacency(rule, alphas())
     for sampler, honest in ((DemoSampler(8), True), (TooSmall(9), False)):
         draw = perturbed(adjacency, epsilon, sampler)
         for row in measure_advantage(adjacency, epsilon, 1_000_000, draw=draw, workers=1):
@@ -301,7 +301,7 @@ def test_a_million_draws_of_each_adjacency(rule, epsilon):
 def test_the_advantage_against_secure_noise_is_the_exact_one():
     assert all(
         is_exact(row)
-        for row in measure_advantage(Adjacency("one-asset", ALPHA), Fraction(1), 100_000)
+        for row in measure_advantage(Adjacency("one-asset", alphas()), Fraction(1), 100_000)
     )
 
 

@@ -73,7 +73,7 @@ def test_one_exact_answer_is_enough_and_the_same_as_of_all_starts(source, monkey
     )
     found = explain(facts, made)
     assert (len(begun), all_of_them.starts) == (1, 3)
-    np.testing.assert_array_equal(found.table.values["k"], all_of_them.k)
+    np.testing.assert_array_equal(found.table.values["k"], all_of_them.weights)
     assert found.misfit == all_of_them.misfit
     edges = facts.edges.copy()
     edges[3], edges[10] = (0, 20), (5, 22)

@@ -171,12 +171,12 @@ def derivative_ratio(table, leak, event):
     weights that ω sees.
     """
     ratios = []
-    for i in np.argsort(table.k)[:5]:
-        step = np.zeros(len(table.k))
+    for i in np.argsort(table.values["k"])[:5]:
+        step = np.zeros(len(table.values["k"]))
         step[i] = 1e-3
         up, down = (
             simulate(
-                reduced_model(table.facts, {**table.values, "k": table.k + sign * step}),
+                reduced_model(table.facts, {**table.values, "k": table.values["k"] + sign * step}),
                 event,
                 dt_s=0.02,
             ).omega

@@ -87,8 +87,8 @@ def plain_descent(start, observed, bounds, steps):
     """θ ← P[θ − 100 dJ/dθ] with Euler's method at 0.01 s and its adjoint, written out as a time
     loop.
     """
-    lower = np.repeat([bounds.k_r.lower, bounds.m.lower, bounds.d.lower], [15, 6, 6])
-    upper = np.repeat([bounds.k_r.upper, bounds.m.upper, bounds.d.upper], [15, 6, 6])
+    lower = np.repeat([bounds["k_r"].lower, bounds["m"].lower, bounds["d"].lower], [15, 6, 6])
+    upper = np.repeat([bounds["k_r"].upper, bounds["m"].upper, bounds["d"].upper], [15, 6, 6])
     load = start.port_map @ (0.2 * start.loads)
     model = (
         start.edges,

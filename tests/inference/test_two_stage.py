@@ -100,7 +100,7 @@ def test_the_network_is_the_kron_reduction(grid):
         assert np.allclose(found.weights, edge_weights(L_red), atol=1e-9 * grid.k.max())
         assert np.allclose(found.carried, K_ac @ patterns)
     batch = network(np.stack([grid.k, 2 * grid.k]))
-    assert np.allclose(batch.k_r[1], 2 * batch.k_r[0])
+    assert np.allclose(batch.weights[1], 2 * batch.weights[0])
 
 
 def differences(function, at, step=1e-6):

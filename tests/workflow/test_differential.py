@@ -338,11 +338,11 @@ def test_a_true_value_in_any_file_or_on_the_screen_is_caught(run, monkeypatch, p
             return replace(made, omega=made.omega * (1 + 1e-12 * true[0]))
         if name == "to_document":
             low, high = made.bounds["m"]
-            wider = {**made.bounds, "m": (low, high * (1 + 1e-12 * true[0]))}
-            return made.model_copy(update={"bounds": wider})
+            told = {**made.bounds, "m": (low, high * (1 + 1e-12 * true[0]))}
+            return made.model_copy(update={"bounds": told})
         if name == "posterior_mean":
-            damping = made.values["d"] * (1 + 1e-12 * true[0])
-            return replace(made, values={**made.values, "d": damping})
+            told = {**made.values, "d": made.values["d"] * (1 + 1e-12 * true[0])}
+            return replace(made, values=told)
         return f"{made}{true[0]}"
 
     monkeypatch.setattr(algorithm, "perturb", perturb)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Strict
-from pydantic_core import from_json
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+)
+from pydantic_core import core_schema, from_json
 
 from gridveil.foundation.words import PLAIN
-from gridveil.grid.parameters import DECLARED, PARAMETERS, Parameter
+from gridveil.grid.parameters import DECLARED, PARAMETERS, Parameter, of_asset
 from gridveil.privacy.adjacency import Rule
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.mechanisms import REGISTERED, GroupLoss
@@ -82,20 +92,41 @@ class GroupDocument(Document):
     )
 
 
-def _of(declared: Mapping[str, Parameter]) -> AfterValidator:
-    """Refuse a mapping that does not name each declared parameter once, in the registry's order."""
+@dataclass(frozen=True)
+class _Of:
+    """A mapping that names each declared parameter once, in the registry's order."""
 
-    def check(given: dict[str, T]) -> dict[str, T]:
-        if list(given) != list(declared):
-            raise ValueError(f"expected the parameters {', '.join(declared)}")
+    declared: Mapping[str, Parameter]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        names = list(self.declared)
+        return handler(schema) | {"propertyNames": {"enum": names}, "required": names}
+
+    def _check(self, given: dict[str, T]) -> dict[str, T]:
+        if list(given) != list(self.declared):
+            raise ValueError(f"expected the parameters {', '.join(self.declared)}")
         return given
 
-    return AfterValidator(check)
+
+def _drawn_of_machines(
+    groups: dict[str, GroupDocument | None],
+) -> dict[str, GroupDocument | None]:
+    if any(groups[name] is None for name in of_asset("machine")):
+        raise ValueError("something is drawn of every parameter of machines")
+    return groups
 
 
 Groups = Annotated[
     dict[str, GroupDocument | None],
-    _of(PARAMETERS),
+    _Of(PARAMETERS),
+    AfterValidator(_drawn_of_machines),
     Field(
         description="privacy by parameter; null: nothing of it was drawn, nothing was spent on it"
     ),
@@ -237,9 +268,9 @@ class ReleaseDocument(Document):
     guarantee: GuaranteeDocument
     model: ModelDocument
     bounds: Annotated[
-        dict[str, Ends], _of(DECLARED), Field(description="public bounds [lower, upper]")
+        dict[str, Ends], _Of(DECLARED), Field(description="public bounds [lower, upper]")
     ]
-    clipped: Annotated[dict[str, Count], _of(PARAMETERS)]
+    clipped: Annotated[dict[str, Count], _Of(PARAMETERS)]
     fit: FitDocument | None
     reference: ReferenceDocument
     public_inputs: dict[Words, Words] = Field(

@@ -44,14 +44,25 @@ SLACK = Fraction(1, 10**5)
 
 def differing(stated: BaseModel, derived: BaseModel) -> list[str]:
     """Name the fields in which a document differs from the one that its facts give."""
-    found: list[str] = []
-    for name in type(derived).model_fields:
-        one, other = getattr(stated, name), getattr(derived, name)
-        if isinstance(one, BaseModel) and isinstance(other, BaseModel):
-            found += [f"{name}.{inner}" for inner in differing(one, other)]
-        elif one != other or (isinstance(one, dict) and list(one) != list(other)):
-            found.append(name)
-    return found
+    return [
+        found
+        for name in type(derived).model_fields
+        for found in _differing(name, getattr(stated, name), getattr(derived, name))
+    ]
+
+
+def _differing(name: str, stated: object, derived: object) -> Iterator[str]:
+    if isinstance(stated, BaseModel) and isinstance(derived, BaseModel):
+        yield from (f"{name}.{inner}" for inner in differing(stated, derived))
+    elif isinstance(stated, dict) and isinstance(derived, dict) and list(stated) == list(derived):
+        for key, value in derived.items():
+            if isinstance(value, BaseModel):
+                yield from _differing(f"{name}.{key}", stated[key], value)
+            elif stated[key] != value:
+                yield name
+                return
+    elif stated != derived or isinstance(stated, dict):
+        yield name
 
 
 def model_problems(model: ReducedModel) -> Iterator[str]:
