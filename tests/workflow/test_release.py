@@ -42,7 +42,7 @@ HASHED, HEX = {SUMS, SIGNATURE}, re.compile("[0-9a-f]{16,}")
 def places(tmp_path, monkeypatch):
     """Two rooms alike, each with a grid, a record, a key and a ledger of its own."""
     monkeypatch.setattr(
-        SecureSampler, "draw", lambda self, values, scale: np.linspace(2.2, 3.5, len(values))
+        SecureSampler, "draw", lambda self, values, scale, noise: np.linspace(2.2, 3.5, len(values))
     )
     times = np.arange(201) / 50
     for name in ("called", "commanded"):
