@@ -92,8 +92,8 @@ def port_shares(facts: GridFacts, release: Release) -> Array | None:
         not hidden and (ports > loaded if merged else ports != loaded)
     ):
         raise InputError(
-            f"the bundle has {len(release.model.machines)} machines and {ports} ports for load, the grid "
-            f"{len(facts.machines)} and {loaded}: it is not a release of this grid",
+            f"the bundle has {len(release.model.machines)} machines and {ports} ports for load, "
+            f"the grid {len(facts.machines)} and {loaded}: it is not a release of this grid",
             outcome="Nothing was computed and nothing was written.",
             remedy="Name the grid that the bundle was made of, with the same options.",
         )

@@ -68,7 +68,8 @@ class Estimate:
     """A reduced model as records alone give it.
 
     values : k_r (e,), m and d (g,), with the loads' damping in d [units of the parameters].
-    u : (s, g) load of each step on each machine [p.u. power]. Where the total load is not known, all of them are per p.u. of
+    u : (s, g) load of each step on each machine [p.u. power]. Where the total load is not known,
+    all of them are per p.u. of
     the first step's load, and scale says what is known of it.
     deviation : standard deviations by the Cramér-Rao bound at the estimate, by the names k_r, m, d
     and u.

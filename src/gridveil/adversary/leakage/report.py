@@ -103,7 +103,8 @@ class Leakage:
             if _state(told[name]) == "given"
         ]
         narrowed = [
-            f"{PARAMETERS[name].plural} to about {percent(told[name].typical)} (the best known one to "
+            f"{PARAMETERS[name].plural} to about {percent(told[name].typical)} "
+            "(the best known one to "
             f"{percent(told[name].best)}, the public bounds alone: {percent(told[name].prior)})"
             for name in PARAMETERS
             if _state(told[name]) == "narrowed"
