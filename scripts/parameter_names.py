@@ -8,6 +8,7 @@ declarations (INERTIA and the like, or the swing family's SWING) are counted bes
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ HOMES = (
     "readers/",
     "paper/",
 )
-DECLARATIONS = {"WEIGHT", "REDUCED_WEIGHT", "INERTIA", "DAMPING", "SWING"}
+DECLARATIONS = {"WEIGHT", "REDUCED_WEIGHT", "INERTIA", "DAMPING", "SWING", "REDUCED_SWING"}
 
 
 def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -66,9 +67,13 @@ def places() -> list[str]:
 def main() -> None:
     """Print the places and the totals."""
     found = places()
-    print("\n".join(found))
-    print(f"{len(found)} places name a parameter")
-    print(f"{sum(references(tree) for _, tree in modules())} refer to a declaration")
+    referring = sum(references(tree) for _, tree in modules())
+    lines = [
+        *found,
+        f"{len(found)} places name a parameter",
+        f"{referring} refer to a declaration",
+    ]
+    sys.stdout.write("\n".join([*lines, ""]))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cli_helpers import gridveil
+from gridveil.adversary.leakage import leakage
 from gridveil.assurance.audit import audit_adjacency, measure_advantage, perturbed
 from gridveil.assurance.audit.noise import audit_noise
 from gridveil.assurance.audit.releases import Kind, by_perturb
@@ -239,6 +240,15 @@ def test_a_fit_moves_its_parameters_too():
     assert made.fitted.method == "l-bfgs-b"
     assert made.fitted.mismatch_after < 0.1 * made.fitted.mismatch_before
     assert not np.array_equal(made.model.device["b"], released().model.device["b"])
+
+
+def test_what_records_tell_is_computed_of_the_swing_model_alone():
+    event = Event.uniform(0.2)
+    table = PublicTable(facts(), values())
+    record = simulate(reduced_model(facts(), values()), event, horizon_s=5, dt_s=0.1)
+    observed = [Observation(event, record, Provenance("simulated", "a test"))]
+    with pytest.raises(OptionError, match="a grid with b, lag cannot be taken apart"):
+        leakage(table, observed, Bounds(), Adjacency(), sigma=1e-4, dt_s=0.1)
 
 
 # --- audit and attack -----------------------------------------------------------------------------

@@ -215,9 +215,7 @@ class Bounds(Mapping[str, Range]):
 
 @dataclass(frozen=True)
 class Group:
-    """A named group of parameters of a model: its place in θ, and its public bounds (None:
-    free).
-    """
+    """One named group of parameters in θ, with its public bounds (None: free)."""
 
     name: str
     size: int

@@ -89,7 +89,9 @@ def attack_json(private: Private[Assessment], release: Release) -> dict[str, Any
             "blind": found.blind_m,
             "rows": [asdict(row) for row in found.averaging],
         },
-        "with_trajectories": [asdict(row) for row in found.with_records],
+        "with_trajectories": [
+            {"attacker_has": row.attacker_has, **row.errors} for row in found.with_records
+        ],
     }
 
 
