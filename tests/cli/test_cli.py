@@ -11,8 +11,7 @@ import pytest
 from cli_helpers import as_json, charges, gridveil, gridveil_process, write_grid
 from gridveil import load, open_grid, verify
 from gridveil.cli.release import release as release_command
-from gridveil.grid.parameters import GROUPS, Bounds, Range
-from gridveil.grid.parameters import UNITS as UNIT
+from gridveil.grid.parameters import PARAMETERS, Bounds, Range
 from gridveil.planning.profiles import PROFILES
 from gridveil.workflow.settings import ReleaseSettings
 from measured_helpers import signal, write_measured
@@ -524,7 +523,7 @@ MACHINES = {
     "frequency-hz": "Hz",
     "omega-b": "rad/s",
 }
-PROTECTED = ", ".join(f"{name} [{UNIT[name]}]" for name in GROUPS).removeprefix("k [")
+PROTECTED = ", ".join(f"{p.name} [{p.unit}]" for p in PARAMETERS.values()).removeprefix("k [")
 UNITS = {
     "demo": {},
     "inspect": MACHINES,

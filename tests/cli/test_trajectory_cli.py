@@ -179,7 +179,7 @@ def test_release_toml_may_hold_the_declaration(tmp_path):
     assert (done.code, "release.toml [trajectory]: record is not declared" in done.err) == (2, True)
     config.write_text(head.replace("epsilon", "trajectory = 7\nepsilon"))
     done = gridveil("release", "--config", config)
-    assert (done.code, "a trajectory's table was expected" in done.err) == (2, True)
+    assert (done.code, "[trajectory]: a table was expected here" in done.err) == (2, True)
 
 
 def assert_free(done, ledger, out, *said):

@@ -2,7 +2,6 @@
 scripts/operating_point.py finds.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,9 +32,8 @@ def test_known_limits_and_privacy_tell_what_the_script_finds():
 
 
 def test_at_a_flat_operating_point_a_line_is_exactly_one_item(monkeypatch):
-    monkeypatch.setattr(
-        operating_point, "DYNAMICS", replace(operating_point.DYNAMICS, operating_point="flat")
-    )
+    flat = operating_point.DYNAMICS.model_copy(update={"operating_point": "flat"})
+    monkeypatch.setattr(operating_point, "DYNAMICS", flat)
     for by in (1.0, -1.0):
         found = [*operating_point.moved_lines(read_grid(operating_point.CASE), by)]
         assert len(found) == 41

@@ -24,6 +24,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import check_euler, modes
 from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import OptionError
+from gridveil.foundation.progress import told_to
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.coordinates import independent, linked, push
@@ -139,7 +140,7 @@ def two_stage(
         best = min(minima, key=_cost)
         # Several reduced models may explain records of few places, and stage 1 found one of them.
         tried = [
-            _polish(task, prior, start, thin, sigma, rounds=TRIED)[0]
+            _polish_a_little(task, prior, start, thin, sigma)
             for start in (best.x, *(drawn if few else ()))
         ]
         best = min(tried, key=_cost)
@@ -269,7 +270,7 @@ def _stages_of_unknown(
         if start is not None and first.cost > 10 * enough:
             continue
         minima = _stage_2(task, first.x, sampling, sigma, prior, lines)
-        best = _polish(task, prior, min(minima, key=_cost).x, sampling, sigma, rounds=TRIED)[0]
+        best = _polish_a_little(task, prior, min(minima, key=_cost).x, sampling, sigma)
         if least is None or best.cost < least[1].cost:
             least = minima, best
         explained += best.cost <= enough
@@ -420,6 +421,14 @@ def _polish(
         report_step(number, rounds, history[-1])
     slopes = J @ (coordinates.model_slopes(x) @ coordinates.slopes(y)[1])
     return Minimum(y, cost, r, slopes, number, converged), np.array(history)
+
+
+def _polish_a_little(
+    task: Task, prior: Gaussian, start: Array, sampling: Sampling, sigma: float
+) -> Minimum:
+    """Try a start: a few rounds, which no bar counts."""
+    with told_to(None):
+        return _polish(task, prior, start, sampling, sigma, rounds=TRIED)[0]
 
 
 def _cost(minimum: Minimum) -> float:
