@@ -18,7 +18,7 @@ from gridveil.dynamics.devices import DEVICES, Response, registered_device
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import FullModel
-from gridveil.dynamics.simulate import simulate
+from gridveil.dynamics.simulate import default_scheme, simulate
 from gridveil.foundation.errors import GridveilError, InputError, OptionError
 from gridveil.grid.parameters import DECLARED, PARAMETERS, Bounds, Parameter, Range, registered
 from gridveil.grid.tables import PublicTable
@@ -151,6 +151,15 @@ def test_reduced_and_full_model_agree_and_settle_by_the_gain():
     np.testing.assert_allclose(ours.omega[-1], ours.settling, rtol=1e-6)
     without = replace(reduced, device={})
     assert abs(simulate(without, event).settling) > abs(ours.settling)
+
+
+def test_a_large_model_does_not_lose_its_devices(monkeypatch):
+    reduced, event = reduced_model(facts(), values()), Event.uniform(0.1)
+    usual = simulate(reduced, event, horizon_s=10).omega
+    monkeypatch.setattr("gridveil.dynamics.simulate.LARGE", 1)
+    np.testing.assert_array_equal(simulate(reduced, event, horizon_s=10).omega, usual)
+    without = replace(reduced, device={})
+    assert default_scheme(without) == "trapezoidal"
 
 
 def test_slopes_of_the_family_are_those_of_differences():

@@ -54,7 +54,7 @@ AdjacencyName = Annotated[
 ]
 _UNITS = ", ".join(f"{name} [{parameter.unit}]" for name, parameter in PARAMETERS.items())
 _REDUCED = ", ".join(
-    f"{name} of the {parameter.plural} [{parameter.unit}]"
+    f"{name} ({parameter.title}) [{parameter.unit}]"
     for name, parameter in DECLARED.items()
     if parameter.reduces
 )

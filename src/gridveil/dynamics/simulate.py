@@ -144,8 +144,11 @@ def default_scheme(model: Model) -> SchemeName:
 
 
 def is_large(model: Model) -> TypeGuard[ReducedModel]:
-    """Tell whether a model has too many machines for dense transition matrices and eigenvalues."""
-    return isinstance(model, ReducedModel) and len(model.machines) > LARGE
+    """Tell whether a model has too many machines for dense transition matrices and eigenvalues.
+
+    One with devices is never taken for large: only the dense way knows their equations.
+    """
+    return isinstance(model, ReducedModel) and len(model.machines) > LARGE and not model.device
 
 
 def check_euler(model: Model, dt_s: float) -> None:
