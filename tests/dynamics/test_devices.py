@@ -25,7 +25,7 @@ from gridveil.grid.tables import PublicTable
 from gridveil.inference.fit import FitSettings, Observation
 from gridveil.planning.surrogate import at_middle
 from gridveil.privacy.adjacency import RULES, Adjacency
-from gridveil.privacy.allocation import Allocation, aggregates, topology
+from gridveil.privacy.allocation import ITEMS, Allocation, aggregates, topology
 from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.provenance import Provenance
 from gridveil.publication.bundle import load, verify, write
@@ -311,3 +311,21 @@ def test_what_is_drawn_of_it_lies_within_its_bounds():
     table = at_middle(facts(), Bounds())
     assert isinstance(table, PublicTable)
     assert table.values["lag"] == pytest.approx(0.5)
+
+
+def test_an_allocation_that_does_not_know_it_is_refused_before_the_charge(tmp_path, home):
+    book = Ledger(tmp_path / "ledger.sqlite")
+    with pytest.raises(OptionError, match="does not say what is drawn of each parameter"):
+        publish(source(), ledger=book, **choices(allocation=ITEMS))
+    assert list(book.entries()) == []
+
+
+def test_a_ledger_that_was_charged_for_it_is_read_where_it_is_unknown(tmp_path, home, monkeypatch):
+    book = Ledger(tmp_path / "ledger.sqlite")
+    publish(source(), ledger=book, **choices(), lineage="with a battery")
+    spent = book.account("with a battery").spent
+    with monkeypatch.context() as without:
+        for parameter in BATTERY.parameters:
+            without.delitem(DECLARED, parameter.name)
+        other = Ledger(tmp_path / "ledger.sqlite").account("with a battery")
+        assert other.spent == spent > 0

@@ -4,28 +4,37 @@ refusals.
 The sampler is replaced in here, since no option can do that.
 """
 
+import copy
 import json
+import pickle
 import re
 import shutil
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cli_helpers import gridveil, write_grid
-from gridveil import open_grid, publish, verify
+from gridveil import Event, load, open_grid, publish, simulate, verify
 from gridveil.foundation.archive import SIGNATURE, SUMS
 from gridveil.foundation.errors import GridveilError, OptionError
 from gridveil.grid.parameters import Bounds
+from gridveil.inference.fit import FitSettings, Observation
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.allocation import ITEMS, topology
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.ledger import Ledger, default_location
+from gridveil.privacy.provenance import Provenance
+from gridveil.publication.ports import equal_ports
 from gridveil.publication.signing import new_key
 from gridveil.publication.unpack import read_files
 from gridveil.readers.cases import declared_public
 from gridveil.vault.sampler import SecureSampler
+from gridveil.vault.truth import true_model
 from gridveil.workflow.leakage import LeakageSettings, report_leakage
 from gridveil.workflow.plan import PlanSettings, plan_release
+from gridveil.workflow.publish import algorithm_1
 from gridveil.workflow.release import Dialogue, release_grid
 from gridveil.workflow.settings import ReleaseSettings
 from measured_helpers import signal, write_measured
@@ -266,3 +275,64 @@ def test_settings_are_checked_however_they_are_made():
         grid="star5", epsilon=exact("1/2"), alpha={"k": 2}, bounds={"m": "2:30"}
     )
     assert text == typed
+
+
+# --- what a reviewer broke ------------------------------------------------------------------------
+
+
+def test_an_option_of_pairs_may_be_repeated_and_none_is_dropped(places):
+    places("commanded")
+    said = ["release", "private.m", "--epsilon", "1/2", "--mechanism", "items", "--out"]
+    pairs = ["--alpha", "k=5", "--alpha", "m=2", "--bounds", "k=1:90", "--bounds", "m=1:30"]
+    assert gridveil(*said, "bundle", *pairs, "--split", "k=1", "--split=m=1/2,d=1/2").code == 0
+    release = load("bundle")
+    groups = release.guarantee.groups
+    assert [groups[name].alpha for name in groups] == [5, 2, 1]
+    assert [release.bounds[name].upper for name in groups] == [90, 30, 40]
+    again = gridveil(*said, "other", "--alpha", "k=1", "--alpha", "k=2")
+    assert (again.code, "each group once" in again.err) == (2, True)
+    assert gridveil("ledger", "register", "other").code == 0
+    budget = ("ledger", "budget", "other", "--epsilon", "1", "--alpha", "k=5", "--alpha", "m=2")
+    assert gridveil(*budget).code == 0
+    assert Ledger(default_location()).account("other").adjacency.alpha == {"k": 5, "m": 2, "d": 1}
+
+
+def test_the_steps_themselves_refuse_what_would_be_spent_for_nothing(places):
+    places("called")
+    source, book = open_grid("private.m"), Ledger(default_location())
+    event = Event.load({"1": 0.1})
+    made = simulate(true_model(source), event, horizon_s=2.0, dt_s=0.05)
+    observed = [Observation(event, made, Provenance("simulated", "the source"))]
+    common = {"epsilon": exact("1/2"), "adjacency": Adjacency(), "bounds": Bounds()}
+    steps = {"settings": FitSettings(), "allocation": ITEMS, "start": "posterior"}
+    with pytest.raises(OptionError, match="is not public"):
+        algorithm_1(source, observed, **common, **steps, ledger=book)
+    ports = equal_ports(source.facts)
+    with pytest.raises(OptionError, match="nothing to merge"):
+        publish(source, **common, ledger=book, allocation=topology(), ports=ports)
+    assert list(book.entries()) == []
+
+
+def test_settings_made_directly_are_those_that_are_read():
+    settings = ReleaseSettings(grid="star5", epsilon=0.1, out="x", merge_loads=2, count=3)
+    assert (settings.epsilon, settings.out) == (Fraction(1, 10), Path("x"))
+    assert settings.merge_loads == "2"
+    assert "3.217" not in repr(ReleaseSettings.of(grid="star5", epsilon="1", inertia=3.217))
+
+
+def test_a_release_can_be_copied_and_pickled(places):
+    places("called")
+    book, half = Ledger(default_location()), exact("1/2")
+    source = open_grid("private.m")
+    release = publish(source, epsilon=half, adjacency=Adjacency(), bounds=Bounds(), ledger=book)
+    for other in (pickle.loads(pickle.dumps(release)), copy.deepcopy(release)):
+        assert (other.guarantee, other.receipt) == (release.guarantee, release.receipt)
+
+
+def test_a_ledger_that_cannot_be_read_makes_no_grid_public(places):
+    places("called")
+    declared_public(open_grid("private.m"))  # there is no ledger yet
+    release_grid(ReleaseSettings.of(GRID))
+    Path(default_location()).write_bytes(b"garbage")
+    with pytest.raises(GridveilError):
+        declared_public(open_grid("private.m"))

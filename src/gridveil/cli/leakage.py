@@ -83,6 +83,7 @@ def leakage(
     from gridveil.workflow.leakage import LeakageSettings, report_leakage
 
     given["trajectory"] = trajectory or None
+    given |= {name: options.joined(given[name]) for name in ("alpha", "bounds")}
     settings = LeakageSettings.of(given | vars(reading))
     coarser = settings.coarser.asked
     with progress_bar(quiet=json):

@@ -87,7 +87,7 @@ def budget(
     from gridveil.privacy.epsilon import exact
     from gridveil.workflow.settings import adjacency_over, alpha_of
 
-    distances = alpha_of(alpha)
+    distances = alpha_of(options.joined(alpha))
     book = _open(ledger, witness)
     chosen = adjacency_over(_known(lineage, book).adjacency, adjacency, distances)
     book.set_budget(lineage, chosen, exact(epsilon))

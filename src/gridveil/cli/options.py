@@ -60,27 +60,32 @@ _REDUCED = ", ".join(
 )
 
 
+def joined(texts: list[str] | None) -> str | None:
+    """Join what an option of pairs was given in one text or several: k=1,m=2 or k=1 and m=2."""
+    return ",".join(texts) if texts else None
+
+
 def _ranges(parameters: Mapping[str, Parameter]) -> str:
     ranges = {name: parameter.bounds for name, parameter in parameters.items()}
     return ",".join(f"{name}={usual.lower:g}:{usual.upper:g}" for name, usual in ranges.items())
 
 
 Alpha = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         help=f"distances protected, such as k=1,m=1/2: {_UNITS}; default 1 each, relative 1/10",
         show_default=False,
     ),
 ]
 Bounds = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         help=f"public bounds lower:upper: {_UNITS}; default {_ranges(PARAMETERS)}",
         show_default=False,
     ),
 ]
 ReleaseBounds = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         help=f"public bounds lower:upper: {_UNITS}, {_REDUCED}; default {_ranges(DECLARED)}",
         show_default=False,

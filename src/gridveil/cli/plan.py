@@ -109,10 +109,11 @@ def plan(
     given = {name: value for name, value in locals().items() if name not in ("reading", "json")}
     from gridveil.workflow.plan import PlanSettings, plan_release
 
+    given |= {name: options.joined(given[name]) for name in ("alpha", "bounds")}
     settings = PlanSettings.of(**given, dynamics=reading.dynamics, reading=reading.given())
     with progress_bar(quiet=json):
         found = plan_release(settings)
-    command = _command(found.chosen, alpha, bounds) if found.chosen else None
+    command = _command(found.chosen, given["alpha"], given["bounds"]) if found.chosen else None
     if json:
         print_json(_json(found, event, command, plot))
         return

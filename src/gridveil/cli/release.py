@@ -50,7 +50,7 @@ def release(
         ),
     ] = None,
     split: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="shares of epsilon, such as k=1,m=1/4,d=3/4; default: chosen on a surrogate",
             show_default=False,
@@ -143,6 +143,7 @@ def release(
     from gridveil.workflow.settings import ReleaseSettings
 
     given["trajectory"] = trajectory or None
+    given |= {name: options.joined(given[name]) for name in ("alpha", "bounds", "split")}
     settings = ReleaseSettings.from_file(config, given | vars(reading))
     with progress_bar(quiet=json) as bar:
         done = release_grid(settings, _dialogue(bar, quiet=json, yes=yes))

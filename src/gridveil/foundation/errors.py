@@ -117,6 +117,10 @@ class LedgerError(GridveilError):
     """The ledger could not take a charge. Nothing was drawn and nothing was spent."""
 
 
+class NoLedger(LedgerError):
+    """There is no ledger where one was looked for."""
+
+
 class BudgetExceeded(GridveilError):
     """A split or a charge asks for more than ε. Nothing was drawn and nothing was spent."""
 

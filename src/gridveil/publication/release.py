@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -95,7 +95,11 @@ class Release:
     receipt: Receipt | None = None
     events: tuple[EstimatedEvent, ...] = ()
     load_damping: float | None = None
-    ledger: Ledger | None = field(default=None, repr=False)
+    ledger: Ledger | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles know no ledger: a connection cannot be carried along."""
+        return {**self.__dict__, "ledger": None}
 
     @classmethod
     def of(

@@ -144,6 +144,13 @@ def check_draw(
     """Plan a draw, or refuse one that cannot be made: before anything is charged, and before a
     budget is set for it.
     """
+    if allocation.draws.keys() != PARAMETERS.keys():
+        raise OptionError(
+            "This allocation does not say what is drawn of each parameter.",
+            expected=f"{', '.join(PARAMETERS)}, each once",
+            outcome=NOTHING_SPENT,
+            remedy="Make a new one with Allocation(), aggregates() or topology().",
+        )
     if adjacency.relative:
         _check_positive(source, _ranges(source, bounds, allocation))
     return _plan(adjacency, epsilon, source.facts, allocation, bounds)

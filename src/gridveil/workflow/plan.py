@@ -46,7 +46,7 @@ class PlanSettings:
     bounds: Bounds = field(default_factory=Bounds)
     draws: int = 200
     dynamics: Path | None = None
-    reading: Mapping[str, Any] = field(default_factory=dict)
+    reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
     plot: Path | None = None
 
     def __post_init__(self) -> None:

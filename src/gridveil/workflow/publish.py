@@ -100,7 +100,13 @@ def algorithm_1(
     lineage: str | None = None,
     ports: Sequence[IntArray] | None = None,
 ) -> Release:
-    """Draw, reduce and fit what `check_observed` and `check_allocation` have let pass."""
+    """Draw, reduce and fit what `check_observed` and `check_allocation` have let pass.
+
+    What would spend ε for nothing, or carry private values past the noise, is refused here again.
+    """
+    _check_origin(observed, sampler or SecureSampler())
+    if ports is not None:
+        check_mergeable(allocation)
     noisy = perturb(  # step 1: spends ε
         source,
         epsilon=epsilon,
@@ -127,6 +133,16 @@ def algorithm_1(
     fitted = fit(reduced, observed, settings, bounds, noisy) if observed else None
     release = replace(Release.of(noisy, reduced, fitted, observed), ledger=ledger)
     return release if ports is None else merge_loads(release, source.facts, ports)
+
+
+def check_mergeable(allocation: Allocation) -> None:
+    """Refuse to merge loads where one port stands for all of them."""
+    if allocation.hides_network:
+        raise OptionError(
+            "Topology mode has one port for all load: there is nothing to merge.",
+            outcome=NOTHING_SPENT,
+            remedy="Leave --merge-loads out.",
+        )
 
 
 def share_out(

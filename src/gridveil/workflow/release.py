@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from gridveil.foundation import crash_points
 from gridveil.foundation.archive import check_free
-from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, OptionError
+from gridveil.foundation.errors import NOTHING_SPENT, GridveilError
 from gridveil.foundation.progress import RELEASE, staged
 from gridveil.grid.facts import GridFacts, IntArray
 from gridveil.grid.parameters import PARAMETERS, Bounds
@@ -35,7 +35,13 @@ from gridveil.vault.source import SourceGrid
 from gridveil.workflow.leakage import GivenAway, given_away
 from gridveil.workflow.opening import open_named, open_surrogate
 from gridveil.workflow.outcome import outcome_told
-from gridveil.workflow.publish import algorithm_1, check_allocation, check_observed, share_out
+from gridveil.workflow.publish import (
+    algorithm_1,
+    check_allocation,
+    check_mergeable,
+    check_observed,
+    share_out,
+)
 from gridveil.workflow.settings import ReleaseSettings
 
 # What a notice is about: the cost of several draws, what a record gives away, default bounds.
@@ -218,12 +224,7 @@ def _ports(
     """Group the loaded buses as asked, by the topology alone; None: each is a port of its own."""
     if merge is None:
         return None
-    if allocation.hides_network:
-        raise OptionError(
-            "Topology mode has one port for all load: there is nothing to merge.",
-            outcome=NOTHING_SPENT,
-            remedy="Leave --merge-loads out.",
-        )
+    check_mergeable(allocation)
     return equal_ports(facts) if merge == "equal" else zone_ports(facts, int(merge))
 
 

@@ -50,7 +50,7 @@ class GridSettings:
 
     grid: str
     dynamics: Path | None = None
-    reading: Mapping[str, Any] = field(default_factory=dict)
+    reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
     adjacency: str | None = None
     alpha: Mapping[str, Fraction] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
@@ -129,14 +129,16 @@ class ReleaseSettings(GridSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        exact(self.epsilon)
+        object.__setattr__(self, "epsilon", exact(self.epsilon))
+        object.__setattr__(self, "out", Path(self.out))
         profile_named(self.profile or "default")
         if not (type(self.count) is int and 1 <= self.count <= MOST_DRAWS):
             raise OptionError(
                 "The count of draws is not usable.",
                 expected=f"a whole number from 1 to {MOST_DRAWS}",
             )
-        merged = self.merge_loads
+        merged = None if self.merge_loads is None else str(self.merge_loads)
+        object.__setattr__(self, "merge_loads", merged)
         if merged is not None and not (merged == "equal" or merged.isdecimal()):
             raise OptionError(
                 f"--merge-loads {merged} cannot be read.",

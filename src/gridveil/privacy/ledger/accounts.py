@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, LedgerError
-from gridveil.grid.parameters import PARAMETERS, assets
+from gridveil.grid.parameters import PARAMETERS, Asset, assets
 from gridveil.privacy.adjacency import Adjacency, Rule
 from gridveil.privacy.ledger.chain import Head, Row
 
@@ -29,6 +29,15 @@ def check_lineage(lineage: str) -> None:
             outcome=NOTHING_SPENT,
             remedy=f"Name one with --lineage: at most {LONGEST_LINEAGE} printable characters.",
         )
+
+
+def assets_of(names: Iterable[str]) -> dict[str, Asset]:
+    """The asset of each parameter; of one that is declared elsewhere alone, a machine's.
+
+    Losses of one asset add up, so that it is not counted for less.
+    """
+    declared = assets()
+    return {name: declared.get(name, "machine") for name in names}
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,11 @@ class Account:
     @property
     def spent(self) -> Fraction:
         """ε spent so far under the adjacency's rule."""
-        return self.adjacency.loss(self.totals, assets()) if self.adjacency else Fraction(0)
+        return (
+            self.adjacency.loss(self.totals, assets_of(self.totals))
+            if self.adjacency
+            else Fraction(0)
+        )
 
     @property
     def left(self) -> Fraction:
@@ -131,7 +144,7 @@ class Account:
             name: self.totals.get(name, Fraction(0)) + draws * losses.get(name, Fraction(0))
             for name in {**self.totals, **losses}
         }
-        if self.adjacency.loss(after, assets()) > self.epsilon:
+        if self.adjacency.loss(after, assets_of(after)) > self.epsilon:
             asked = f"ε = {epsilon}" if draws == 1 else f"{draws} draws at ε = {epsilon}"
             raise BudgetExceeded(
                 f"The budget of {self.lineage!r} does not cover {asked}: "

@@ -63,7 +63,7 @@ class Checkpoint:
         """Seal the accounts as they stand."""
         for shelf in sorted(self._changed):
             text = json_line(
-                {name: _tojson_line(account) for name, account in self._shelves[shelf].items()}
+                {name: _to_json(account) for name, account in self._shelves[shelf].items()}
             )
             self._digests[shelf] = sha256(text.encode()).hexdigest()
             self._store.write_state(self._connection, shelf, text)
@@ -97,7 +97,7 @@ class Checkpoint:
             if digest is not None and sha256(text.encode()).hexdigest() != digest:
                 raise CheckpointDamaged
             self._shelves[shelf] = {
-                name: _fromjson_line(name, data) for name, data in json.loads(text).items()
+                name: _from_json(name, data) for name, data in json.loads(text).items()
             }
         return self._shelves[shelf]
 
@@ -106,7 +106,7 @@ def _shelf_of(lineage: str) -> str:
     return f"shelf {sha256(lineage.encode('utf-8', 'surrogatepass')).digest()[0] % SHELVES}"
 
 
-def _tojson_line(account: Account) -> dict[str, Any]:
+def _to_json(account: Account) -> dict[str, Any]:
     fixed = account.adjacency
     return {
         "draws": account.draws,
@@ -117,7 +117,7 @@ def _tojson_line(account: Account) -> dict[str, Any]:
     }
 
 
-def _fromjson_line(lineage: str, data: Mapping[str, Any]) -> Account:
+def _from_json(lineage: str, data: Mapping[str, Any]) -> Account:
     return Account(
         lineage,
         Adjacency(data["rule"], exact_values(data["alpha"])) if data["rule"] else None,

@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from gridveil.foundation.errors import LedgerError
+from gridveil.foundation.errors import NoLedger
 from gridveil.privacy.ledger.chain import Row
 from gridveil.privacy.ledger.database import Database
 
@@ -171,9 +171,9 @@ class Store(Database):
         )
         return [tuple(str(value) for value in row) for row in rows]
 
-    def absent(self) -> LedgerError:
+    def absent(self) -> NoLedger:
         """Say that there is no ledger to look at."""
-        return LedgerError(
+        return NoLedger(
             f"There is no ledger at {self.location}.",
             outcome="Nothing was read.",
             remedy="Check --ledger and $GRIDVEIL_LEDGER; the first release or `gridveil ledger "

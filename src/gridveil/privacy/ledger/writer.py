@@ -15,13 +15,14 @@ from sqlalchemy import Connection
 
 from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
 from gridveil.foundation.shown import json_line
-from gridveil.grid.parameters import PARAMETERS, assets
+from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger.accounts import (
     OF_A_LINEAGE,
     Account,
     Charge,
     Version,
+    assets_of,
     check_lineage,
     check_same,
     exact_values,
@@ -305,7 +306,7 @@ class Writer:
                     losses[name] += (
                         Fraction(spent[name]) * adjacency.alpha[name] / Fraction(alpha[name])
                     )
-            total = adjacency.loss(losses, assets())
+            total = adjacency.loss(losses, assets_of(losses))
             self.append(
                 "budget",
                 {

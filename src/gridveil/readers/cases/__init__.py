@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, InputError, OptionError
+from gridveil.foundation.errors import NOTHING_SPENT, InputError, NoLedger, OptionError
 from gridveil.foundation.progress import stage
 from gridveil.foundation.sealed import sealed
 from gridveil.vault.source import SourceGrid
@@ -100,7 +100,7 @@ def _lineage_of(source: SourceGrid, ledger: Ledger | None) -> str | None:
     if ledger is None:
         try:
             ledger = Ledger(default_location(), create=False)
-        except GridveilError:  # there is none
+        except NoLedger:
             return None
     return ledger.lineage_of(version_of(source, ledger))
 
