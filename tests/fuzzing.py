@@ -23,6 +23,7 @@ from gridveil.foundation.errors import GridveilError
 from gridveil.readers.cases import HERE, open_grid
 from gridveil.readers.cases.packages import package_case
 from gridveil.vault.source import Private
+from limited import own_peak
 
 # seconds of processor time, its child processes' included: machines are shared
 LIMIT_S, LIMIT_GB = (10, 2.0)
@@ -366,13 +367,8 @@ def run(kind, count, seed, hard=None):
                 failures.append(f"the sound file: {outcome}, {wrong}")
             elif wrong:
                 failures.append(f"file {number}: {wrong}")
-    peak = (
-        max(
-            resource.getrusage(who).ru_maxrss
-            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-        )
-        / 1e6
-    )
+    of_children = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    peak = max(own_peak(), of_children) / 1e9
     return {
         "format": kind,
         "outcomes": outcomes,

@@ -52,6 +52,7 @@ from gridveil.publication.unpack import check_sums
 from gridveil.readers.cases import open_grid
 from gridveil.workflow.demo import run_demo
 from gridveil.workflow.publish import publish
+from limited import own_peak
 
 # processor time and memory a bundle, and how much of it a busy machine is given
 LIMIT_S, LIMIT_MB, SLACK = (2.0, 500, 3)
@@ -759,9 +760,7 @@ def run(count, seed):
             kinds[kind] = kinds.get(kind, 0) + 1
             if wrong:
                 failures.append(f"{number} ({base.name}, {kind}): {outcome}, {wrong}")
-    # Not ru_maxrss: at exec, a child is given the peak of the process that started it, a test
-    # worker of any size.
-    peak_mb = int(re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1e3
+    peak_mb = own_peak() / 1e6
     return {
         "outcomes": outcomes,
         "kinds": kinds,
