@@ -8,7 +8,6 @@ from pathlib import Path
 
 from gridveil.foundation.archive import check_outside_bundles
 from gridveil.foundation.errors import GridveilError, OptionError
-from gridveil.publication.bundle import is_bundle
 
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -44,14 +43,15 @@ def writing(path: Path, option: str) -> Iterator[None]:
     """Write a file, never into a bundle; turn a failure into a clear error."""
     _check_no_bundle(path, option)
     with _failures_told(path, option):
-        if (
-            path.is_file() and path.stat().st_nlink > 1
-        ):  # a bundle may hold the same file under another name
+        # A bundle may hold the same file under another name.
+        if path.is_file() and path.stat().st_nlink > 1:
             path.resolve().unlink()
         yield
 
 
 def _check_no_bundle(path: Path, option: str) -> None:
+    from gridveil.publication.bundle import is_bundle
+
     check_outside_bundles(path)
     with _failures_told(path, option):
         is_file = path.is_file()
