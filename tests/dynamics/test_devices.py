@@ -14,7 +14,7 @@ from gridveil.assurance.audit import audit_adjacency, measure_advantage, perturb
 from gridveil.assurance.audit.noise import audit_noise
 from gridveil.assurance.audit.releases import Kind, by_perturb
 from gridveil.assurance.owner_report.assess import assess_attacks
-from gridveil.dynamics.devices import DEVICES, Response, registered_device
+from gridveil.dynamics.devices import DEVICES, DeviceResponse, registered_device
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import FullModel
@@ -56,7 +56,7 @@ class Battery:
 
     def response(self, values):
         b, lag = values["b"], values["lag"]
-        return Response(
+        return DeviceResponse(
             -1 / lag[..., None, None], -(b / lag)[..., None], 0 * b[..., None] + 1, 0 * b
         )
 
@@ -113,9 +113,9 @@ def test_what_is_declared_is_everywhere():
 
 
 def test_it_is_gone_after_its_block():
-    with registered(Parameter("x", "x", "s", "machine", Range(0, 1))):
-        assert "x" in PARAMETERS
-    assert "x" not in DECLARED
+    with registered(Parameter("lead", "lead", "s", "machine", Range(0, 1))):
+        assert "lead" in PARAMETERS
+    assert "lead" not in DECLARED
 
 
 def test_a_parameter_is_declared_once_and_a_device_stands_at_a_machine():

@@ -6,9 +6,13 @@ from hypothesis import strategies as st
 from scipy.linalg import expm
 
 from baseline import objective_and_gradient
-from gridveil.dynamics.engine import LTI, SCHEMES, LinearFamily, Objective, Record
-from gridveil.dynamics.engine.block import Layout
-from gridveil.dynamics.engine.propagate import STEPPING_FROM, step_responses, takes_steps
+from gridveil.dynamics.engine import LTI, SCHEMES, LinearFamily, Objective, SampledRecord
+from gridveil.dynamics.engine.propagate import (
+    STEPPING_FROM,
+    BlockLayout,
+    step_responses,
+    takes_steps,
+)
 from gridveil.dynamics.swing import DrivenSwingFamily, SwingFamily
 from gridveil.grid.parameters import Bounds, Group, Range
 from helpers import (
@@ -90,7 +94,7 @@ def make_records(events, outputs, gaps=False, even=False, seed=1):
         if gaps:
             observed[rng.random(observed.shape) < 0.3] = np.nan
             weights[rng.random(weights.shape) < 0.3] = 0.0
-        records.append(Record(steps, observed, weights))
+        records.append(SampledRecord(steps, observed, weights))
     return records
 
 
@@ -224,7 +228,7 @@ def test_euler_equals_the_benchmarks_baseline():
         observed,
         0.01,
     )
-    record = Record(((0, 0),), observed, np.full(observed.shape, 0.01))
+    record = SampledRecord(((0, 0),), observed, np.full(observed.shape, 0.01))
     family = swing_family(reduced, 0.2 * reduced.loads[:, None], range(6))
     for path in PATHS:
         J, gradient = Objective(family, [record], dt_s=0.01, scheme="euler", path=path)(theta)
@@ -272,7 +276,10 @@ def test_prediction_is_what_the_objective_compares(scheme, path, event):
 def test_objective_and_gradient_vanish_at_the_truth(path, event):
     ports, records, theta = make_case(event, "all machines")
     truth = Objective(swing_family(ports=ports), records, dt_s=DT, path=path).predict(theta)
-    seen = [Record(r.steps, truth[i, : len(r.observed)], r.weights) for i, r in enumerate(records)]
+    seen = [
+        SampledRecord(r.steps, truth[i, : len(r.observed)], r.weights)
+        for i, r in enumerate(records)
+    ]
     J, gradient = Objective(swing_family(ports=ports), seen, dt_s=DT, path=path)(theta)
     size = sum((record.weights * record.observed**2).sum() for record in seen)
     assert 0 <= J < 1e-27 * size
@@ -285,7 +292,7 @@ def test_what_is_seen_before_the_step_counts_but_does_not_pull():
     stirred[:10] = 0.1
     for path in PATHS:
         quiet, loud = (
-            Objective(swing_family(), [Record(steps, seen, weights)], dt_s=DT, path=path)(
+            Objective(swing_family(), [SampledRecord(steps, seen, weights)], dt_s=DT, path=path)(
                 REDUCED.theta
             )
             for seen in (still, stirred)
@@ -472,7 +479,7 @@ def test_scheme_pulls_back_what_it_pushes_forward(scheme, shape):
 @given(st.lists(st.integers(1, 3), max_size=2), *(st.integers(1, top) for top in (4, 70, 5)))
 def test_series_survive_being_packed_into_blocks(lead, columns, samples, outputs):
     series = np.random.default_rng(0).standard_normal((*lead, columns, samples, outputs))
-    layout = Layout.of(samples, outputs, columns)
+    layout = BlockLayout.of(samples, outputs, columns)
     blocks = layout.pack(series)
     assert blocks.shape == (*lead, layout.block_length * outputs, layout.block_count * columns)
     np.testing.assert_array_equal(layout.unpack(blocks, columns), series)

@@ -123,7 +123,7 @@ def test_a_batch_of_laplacians_reduces_as_each_does_alone(grid):
 @pytest.mark.parametrize("dense_up_to", [300, 10])
 def test_many_networks_reduce_alike_whichever_way_their_size_chooses(monkeypatch, dense_up_to):
     monkeypatch.setattr(kron, "DENSE_UP_TO", dense_up_to)
-    monkeypatch.setattr(kron.sparse, "DENSE_UP_TO", dense_up_to)
+    monkeypatch.setattr(kron.kernels, "DENSE_UP_TO", dense_up_to)
     grid = random_grid(buses=60, machines=5, extra_edges=30, seed=2)
     random = np.random.default_rng(1)
     k, loads = random.uniform(1, 50, (4, len(grid.k))), random.normal(size=(3, 60))

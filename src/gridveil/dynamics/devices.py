@@ -19,10 +19,12 @@ from gridveil.grid.parameters import Bounds, Group, Parameter, registered, slice
 
 
 @dataclass(frozen=True, eq=False)
-class Response:
+class DeviceResponse:
     """x' = A x + B ω, p = C x + D ω of the device at each of g machines; leading axes are a batch.
 
-    A : (..., g, n, n) [1/s]; B, C : (..., g, n); D : (..., g) [p.u. power / p.u. frequency].
+    A : (..., g, n, n) [1/s].
+    B, C : (..., g, n).
+    D : (..., g) [p.u. power / p.u. frequency].
     """
 
     A: XArray
@@ -48,7 +50,7 @@ class Device(Protocol):
         """Its equations, as a bundle says them."""
         ...
 
-    def response(self, values: Mapping[str, XArray]) -> Response:
+    def response(self, values: Mapping[str, XArray]) -> DeviceResponse:
         """Its answer to frequency, analytic in its values (..., g), each in its unit."""
         ...
 
@@ -84,7 +86,7 @@ def joined(lti: LTI, m: XArray, values: Mapping[str, XArray]) -> LTI:
     return lti
 
 
-def _join(lti: LTI, m: XArray, device: Response) -> LTI:
+def _join(lti: LTI, m: XArray, device: DeviceResponse) -> LTI:
     xp = namespace(m)
     g, each, old, inputs = m.shape[-1], device.B.shape[-1], lti.states, lti.inputs
     states = old + g * each

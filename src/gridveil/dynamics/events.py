@@ -15,9 +15,9 @@ from gridveil.grid.facts import Array
 
 NOT_SIMULATED = "Nothing was simulated."
 GRAMMAR = (
-    "one of 'uniform:+20%', 'load:BUS=+0.2,BUS=+15MW', 'gen:BUS=-0.5' or 'lost:BUS,BUS', each with "
-    "an optional time such as '@10s'; sizes are p.u. unless they end in MW; several steps are "
-    "separated by ';'"
+    "one of 'uniform:+20%', 'load:BUS=+0.2,BUS=+15MW', 'gen:BUS=-0.5', 'lost:BUS,BUS' or "
+    "'trip:MACHINE=650MW', each with an optional time such as '@10s'; sizes are p.u. unless they "
+    "end in MW; several steps are separated by ';'"
 )
 
 
@@ -29,15 +29,28 @@ class Step:
     change : added load by bus [p.u. power].
     uniform : added share of every bus's nominal load;
     lost : buses whose nominal load goes to zero.
+    trips : machines that leave, with inertia and controls, and the power that each gave [p.u.];
+    None: as the model has it.
     """
 
     at_s: float = 0.0
     change: Mapping[str, float] = field(default_factory=dict)
     uniform: float = 0.0
     lost: tuple[str, ...] = ()
+    trips: Mapping[str, float | None] = field(default_factory=dict)
 
     def loads(self, model: Places) -> Array:
-        """Added load at every port of a model (ports,) [p.u. power]."""
+        """Added load at every port of a model (ports,) [p.u. power].
+
+        A trip is no load: only a model that can lose a machine answers it (see `simulate`).
+        """
+        if self.trips:
+            raise EventError(
+                "a machine cannot leave this model, which does not know what its machines deliver",
+                expected="a detailed model, which carries what each of its units gives",
+                outcome=NOT_SIMULATED,
+                remedy="Write the lost power as gen:BUS=-0.5, in p.u. or MW; the machine stays.",
+            )
         if (self.uniform or self.lost) and not np.isfinite(model.loads).all():
             raise EventError(
                 "the model carries no nominal loads, so a share of them means nothing",
@@ -58,7 +71,7 @@ class Event:
     """Steps of load or generation, in order of time.
 
     >>> Event.parse("uniform:+5%@10s", base_mva=100).steps[0]
-    Step(at_s=10.0, change={}, uniform=0.05, lost=())
+    Step(at_s=10.0, change={}, uniform=0.05, lost=(), trips={})
     """
 
     steps: tuple[Step, ...]
@@ -75,7 +88,8 @@ class Event:
                 outcome=NOT_SIMULATED,
             )
         for step in self.steps:
-            numbers = [step.at_s, step.uniform, *step.change.values()]
+            lost = [power for power in step.trips.values() if power is not None]
+            numbers = [step.at_s, step.uniform, *step.change.values(), *lost]
             if not all(isfinite(number) for number in numbers) or step.at_s < 0:
                 raise EventError(
                     "an event's times and sizes must be finite, and its times not negative",
@@ -101,6 +115,16 @@ class Event:
     def lost(cls, buses: Sequence[str], *, at_s: float = 0.0) -> Event:
         """Lose the nominal load of some buses."""
         return cls((Step(at_s, lost=tuple(str(bus) for bus in buses)),))
+
+    @classmethod
+    def trip(cls, machines: Mapping[str, float | None], *, at_s: float = 0.0) -> Event:
+        """Lose some machines, with the power that each gave [p.u.]; None: as the model has it."""
+        return cls((Step(at_s, trips=dict(machines)),))
+
+    @property
+    def tripped(self) -> tuple[str, ...]:
+        """Machines that leave, in order of time."""
+        return tuple(machine for step in self.steps for machine in step.trips)
 
     def then(self, other: Event) -> Event:
         """This event and another, on the same clock."""
@@ -131,6 +155,8 @@ def _parse_step(text: str, base_mva: float) -> Step:
         return Step(at_s, uniform=share)
     if kind == "lost":
         return Step(at_s, lost=tuple(part.strip() for part in body.split(",")))
+    if kind == "trip":
+        return Step(at_s, trips=dict(_trip(part, text, base_mva) for part in body.split(",")))
     if kind not in ("load", "gen"):
         raise _unreadable(text)
     sign = 1.0 if kind == "load" else -1.0
@@ -139,14 +165,21 @@ def _parse_step(text: str, base_mva: float) -> Step:
         bus, equals, size = part.partition("=")
         if not equals:
             raise _unreadable(text)
-        size = size.strip()
-        value = (
-            _number(size[:-2], text) / base_mva
-            if size.upper().endswith("MW")
-            else _number(size.removesuffix("pu"), text)
-        )
+        value = _size(size.strip(), text, base_mva)
         change[bus.strip()] = change.get(bus.strip(), 0.0) + sign * value
     return Step(at_s, change=change)
+
+
+def _trip(part: str, whole: str, base_mva: float) -> tuple[str, float | None]:
+    machine, equals, size = (piece.strip() for piece in part.partition("="))
+    return machine, _size(size, whole, base_mva) if equals else None
+
+
+def _size(text: str, whole: str, base_mva: float) -> float:
+    """A power, in MW where it says so [p.u.]."""
+    if text.upper().endswith("MW"):
+        return _number(text[:-2], whole) / base_mva
+    return _number(text.removesuffix("pu"), whole)
 
 
 def _number(text: str, whole: str) -> float:

@@ -9,13 +9,15 @@ its own m. Right after a step of load its slope is −Σu/Σm whatever the netwo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import pi
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gridveil.dynamics.detailed.model import DetailedModel
+from gridveil.dynamics.detailed.trips import lost_power, without_unit
 from gridveil.dynamics.engine import LTI, SchemeName
 from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import NOT_SIMULATED, Event
@@ -27,13 +29,13 @@ from gridveil.dynamics.simulate import (
     is_large,
     oscillating,
     simulate,
+    staying,
 )
 from gridveil.dynamics.trajectory import ROCOF_WINDOW_S, Trajectory, nadir, rocof
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, IntArray
-from gridveil.grid.parameters import INERTIA
 
-AnyModel = ReducedModel | FullModel
+AnyModel = ReducedModel | FullModel | DetailedModel
 HORIZON_S, DT_S = 30.0, 0.02
 # Numbers that a batch holds at a time: 32 MiB of samples.
 HELD = 2**22
@@ -88,19 +90,25 @@ class Comparison:
 def read(
     trajectory: Trajectory, model: AnyModel, event: Event, *, window_s: float = ROCOF_WINDOW_S
 ) -> Metrics:
-    """Read the figures off a model's answer to an event, at all its machines."""
-    if trajectory.buses != model.machines:
+    """Read the figures off a model's answer to an event, at all its machines that stay."""
+    machines = staying(model, event)
+    if trajectory.buses != machines:
         raise OptionError(
             "The system's frequency is a mean over all machines.",
             expected="a trajectory of "
-            f"{', '.join(model.machines[:8])}{', …' if len(model.machines) > 8 else ''}",
+            f"{', '.join(machines[:8])}{', …' if len(machines) > 8 else ''}",
             outcome="Nothing was computed.",
         )
-    first, settling = _slope_and_settling(model, event)
+    if event.tripped and isinstance(model, DetailedModel):
+        inertia, first = _inertia_and_slope(model, event)
+        settling = trajectory.settling
+    else:
+        inertia = model.inertia
+        first, settling = _slope_and_settling(model, event)
     return read_arrays(
         trajectory.time_s,
         trajectory.omega,
-        model.values[INERTIA.name],
+        inertia,
         first,
         settling,
         model.frequency_hz,
@@ -194,26 +202,28 @@ def _answers(
         raise OptionError(
             "There is no model or no event.", expected="at least one of each", outcome=NOT_SIMULATED
         )
-    if any(is_large(one) for one in models):
+    if any(is_large(model) for model in models):
         settings: dict[str, Any] = {
             "horizon_s": clock.horizon_s,
             "dt_s": clock.dt_s,
             "scheme": scheme,
         }
-        for one in models:
+        for model in models:
             yield (
-                [one],
-                np.stack([simulate(one, event, **settings).omega for event in events])[None],
+                [model],
+                np.stack([simulate(model, event, **settings).omega for event in events])[None],
             )
         return
     for start, size in _chunks(models, events, clock):
         some = models[start : start + size]
         if scheme == "euler":
-            for one in some:
-                check_euler(one, clock.dt_s)
-        each = [one.lti(_drive(one, events), _machine_ports(one)) for one in some]
+            for model in some:
+                check_euler(model, clock.dt_s)
+        each = [model.lti(_drive(model, events), _machine_ports(model)) for model in some]
         lti = LTI(
-            np.stack([one.F for one in each]), np.stack([one.H for one in each]), each[0].states
+            np.stack([system.F for system in each]),
+            np.stack([system.H for system in each]),
+            each[0].states,
         )
         unit = step_responses(
             lti, range(lti.inputs), clock.steps + 1, dt_s=clock.dt_s, scheme=scheme or "exact"
@@ -256,18 +266,35 @@ def _slope_and_settling(model: AnyModel, event: Event) -> tuple[float, float]:
     """
     drive = _drive(model, [event])
     if isinstance(model, ReducedModel):
-        slopes = -model.to_machines(drive).sum(axis=0) / model.values[INERTIA.name].sum()
+        slopes = -model.to_machines(drive).sum(axis=0) / model.inertia.sum()
     else:  # a damped bus without a machine takes part of a step at once
         lti = model.lti(drive, _machine_ports(model))
-        slopes = model.values[INERTIA.name] @ (lti.C @ lti.B) / model.values[INERTIA.name].sum()
+        slopes = model.inertia @ (lti.C @ lti.B) / model.inertia.sum()
     return float(slopes[np.argmax(np.abs(slopes))]), model.settling(drive.sum(axis=1))
+
+
+def _inertia_and_slope(model: DetailedModel, event: Event) -> tuple[Array, float]:
+    """Of an event with trips: inertia of the machines that stay, and the slope of the system's
+    frequency right after the largest step, each from rest [p.u./s].
+    """
+    slopes = []
+    for step in event.steps:
+        added = dict(zip(model.ports, replace(step, trips={}).loads(model) + 0j, strict=True))
+        for machine, power in step.trips.items():
+            lost = lost_power(model, machine)
+            added[machine] += lost if power is None else complex(power, lost.imag)
+            model = without_unit(model, machine)
+        load = np.array([added[port] for port in model.ports])
+        push = model.C[: model.units] @ (model.B @ np.concatenate([np.real(load), np.imag(load)]))
+        slopes.append(model.inertia @ push / model.inertia.sum())
+    return model.inertia, float(max(slopes, key=abs))
 
 
 def _read_batch(
     models: Sequence[AnyModel], events: Sequence[Event], clock: Clock, omega: Array, window_s: float
 ) -> Metrics:
-    known = np.array([[_slope_and_settling(one, event) for event in events] for one in models])
-    inertia = np.stack([one.values[INERTIA.name] for one in models])[:, None]
+    known = np.array([[_slope_and_settling(model, event) for event in events] for model in models])
+    inertia = np.stack([model.inertia for model in models])[:, None]
     return read_arrays(
         clock.time_s, omega, inertia, known[..., 0], known[..., 1], models[0].frequency_hz, window_s
     )
@@ -300,7 +327,7 @@ def read_arrays(
     )
 
 
-def errors(found: Metrics, base: Metrics) -> dict[str, Array]:
+def errors(metrics: Metrics, base: Metrics) -> dict[str, Array]:
     """Subtract a reference's figures, by the names that they have in `Comparison`."""
     off_by: dict[str, Array] = {}
     for name, unit in (
@@ -310,11 +337,11 @@ def errors(found: Metrics, base: Metrics) -> dict[str, Array]:
         ("settling_hz", "mhz"),
     ):
         short = name.partition("_hz")[0]
-        off = getattr(found, name) - getattr(base, name)
+        off = getattr(metrics, name) - getattr(base, name)
         off_by[f"{short}_{unit}"] = 1e3 * off
         with np.errstate(divide="ignore", invalid="ignore"):
             off_by[f"{short}_percent"] = 100 * off / np.abs(getattr(base, name))
-    off = found.machine_nadir_hz - base.machine_nadir_hz
+    off = metrics.machine_nadir_hz - base.machine_nadir_hz
     furthest = np.argmax(np.abs(off), axis=-1)[..., None]
     off_by["machine_nadir_mhz"] = 1e3 * np.take_along_axis(off, furthest, axis=-1)[..., 0]
     return off_by

@@ -90,7 +90,9 @@ class ReducedModel:
     ports : machines' buses γ first, then the other buses β that K_ac has columns for.
     k_r : (g (g − 1) / 2,) weights of the complete graph, order 12, 13, …, 23, … [p.u. power / rad].
     m, d : (g,) inertia [p.u. power · s / p.u. frequency] and damping [p.u. power / p.u. frequency].
-    governor_rate : (g,) T [1/s]; droop_gain : (g,) G [p.u. power / p.u. frequency]; K_ac : (g, b).
+    governor_rate : (g,) T [1/s].
+    droop_gain : (g,) G [p.u. power / p.u. frequency].
+    K_ac : (g, b).
     loads : (g + b,) nominal loads [p.u. power], NaN where not published; omega_b [rad/s].
     device : (g,) each, values of the parameters of devices at the machines, by name.
     """
@@ -193,6 +195,11 @@ class ReducedModel:
         return rows
 
     @property
+    def inertia(self) -> Array:
+        """(g,) by which the machines' frequencies are weighed for the system's."""
+        return self.m
+
+    @property
     def theta(self) -> Array:
         """Stacked parameters (k_r, m, d, those of devices)."""
         return np.concatenate(list(self.values.values()))
@@ -253,6 +260,11 @@ class FullModel:
     def m(self) -> Array:
         """(g,) Inertia [p.u. power · s / p.u. frequency]."""
         return self.values["m"]
+
+    @property
+    def inertia(self) -> Array:
+        """(g,) by which the machines' frequencies are weighed for the system's."""
+        return self.m
 
     @property
     def d(self) -> Array:

@@ -23,8 +23,10 @@ class Network:
     series : (l,) r + jx.
     charging : (l,) b.
     ratio : (l,) complex tap t e^{jφ} at the first end;
-    shunt : (n,) g + jb; injection : (n,) scheduled generation less load; slack : positions whose
-    angle is held (one, as a rule); controlled : positions whose |V| is held at voltage.
+    shunt : (n,) g + jb.
+    injection : (n,) scheduled generation less load.
+    slack : positions whose angle is held (one, as a rule).
+    controlled : positions whose |V| is held at voltage.
     """
 
     ends: IntArray

@@ -10,6 +10,8 @@ from typing import TypeGuard, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from gridveil.dynamics.detailed.model import DetailedModel
+from gridveil.dynamics.detailed.trips import tripped_omega
 from gridveil.dynamics.engine import SchemeName
 from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import NOT_SIMULATED, Event
@@ -92,8 +94,8 @@ def simulate(
     scheme: SchemeName | None = None,
     buses: Sequence[str] | None = None,
 ) -> Trajectory:
-    """Integrate x' = A x + B u from rest through an event; return ω at the machines, or at the
-    buses named.
+    """Integrate x' = A x + B u from rest through an event; return ω at the machines that stay, or
+    at the buses named.
 
     The scheme `exact` (a matrix exponential) has no step error, since loads are constant between
     steps; `trapezoidal` is A-stable; `euler` is the paper's and is refused where it would blow up.
@@ -112,8 +114,10 @@ def simulate(
             outcome=NOT_SIMULATED,
         )
     clock = Clock(horizon_s, dt_s)
-    names = tuple(buses) if buses is not None else model.machines
+    names = tuple(buses) if buses is not None else staying(model, event)
     sense = port_positions(model, names)
+    if event.tripped and isinstance(model, DetailedModel):
+        return _with_trips(model, event, names, clock, scheme)
     drive = np.stack([step.loads(model) for step in event.steps], axis=1)
     shifts = [clock.sample(step.at_s) for step in event.steps]
     if is_large(model):
@@ -136,6 +140,21 @@ def simulate(
     return Trajectory(
         clock.time_s, omega, names, model.frequency_hz, model.settling(drive.sum(axis=1))
     )
+
+
+def staying(model: Model, event: Event) -> tuple[str, ...]:
+    """Machines that an event does not take away."""
+    return tuple(machine for machine in model.machines if machine not in event.tripped)
+
+
+def _with_trips(
+    model: DetailedModel, event: Event, names: tuple[str, ...], clock: Clock, scheme: SchemeName
+) -> Trajectory:
+    shifts = [clock.sample(step.at_s) for step in event.steps]
+    omega, settling = tripped_omega(
+        model, event, names, shifts, clock.steps + 1, dt_s=clock.dt_s, scheme=scheme
+    )
+    return Trajectory(clock.time_s, omega, names, model.frequency_hz, settling)
 
 
 def default_scheme(model: Model) -> SchemeName:
@@ -177,8 +196,8 @@ def modes(model: Model) -> list[Mode]:
 
 def oscillating(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
     """Keep one eigenvalue of each oscillating pair, Im λ > 0, slowest first [1/s]."""
-    found = values[values.imag > 1e-9 * np.abs(values)]
-    return found[np.argsort(found.imag, kind="stable")]
+    upper = values[values.imag > 1e-9 * np.abs(values)]
+    return upper[np.argsort(upper.imag, kind="stable")]
 
 
 def eigenvalues(model: Model) -> NDArray[np.complex128]:

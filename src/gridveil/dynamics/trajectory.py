@@ -6,22 +6,36 @@ They plot themselves and turn into tables.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gridveil.foundation.drawing import (
+    CYCLE,
+    FITTED,
+    NOISY,
+    SOURCE,
+    STYLES,
+    labelled,
+    mark_demo,
+    new_figure,
+    plain,
+    written,
+)
 from gridveil.foundation.shown import csv_cell
 from gridveil.grid.facts import Array, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+
 # Rate of change of frequency is measured over half a second, as European operators do.
 ROCOF_WINDOW_S = 0.5
 
 
 @dataclass(frozen=True)
-class Response:
+class BusResponse:
     """What an engineer reads off one bus's frequency.
 
     nadir_hz : largest deviation from nominal, with its sign [Hz].
@@ -60,13 +74,13 @@ class Trajectory:
         """Frequency deviation (N + 1, h) [Hz]."""
         return self.omega * self.frequency_hz
 
-    def responses(self) -> list[Response]:
+    def responses(self) -> list[BusResponse]:
         """Nadir, rate of change and settling value of each bus."""
         hz = self.deviation_hz.T
         low, when = nadir(self.time_s, hz)
         slope = rocof(self.time_s, hz)
         return [
-            Response(
+            BusResponse(
                 bus,
                 float(low[i]),
                 float(when[i]),
@@ -99,8 +113,6 @@ class Trajectory:
 
     def plot(self, path: str | None = None) -> Figure:
         """Draw the frequency of each bus; write it to path if one is given."""
-        from gridveil.dynamics.drawing import plot_trajectory
-
         return plot_trajectory(self, path)
 
 
@@ -145,3 +157,72 @@ def _furthest(values: Array) -> IntArray:
     """
     size = np.abs(values)
     return np.argmax(np.where(size >= 0, size, -1.0), axis=-1)
+
+
+def plot_trajectory(trajectory: Trajectory, path: str | None = None) -> Figure:
+    """Draw the frequency deviation of every bus of a trajectory over time."""
+    figure, (axes,) = new_figure(6.4, 3.6)
+    for number, (bus, hz) in enumerate(
+        zip(trajectory.buses, trajectory.deviation_hz.T, strict=True)
+    ):
+        style = STYLES[number // len(CYCLE) % len(STYLES)]
+        axes.plot(
+            trajectory.time_s,
+            hz,
+            style,
+            color=CYCLE[number % len(CYCLE)],
+            linewidth=1.2,
+            label=plain(bus),
+        )
+    axes.axhline(
+        trajectory.settling * trajectory.frequency_hz,
+        color="#888888",
+        linewidth=0.8,
+        linestyle=(0, (1, 2)),
+    )
+    labelled(axes, "time [s]", "frequency deviation [Hz]")
+    if len(trajectory.buses) <= 24:
+        axes.legend(fontsize=8, ncols=ceil(len(trajectory.buses) / 8), frameon=False)
+    if trajectory.demo:
+        mark_demo(figure)
+    return written(figure, path)
+
+
+def plot_comparison(
+    source: Trajectory, noisy: Trajectory, fitted: Trajectory, path: str | None = None
+) -> Figure:
+    """Draw source, noisy and fitted frequency side by side, one panel a machine.
+
+    It shows the truth: a demo.
+    """
+    columns = min(3, len(source.buses))
+    rows = ceil(len(source.buses) / columns)
+    figure, axes = new_figure(
+        2.6 * columns, 1.9 * rows + 0.6, rows, columns, sharex=True, sharey=True
+    )
+    for place, panel in enumerate(axes):
+        if place >= len(source.buses):
+            panel.set_visible(False)
+            continue
+        for shown, style, colour, width, words in (
+            (source, "-", SOURCE, 2.4, "source"),
+            (noisy, "--", NOISY, 1.4, "noisy (steps 1, 2)"),
+            (fitted, "-", FITTED, 1.1, "fitted (step 3)"),
+        ):
+            hz = shown.deviation_hz[:, place]
+            panel.plot(shown.time_s, hz, style, color=colour, linewidth=width, label=words)
+        panel.set_title(plain(f"machine {fitted.buses[place]}"), fontsize=9)
+        labelled(
+            panel,
+            "time [s]" if place // columns == rows - 1 else None,
+            "deviation [Hz]" if place % columns == 0 else None,
+        )
+    figure.legend(
+        *axes[0].get_legend_handles_labels(),
+        loc="outside upper center",
+        ncols=3,
+        fontsize=9,
+        frameon=False,
+    )
+    mark_demo(figure)
+    return written(figure, path)

@@ -6,13 +6,24 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gridveil.foundation.errors import InputError
-from gridveil.grid.parameters import Asset, assets
+from gridveil.grid.parameters import PARAMETERS, SWING, Parameter
+
+if TYPE_CHECKING:
+    # Its default, which Python 3.11 does not know, lets a grid whose facts nobody names be a swing
+    # model's.
+    from typing_extensions import TypeVar
+
+    Facts = TypeVar("Facts", bound="TableFacts", default="GridFacts")
+else:
+    from typing import TypeVar
+
+    Facts = TypeVar("Facts")
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -53,6 +64,85 @@ def complete_edges(g: int) -> IntArray:
     [[0, 1], [0, 2], [1, 2]]
     """
     return np.stack(np.triu_indices(g, 1), axis=1).astype(np.int64)
+
+
+class TableFacts(Protocol):
+    """What a release needs to know of any table: the parameters that it has entries of, which asset
+    each entry belongs to, and the network by which a ledger knows the grid. Public, all of it.
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the grid, the owner's own."""
+        ...
+
+    @property
+    def family(self) -> str:
+        """The family of its parameters."""
+        ...
+
+    @property
+    def buses(self) -> tuple[str, ...]:
+        """Labels of the n buses, the owner's own."""
+        ...
+
+    @property
+    def edges(self) -> IntArray:
+        """(l, 2) bus positions of the ends of each line."""
+        ...
+
+    @property
+    def machines(self) -> IntArray:
+        """(g,) bus positions of the machines."""
+        ...
+
+    @property
+    def frequency_hz(self) -> float:
+        """Nominal frequency [Hz]."""
+        ...
+
+    @property
+    def base_mva(self) -> float:
+        """Base power [MVA]."""
+        ...
+
+    @property
+    def operating_point(self) -> str:
+        """Where the voltages and angles inside an entry come from, in words."""
+        ...
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """The protected parameters that the table has entries of, in the registry's order."""
+        ...
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many entries each parameter has."""
+        ...
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """Parameters with entries that are sums of parts, rounded once."""
+        ...
+
+    @property
+    def policy(self) -> Mapping[str, str]:
+        """The choices for awkward data that the reader made."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader did to the file's tables, with counts."""
+        ...
+
+    def positions(self, name: str) -> IntArray:
+        """(n,) which asset of its kind each entry of a parameter belongs to."""
+        ...
+
+    def items(self, name: str) -> list[str]:
+        """Name the asset of each entry of a parameter by the owner's buses."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +208,20 @@ class GridFacts:
         return np.setdiff1d(np.arange(len(self.buses)), self.machines)
 
     @property
+    def family(self) -> str:
+        """The swing family."""
+        return SWING
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """Every parameter of the swing family: a live view of the registry."""
+        return PARAMETERS
+
+    @property
     def sizes(self) -> dict[str, int]:
         """How many values each protected parameter has."""
         count = {"line": len(self.edges), "machine": len(self.machines)}
-        return {name: count[asset] for name, asset in assets().items()}
+        return {name: count[parameter.asset] for name, parameter in self.parameters.items()}
 
     @property
     def damping_of_load(self) -> float | None:
@@ -136,9 +236,13 @@ class GridFacts:
         found = float(f"{damping / load:.12g}") if load else math.inf
         return found if math.isfinite(found) else None
 
-    def items(self, asset: Asset) -> list[str]:
-        """Name each asset of a kind by the owner's buses."""
-        if asset == "line":
+    def positions(self, name: str) -> IntArray:
+        """(n,) every line, or every machine, in order."""
+        return np.arange(self.sizes[name])
+
+    def items(self, name: str) -> list[str]:
+        """Name the asset of each entry of a parameter by the owner's buses."""
+        if self.parameters[name].asset == "line":
             return [self.edge_name(position) for position in range(len(self.edges))]
         return [self.buses[position] for position in self.machines]
 
@@ -149,18 +253,7 @@ class GridFacts:
 
     def _check(self) -> None:
         n, g = len(self.buses), len(self.machines)
-        if g == 0:
-            raise InputError(
-                "no machine is in service, so there is no frequency to model",
-                file=self.name,
-                expected="at least one generator in service",
-                remedy="Put a generator in service, or check the table's status column.",
-            )
-        repeated = [bus for bus, times in Counter(self.buses).items() if times > 1]
-        if repeated:
-            raise InputError(
-                f"bus {repeated[0]} occurs twice", file=self.name, expected="each bus once"
-            )
+        check_buses(self)
         sizes = {
             "governor_rate": (self.governor_rate, g),
             "droop_gain": (self.droop_gain, g),
@@ -187,56 +280,83 @@ class GridFacts:
                 expected="published loads, or no load damping",
                 remedy="Publish the loads (--publish-loads), or leave load damping out.",
             )
-        for name in ("omega_b", "frequency_hz", "base_mva"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
-                raise InputError(
-                    f"{name} is {value:g}", file=self.name, expected="a finite number above 0"
-                )
-        for name, positions in (("machines", self.machines), ("edges", self.edges)):
-            if positions.size and not (positions.min() >= 0 and positions.max() < n):
-                raise InputError(
-                    f"{name} points to a bus that is not there",
-                    file=self.name,
-                    expected=f"positions 0 to {n - 1}",
-                )
+        sized = ("omega_b", "frequency_hz", "base_mva")
+        check_sizes(self.name, **{name: getattr(self, name) for name in sized})
         if len(np.unique(self.machines)) < g:
             raise InputError(
                 "a bus has two machines",
                 file=self.name,
                 expected="machines of one bus summed into one",
             )
-        if (
-            self.edges.ndim != 2
-            or self.edges.shape[1] != 2
-            or (self.edges[:, 0] == self.edges[:, 1]).any()
-        ):
-            raise InputError(
-                "an edge joins a bus to itself",
-                file=self.name,
-                expected="two different buses an edge",
-            )
-        self._check_connected()
+        check_network(self)
 
-    def _check_connected(self) -> None:
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
 
-        n = len(self.buses)
-        graph = coo_array(
-            (np.ones(len(self.edges)), (self.edges[:, 0], self.edges[:, 1])), shape=(n, n)
-        )
-        count, label = connected_components(graph, directed=False)
-        if count == 1:
-            return
-        sizes = np.bincount(label)
-        smallest = int(np.argmin(sizes))
-        members = [self.buses[i] for i in np.flatnonzero(label == smallest)[:5]]
+def check_buses(facts: TableFacts) -> None:
+    """Refuse a grid without machines, and a bus that is there twice."""
+    if len(facts.machines) == 0:
         raise InputError(
-            f"the network is not connected: it falls into {count} islands, the smallest with "
-            f"{sizes[smallest]} bus(es), among them {', '.join(members)}",
-            file=self.name,
-            expected="one island",
-            remedy="Release each island as a grid of its own (--island), or put the missing branch "
-            "in service.",
+            "no machine is in service, so there is no frequency to model",
+            file=facts.name,
+            expected="at least one generator in service",
+            remedy="Put a generator in service, or check the table's status column.",
         )
+    repeated = [bus for bus, times in Counter(facts.buses).items() if times > 1]
+    if repeated:
+        raise InputError(
+            f"bus {repeated[0]} occurs twice", file=facts.name, expected="each bus once"
+        )
+
+
+def check_sizes(file: str, **values: float) -> None:
+    """Refuse a public size that is not a finite number above 0."""
+    for name, value in values.items():
+        if not (np.isfinite(value) and value > 0):
+            raise InputError(f"{name} is {value:g}", file=file, expected="a finite number above 0")
+
+
+def check_positions(file: str, buses: int, **positions: IntArray) -> None:
+    """Refuse positions beyond the buses."""
+    for name, given in positions.items():
+        if given.size and not (given.min() >= 0 and given.max() < buses):
+            raise InputError(
+                f"{name} points to a bus that is not there",
+                file=file,
+                expected=f"positions 0 to {buses - 1}",
+            )
+
+
+def check_network(facts: TableFacts) -> None:
+    """Refuse lines that join no two buses, and a network of several islands."""
+    edges = facts.edges
+    check_positions(facts.name, len(facts.buses), machines=facts.machines, edges=edges)
+    if edges.ndim != 2 or edges.shape[1] != 2 or (edges[:, 0] == edges[:, 1]).any():
+        raise InputError(
+            "an edge joins a bus to itself",
+            file=facts.name,
+            expected="two different buses an edge",
+        )
+    _check_connected(facts)
+
+
+def _check_connected(facts: TableFacts) -> None:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(facts.buses)
+    graph = coo_array(
+        (np.ones(len(facts.edges)), (facts.edges[:, 0], facts.edges[:, 1])), shape=(n, n)
+    )
+    count, label = connected_components(graph, directed=False)
+    if count == 1:
+        return
+    sizes = np.bincount(label)
+    smallest = int(np.argmin(sizes))
+    members = [facts.buses[i] for i in np.flatnonzero(label == smallest)[:5]]
+    raise InputError(
+        f"the network is not connected: it falls into {count} islands, the smallest with "
+        f"{sizes[smallest]} bus(es), among them {', '.join(members)}",
+        file=facts.name,
+        expected="one island",
+        remedy="Release each island as a grid of its own (--island), or put the missing branch "
+        "in service.",
+    )

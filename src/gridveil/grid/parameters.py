@@ -1,4 +1,8 @@
-"""Parameters, each declared once: what noise, fit, attack, export and words know of a model."""
+"""Parameters, each declared once: what noise, fit, attack, export and words know of a model.
+
+A family is what one kind of table has: the swing family k, m, d (and what devices add), or the
+detailed one. Names are unique over families.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,28 @@ from math import isfinite
 from typing import Literal
 
 from gridveil.foundation.errors import OptionError
-from gridveil.foundation.words import check_words
+from gridveil.foundation.limits import check_words
 
-Asset = Literal["line", "machine"]
+Asset = Literal["line", "machine", "load", "shunt"]
 
+SWING, DETAILED = "swing", "detailed"
+
+# α of the detailed family, as a ratio or in a parameter's unit.
+FIVE_PERCENT = Fraction(1, 20)
 # Where public bounds start at 0, logarithms start here, as a share of the upper one.
 FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
 class Range:
-    """A public interval [lower, upper] that a group of parameters is clipped to."""
+    """A public interval [lower, upper] that a group of parameters is clipped to.
+
+    signed : whether values below 0 have a meaning.
+    """
 
     lower: float
     upper: float
+    signed: bool = False
 
     def __post_init__(self) -> None:
         if not (isfinite(self.lower) and isfinite(self.upper)):
@@ -31,10 +43,11 @@ class Range:
                 f"Bounds {self.lower:g}:{self.upper:g} are not finite.",
                 remedy="Give two finite numbers.",
             )
-        if not 0 <= self.lower < self.upper:
+        if not self.lower < self.upper or not (self.signed or self.lower >= 0):
             raise OptionError(
-                f"Bounds {self.lower:g}:{self.upper:g} are reversed, empty or negative.",
-                expected="lower:upper with 0 <= lower < upper",
+                f"Bounds {self.lower:g}:{self.upper:g} are reversed, empty"
+                f"{'' if self.signed else ' or negative'}.",
+                expected=f"lower:upper with {'' if self.signed else '0 <= '}lower < upper",
                 remedy="Swap or widen the bounds; they are public and must not come from the "
                 "source grid.",
             )
@@ -59,6 +72,9 @@ class Parameter:
     alpha : distance of neighbours where none is given [unit].
     ratio : the same under a relative adjacency.
     reduces : the parameter that this is the Kron reduction of; "" where it is protected itself.
+    family : the kind of table that has it.
+    formula : how an entry follows from filed values; "" where it is one of them.
+    absolute : whether it is counted in its unit even where the others are counted in ratios.
     """
 
     name: str
@@ -71,6 +87,9 @@ class Parameter:
     alpha: Fraction = Fraction(1)
     ratio: Fraction = Fraction(1, 10)
     reduces: str = ""
+    family: str = SWING
+    formula: str = ""
+    absolute: bool = False
 
     @property
     def words(self) -> str:
@@ -111,43 +130,163 @@ INERTIA = Parameter(
 )
 DAMPING = Parameter("d", "damping", "p.u. power / p.u. frequency", "machine", Range(1.0, 40.0))
 
+
+def _entry(
+    asset: Asset, name: str, title: str, unit: str, bounds: Range, formula: str
+) -> Parameter:
+    """A parameter of the detailed family: above 0, or counted absolutely where it has a sign."""
+    return Parameter(
+        name,
+        title,
+        unit,
+        asset,
+        bounds,
+        positive=not bounds.signed,
+        why_positive=f"{title} of 0",
+        alpha=FIVE_PERCENT,
+        ratio=FIVE_PERCENT,
+        family=DETAILED,
+        formula=formula,
+        absolute=bounds.signed,
+    )
+
+
+def _typical(name: str, title: str, formula: str) -> Parameter:
+    """A parameter of devices, as a ratio to the public typical value of its device model."""
+    formula = f"{formula}, over its model's typical"
+    return _entry("machine", name, title, "1", Range(0.05, 20.0), formula)
+
+
+_GAIN = "p.u. power / p.u. frequency"
+# In the order in which a released case is written: what a formula needs stands before it.
+_DETAILED = (
+    _entry("line", "x", "reactance", "p.u.", Range(1e-4, 10.0), "|x| of a line or transformer"),
+    _entry("line", "b_ratio", "charging ratio", "1", Range(0.01, 200.0), "b/|x| of a charged line"),
+    _entry("shunt", "b_shunt", "susceptance", "p.u.", Range(1e-3, 50.0), "|b| of a bus's shunts"),
+    _entry("load", "p_load", "active power", "p.u. power", Range(1e-3, 200.0), "|P|"),
+    _entry(
+        "load", "q_ratio", "reactive ratio", "p.u. / p.u.", Range(-1.0, 1.0, signed=True), "Q/P"
+    ),
+    _entry("machine", "p_gen", "dispatch", "p.u. power", Range(1e-3, 200.0), "|P| as scheduled"),
+    _entry(
+        "machine", "M", "inertia", f"{_GAIN} * s", Range(0.1, 5000.0), "2H on the system's base"
+    ),
+    _entry(
+        "machine",
+        "x_machine",
+        "scale of reactances",
+        "s",
+        Range(0.1, 30.0),
+        "x'd M; the machine's other impedances go with x'd",
+    ),
+    _entry(
+        "machine",
+        "gov_gain",
+        "governor gain",
+        _GAIN,
+        Range(0.1, 1e4),
+        "1/R on the system's base; K of IEEEG1, K1 of IEESGO, At/R of HYGOV, 1/droop of a "
+        "grid-forming inverter",
+    ),
+    _typical(
+        "gov_servo",
+        "governor's servo time",
+        "T1 of TGOV1 and GAST, T3 of IEEEG1 and IEESGO, Tg of HYGOV",
+    ),
+    _typical(
+        "gov_lag",
+        "governor's lag time",
+        "T3 of TGOV1, T2 of GAST, T5 of IEEEG1 and IEESGO, Tw of HYGOV",
+    ),
+    _entry(
+        "machine",
+        "gov_fast",
+        "governor's fast gain",
+        "1",
+        Range(1e-3, 1e3),
+        "governor gain times T2/T3 of TGOV1, T4 of IEEEG1 and IEESGO, Tr of HYGOV, over that of "
+        "its model's typical device of 500 MVA",
+    ),
+    _typical(
+        "avr_gain",
+        "exciter's steady gain",
+        "K_A/(K_E + d(E S_E)/dE) at a field voltage of 2 p.u., K_A or K of a static exciter",
+    ),
+    _typical("avr_feedback", "exciter's rate feedback", "K_F/T_F"),
+    _typical(
+        "pss_gain",
+        "stabiliser's gain",
+        "|gain| of IEEEST at 1 Hz, its filters left out; |K1| of ST2CUT",
+    ),
+)
+
 # The registry: every parameter, in the order of draws and files.
-DECLARED: dict[str, Parameter] = {
-    parameter.name: parameter for parameter in (WEIGHT, REDUCED_WEIGHT, INERTIA, DAMPING)
+FAMILIES: dict[str, dict[str, Parameter]] = {
+    family: {parameter.name: parameter for parameter in declared}
+    for family, declared in (
+        (SWING, (WEIGHT, REDUCED_WEIGHT, INERTIA, DAMPING)),
+        (DETAILED, _DETAILED),
+    )
 }
+# Those of the swing family, with what follows from them.
+DECLARED: dict[str, Parameter] = FAMILIES[SWING]
 
 
+@dataclass(frozen=True)
 class _Protected(Mapping[str, Parameter]):
-    """The registry without what follows from other parameters."""
+    """A family without what follows from other parameters."""
+
+    family: str
 
     def __getitem__(self, name: str) -> Parameter:
-        if DECLARED[name].reduces:
+        parameter = FAMILIES[self.family][name]
+        if parameter.reduces:
             raise KeyError(name)
-        return DECLARED[name]
+        return parameter
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name, parameter in DECLARED.items() if not parameter.reduces)
+        return (name for name, own in FAMILIES[self.family].items() if not own.reduces)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-# What is protected, by name: a live view of the registry.
-PARAMETERS: Mapping[str, Parameter] = _Protected()
+def parameters_of(family: str) -> Mapping[str, Parameter]:
+    """What is protected in a family, by name: a live view of the registry.
+
+    >>> list(parameters_of("swing"))
+    ['k', 'm', 'd']
+    """
+    return _Protected(family)
+
+
+PARAMETERS: Mapping[str, Parameter] = parameters_of(SWING)
+
+
+def family_of(names: Iterable[str]) -> str:
+    """The family that names belong to; that of names which none declares is swing.
+
+    An account may hold parameters of a device that is not declared now.
+
+    >>> family_of(["p_load", "x"]), family_of(["of an old device"])
+    ('detailed', 'swing')
+    """
+    names = set(names)
+    return next((family for family, own in FAMILIES.items() if names & own.keys()), SWING)
 
 
 @contextmanager
 def registered(*parameters: Parameter) -> Iterator[None]:
     """Declare further parameters, of a device, within a block."""
     for parameter in parameters:
-        if parameter.name in DECLARED:
+        if any(parameter.name in declared for declared in FAMILIES.values()):
             raise OptionError(f"A parameter {parameter.name!r} is declared already.")
-        DECLARED[parameter.name] = parameter
+        FAMILIES[parameter.family][parameter.name] = parameter
     try:
         yield
     finally:
         for parameter in parameters:
-            del DECLARED[parameter.name]
+            del FAMILIES[parameter.family][parameter.name]
 
 
 def released() -> dict[str, Parameter]:
@@ -155,9 +294,9 @@ def released() -> dict[str, Parameter]:
     return {name: p for name, p in DECLARED.items() if p.reduces or p.asset == "machine"}
 
 
-def assets() -> dict[str, Asset]:
-    """The asset that an entry of each protected parameter belongs to."""
-    return {name: parameter.asset for name, parameter in PARAMETERS.items()}
+def assets(family: str = SWING) -> dict[str, Asset]:
+    """The asset that an entry of each protected parameter of a family belongs to."""
+    return {name: parameter.asset for name, parameter in parameters_of(family).items()}
 
 
 def of_asset(asset: Asset) -> tuple[str, ...]:
@@ -176,6 +315,7 @@ class Bounds(Mapping[str, Range]):
     They are declared, never taken from the source: a bound that follows the data would leak it.
     ranges : by name; one that is left out has the registry's.
     origin : where they are from.
+    family : whose parameters they bound.
 
     >>> Bounds({"m": Range(2, 30)})["m"].upper, Bounds()["k"].lower
     (30, 1.0)
@@ -183,24 +323,31 @@ class Bounds(Mapping[str, Range]):
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     origin: str = "gridveil's defaults"
+    family: str = SWING
 
     def __post_init__(self) -> None:
         check_words("The origin of the bounds", self.origin)
-        if unknown := self.ranges.keys() - DECLARED.keys():
+        declared = FAMILIES[self.family]
+        if unknown := self.ranges.keys() - declared.keys():
             raise OptionError(
                 f"Bounds are given for {', '.join(sorted(unknown))}, which no model has.",
-                expected=f"bounds of {', '.join(DECLARED)}",
+                expected=f"bounds of {', '.join(declared)}",
             )
         whole = {
-            name: self.ranges.get(name, parameter.bounds) for name, parameter in DECLARED.items()
+            name: self.ranges.get(name, parameter.bounds) for name, parameter in declared.items()
         }
         object.__setattr__(self, "ranges", whole)
-        for name, parameter in DECLARED.items():
+        for name, parameter in declared.items():
             if parameter.positive and whole[name].lower <= 0:
                 raise OptionError(
                     f"The lower bound of {name} must be above 0: {parameter.why_positive} has no "
-                    "swing equation.",
+                    f"{'swing equation' if self.family == SWING else 'meaning'}.",
                     remedy=f"Give --bounds {name}=… a positive lower end.",
+                )
+            if whole[name].lower < 0 and not parameter.bounds.signed:
+                raise OptionError(
+                    f"The lower bound of {name} is below 0, where it has no meaning.",
+                    expected="lower:upper with 0 <= lower < upper",
                 )
 
     def __getitem__(self, name: str) -> Range:

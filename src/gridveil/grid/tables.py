@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 from gridveil.foundation.errors import InputError
-from gridveil.grid.facts import Array, GridFacts, frozen
-from gridveil.grid.parameters import PARAMETERS
+from gridveil.grid.facts import Array, Facts, GridFacts, TableFacts, frozen
 
 # Values by the name of their parameter, in the order of the registry; each has its asset's index.
 Values = Mapping[str, Array]
 
 
-class Table(Protocol):
-    """Any whole table of a grid: its facts and the values of each protected parameter."""
+class GridTable(Protocol):
+    """Any whole table of a swing model: its facts and the values of each protected parameter."""
 
     @property
     def facts(self) -> GridFacts:
@@ -29,29 +28,29 @@ class Table(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class PublicTable:
+class PublicTable(Generic[Facts]):
     """A whole table of a grid, every entry of it public: what post-processing makes of a noisy
     grid, or a public case.
     """
 
-    facts: GridFacts
+    facts: Facts
     values: Values
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", frozen_values(self.values, self.facts.name))
+        object.__setattr__(self, "values", frozen_values(self.values, self.facts))
 
 
-def frozen_values(values: Values, file: str) -> Values:
-    """Freeze the values of a table, in the order of the registry."""
-    check_names(values, file)
-    return {name: frozen(values[name]) for name in PARAMETERS}
+def frozen_values(values: Values, facts: TableFacts) -> Values:
+    """Freeze the values of a table, in the order of its parameters."""
+    check_names(values, facts)
+    return {name: frozen(values[name]) for name in facts.parameters}
 
 
-def check_names(values: Mapping[str, Any], file: str) -> None:
-    """Refuse a table of other parameters than the registry has."""
-    if values.keys() != PARAMETERS.keys():
+def check_names(values: Mapping[str, Any], facts: TableFacts) -> None:
+    """Refuse a table of other parameters than its facts have."""
+    if values.keys() != facts.parameters.keys():
         raise InputError(
             f"a table names {', '.join(sorted(values)) or 'nothing'}",
-            file=file,
-            expected=f"values of {', '.join(PARAMETERS)}",
+            file=facts.name,
+            expected=f"values of {', '.join(facts.parameters)}",
         )

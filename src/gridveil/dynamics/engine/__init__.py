@@ -2,7 +2,7 @@
 
 from gridveil.dynamics.engine.lti import LTI, LinearFamily
 from gridveil.dynamics.engine.objective import Objective
-from gridveil.dynamics.engine.records import Record
-from gridveil.dynamics.engine.schemes import SCHEMES, SchemeName
+from gridveil.dynamics.engine.propagate import SCHEMES, SchemeName
+from gridveil.dynamics.engine.records import SampledRecord
 
-__all__ = ["LTI", "SCHEMES", "LinearFamily", "Objective", "Record", "SchemeName"]
+__all__ = ["LTI", "SCHEMES", "LinearFamily", "Objective", "SampledRecord", "SchemeName"]

@@ -15,11 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from gridveil.dynamics.engine import block, stepping
 from gridveil.dynamics.engine.lti import LTI, LinearFamily, XArray, namespace
-from gridveil.dynamics.engine.propagate import Path, step_responses, takes_steps, unit_steps
-from gridveil.dynamics.engine.records import Record, Records
-from gridveil.dynamics.engine.schemes import SCHEMES, SchemeName
+from gridveil.dynamics.engine.propagate import (
+    SCHEMES,
+    Path,
+    SchemeName,
+    pull_blocks,
+    pull_steps,
+    respond_by_blocks,
+    respond_by_steps,
+    step_responses,
+    takes_steps,
+    unit_steps,
+)
+from gridveil.dynamics.engine.records import SampledRecord, SampledRecords
 
 # Models worked on at once: enough to hide Python's share, few enough for the cache.
 CHUNK = 16
@@ -34,7 +43,7 @@ class Objective:
     def __init__(
         self,
         family: LinearFamily,
-        records: Sequence[Record],
+        records: Sequence[SampledRecord],
         *,
         dt_s: float,
         scheme: SchemeName = "exact",
@@ -44,7 +53,7 @@ class Objective:
         self.family = family
         self.dt_s = dt_s
         self.scheme: SchemeName = scheme
-        self.records = Records.of(records)
+        self.records = SampledRecords.of(records)
         self.path: Path = path
         self._xp = xp
         self._layout = self.records.layout()
@@ -96,7 +105,7 @@ class Objective:
         return J, self.family.pull(theta, bar)
 
     def _by_blocks(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:
-        responses = block.respond(E, H, start, self._layout)
+        responses = respond_by_blocks(E, H, start, self._layout)
         if self._single:
             residual = responses.outputs
             residual -= self._packed_observed
@@ -104,7 +113,7 @@ class Objective:
                 # the usual case: no weights to read and no second array to write
                 self._layout.clear_padding(residual, len(self.records.steps))
                 double = 2.0 * self._even_weight
-                E_bar, H_bar = block.pull(responses, residual)
+                E_bar, H_bar = pull_blocks(responses, residual)
                 return (
                     double * _half_dot(residual, residual, axes=2) + self._before,
                     double * E_bar,
@@ -117,12 +126,12 @@ class Objective:
                 self._layout.unpack(responses.outputs, len(self.records.steps))
             )
             bar = self._layout.pack(series_bar)
-        return J, *block.pull(responses, bar)
+        return J, *pull_blocks(responses, bar)
 
     def _by_stepping(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:
-        states, series = stepping.respond(E, H, start, self.records.samples)
+        states, series = respond_by_steps(E, H, start, self.records.samples)
         J, series_bar = self._mismatch(series)
-        return J, *stepping.pull(E, H, states, series_bar)
+        return J, *pull_steps(E, H, states, series_bar)
 
     def _mismatch(self, responses: XArray) -> tuple[XArray, XArray]:
         """J of step responses (..., c, N, h), and its derivative by them."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridveil.dynamics.engine.block import Layout
 from gridveil.dynamics.engine.lti import XArray, namespace
+from gridveil.dynamics.engine.propagate import BlockLayout
 from gridveil.grid.facts import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class SampledRecord:
     """One event and what was observed of it, on the samples 0 … N−1 of the model's own clock.
 
     steps : (sample from which it acts, input that it raises by one unit), in any order.
@@ -27,10 +27,11 @@ class Record:
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class SampledRecords:
     """All records on one clock, and the step responses ("columns") that make them up.
 
-    observed, weights : (r, N, h); steps : (record, shift in samples, input) of each column.
+    observed, weights : (r, N, h).
+    steps : (record, shift in samples, input) of each column.
     """
 
     observed: Array
@@ -38,7 +39,7 @@ class Records:
     steps: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def of(cls, records: Sequence[Record]) -> Records:
+    def of(cls, records: Sequence[SampledRecord]) -> SampledRecords:
         """Pad the records to one length; what was not seen gets weight 0."""
         samples = max(len(record.observed) for record in records)
         outputs = records[0].observed.shape[1]
@@ -99,6 +100,6 @@ class Records:
             before[r, shift:] = 0.0
         return observed, weights, float(before.sum())
 
-    def layout(self) -> Layout:
+    def layout(self) -> BlockLayout:
         """Choose the block layout for these records."""
-        return Layout.of(self.samples, self.observed.shape[2], len(self.steps))
+        return BlockLayout.of(self.samples, self.observed.shape[2], len(self.steps))

@@ -1,6 +1,6 @@
 """Step 2 of Algorithm 1: the Kron reduction of a grid to its machines' buses.
 
-`dense` reduces small networks and batches of them, `sparse` large ones; here the size decides.
+Small networks and batches of them are reduced densely, large ones sparsely: the size decides.
 """
 
 from __future__ import annotations
@@ -9,13 +9,20 @@ import math
 
 import numpy as np
 
-from gridveil.dynamics.kron.dense import edge_weights, kron_reduce, laplacian, schur
-from gridveil.dynamics.kron.sparse import DENSE_UP_TO, Elimination, eliminate
+from gridveil.dynamics.kron.kernels import (
+    DENSE_UP_TO,
+    Elimination,
+    edge_weights,
+    eliminate,
+    kron_reduce,
+    laplacian,
+    schur,
+)
 from gridveil.dynamics.models import GridPorts, ReducedModel
 from gridveil.dynamics.swing import SWING
 from gridveil.foundation.progress import stage
 from gridveil.grid.facts import Array, GridFacts, IntArray
-from gridveil.grid.tables import PublicTable, Table, Values
+from gridveil.grid.tables import GridTable, PublicTable, Values
 
 __all__ = [
     "edge_weights",
@@ -80,7 +87,7 @@ def device_values(values: Values) -> Values:
     return {name: own for name, own in values.items() if name not in SWING}
 
 
-def reduce(table: Table, buses: IntArray | None = None) -> ReducedModel:
+def reduce(table: GridTable, buses: IntArray | None = None) -> ReducedModel:
     """Reduce a noisy grid, or a table made of one: data-independent post-processing, so the
     guarantee stays as it is.
     """

@@ -1,0 +1,1 @@
+"""Detailed dynamics: machines with controls, inverters and loads on a network with voltages."""

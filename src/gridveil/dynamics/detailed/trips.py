@@ -1,0 +1,166 @@
+"""Trips: a unit leaves a detailed model, with its states, its inertia and its controls.
+
+The model stays linearised at the operating point before the trip; what the unit gave is taken from
+the network as the current that it was. That point is then none of rest, so that a turn of all
+angles would be felt: angles are counted from the mean of those that stay, with which the lost
+current turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gridveil.dynamics.detailed.model import DetailedModel
+from gridveil.dynamics.engine import SCHEMES, SchemeName
+from gridveil.dynamics.events import NOT_SIMULATED, Event
+from gridveil.dynamics.models import port_positions
+from gridveil.foundation.errors import EventError
+from gridveil.grid.facts import Array, IntArray
+
+
+def without_unit(model: DetailedModel, machine: str) -> DetailedModel:
+    """Take a unit out of a model: u ↦ u + w with w = K (given x + given_through u) consumed at its
+    port, which is what it gives, so that nothing of it remains.
+
+    K = (1 − T)⁻¹, with T the unit's own part of given_through. Its port stays, as one without a
+    unit: it shows its bus's frequency.
+    """
+    unit = _unit(model, machine)
+    u, p = model.units, len(model.ports)
+    rows, inputs = np.array([unit, u + unit]), np.array([unit, p + unit])
+    own = model.given_through[np.ix_(rows, inputs)]
+    K = np.linalg.inv(np.eye(2) - own)
+    by_state, by_input = K @ model.given[rows], K @ model.given_through[rows]
+    keep = kept_states(model, machine)
+    order = np.concatenate([np.delete(np.arange(p), unit)[: u - 1], [unit], np.arange(u, p)])
+    twice = np.concatenate([order, p + order])
+    staying = np.delete(np.arange(2 * u), rows)
+    place = {old: new for new, old in enumerate(keep.tolist())}
+
+    angles = np.array([place[angle] for angle in model.angles if angle in place])
+
+    def by_states(left: Array, through: Array) -> Array:
+        moved = (left + through[:, inputs] @ by_state)[:, keep]
+        moved[:, angles] -= moved[:, angles].sum(axis=1, keepdims=True) / len(angles)
+        return moved
+
+    def by_inputs(through: Array) -> Array:
+        return (through + through[:, inputs] @ by_input)[:, twice]
+
+    A, B = by_states(model.A, model.B)[keep], by_inputs(model.B)[keep]
+    C, D = by_states(model.C, model.D), by_inputs(model.D)
+    turn, through = by_states(model.turn, model.turn_through), by_inputs(model.turn_through)
+    buses = np.concatenate([[unit], np.arange(u, p)])
+    C[buses], D[buses] = turn[buses] @ A, turn[buses] @ B
+    return replace(
+        model,
+        ports=tuple(model.ports[port] for port in order),
+        units=u - 1,
+        A=A,
+        B=B,
+        C=C[twice],
+        D=D[twice],
+        states=tuple(model.states[state] for state in keep),
+        angles=tuple(angles.tolist()),
+        loads=model.loads[order],
+        inertia=np.delete(model.inertia, unit),
+        given=by_states(model.given, model.given_through)[staying],
+        given_through=by_inputs(model.given_through)[staying],
+        dispatch=model.dispatch[staying],
+        turn=turn[order],
+        turn_through=through[order],
+    )
+
+
+def kept_states(model: DetailedModel, machine: str) -> IntArray:
+    """States of all units but one."""
+    return np.array(
+        [i for i, name in enumerate(model.states) if name.rsplit(" ", 1)[0] != machine],
+        dtype=np.int64,
+    )
+
+
+def lost_power(model: DetailedModel, machine: str) -> complex:
+    """P + jQ that a unit gives at the operating point [p.u.]."""
+    unit = _unit(model, machine)
+    return complex(model.dispatch[unit], model.dispatch[model.units + unit])
+
+
+def tripped_omega(
+    model: DetailedModel,
+    event: Event,
+    names: Sequence[str],
+    shifts: Sequence[int],
+    samples: int,
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+) -> tuple[Array, float]:
+    """Speeds or frequencies (samples, h) at the ports `names` through an event with trips, and
+    what they settle at [p.u.]; at a machine that left, its bus's frequency.
+
+    shifts : the sample at which each step of the event falls.
+    """
+    x, load = np.zeros(len(model.states)), dict.fromkeys(model.ports, 0j)
+    omega = np.zeros((samples, len(names)))
+    settling = 0.0
+    for number, step in enumerate(event.steps):
+        for port, added in zip(model.ports, replace(step, trips={}).loads(model), strict=True):
+            load[port] += added
+        for machine, power in step.trips.items():
+            lost = lost_power(model, machine)
+            load[machine] += lost if power is None else complex(power, lost.imag)
+            x, model = x[kept_states(model, machine)], without_unit(model, machine)
+        pattern = np.array([load[port] for port in model.ports])
+        end = shifts[number + 1] if number + 1 < len(shifts) else samples
+        sense = port_positions(model, names)
+        x = _through(model, pattern, sense, x, omega[shifts[number] : end], dt_s, scheme)
+        settling = model.settling(pattern)
+    return omega, settling
+
+
+def _through(
+    model: DetailedModel,
+    load: Array,
+    sense: IntArray,
+    x: Array,
+    omega: Array,
+    dt_s: float,
+    scheme: SchemeName,
+) -> Array:
+    """Go through samples under a held load, from x; write ω into omega (samples, h), return x at
+    the end.
+    """
+    u = np.concatenate([np.real(load), np.imag(load)])
+    n = len(x)
+    F = np.zeros((n + 1, n + 1))
+    F[:n, :n], F[:n, n] = model.A, model.B @ u
+    E = SCHEMES[scheme](F, dt_s)[0]
+    C, D = model.C[sense], model.D[sense] @ u
+    z = np.append(x, 1.0)
+    for sample in range(len(omega)):
+        omega[sample] = C @ z[:n] + D
+        z = E @ z
+    return z[:n]
+
+
+def _unit(model: DetailedModel, machine: str) -> int:
+    if not model.can_trip:
+        raise EventError(
+            "a machine cannot leave this model, which does not carry what its units give",
+            expected="a model made from a case",
+            outcome=NOT_SIMULATED,
+            remedy="Write the lost power as gen:BUS=-0.5, in p.u. or MW; the machine stays.",
+        )
+    if machine not in model.machines:
+        raise EventError(
+            f"{machine!r} is not a machine of this model, or has left already",
+            expected=f"one of {', '.join(model.machines[:8])}",
+            outcome=NOT_SIMULATED,
+        )
+    if model.units == 1:
+        raise EventError("the last machine leaves", outcome=NOT_SIMULATED)
+    return model.machines.index(machine)
