@@ -20,9 +20,8 @@ from gridveil.privacy.allocation import ITEMS
 from gridveil.privacy.provenance import Provenance
 from gridveil.publication.bundle import load, verify
 from gridveil.publication.export import FORMATS, export
-from gridveil.readers.cases import open_grid
+from gridveil.readers.cases import open_grid, read_grid
 from gridveil.readers.cases.packages import package_case
-from gridveil.readers.formats import read_grid
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.source import Private
 from gridveil.vault.truth import true_model

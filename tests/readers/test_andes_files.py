@@ -17,9 +17,8 @@ import pytest
 from cli_helpers import DAMPING, INERTIA, X, found_in, write_grid
 from gridveil.foundation.errors import GridveilError, InputError
 from gridveil.readers.andes import workbook
-from gridveil.readers.cases import open_grid
+from gridveil.readers.cases import open_grid, read_grid
 from gridveil.readers.cases.packages import PACKAGES, package_folder
-from gridveil.readers.formats import read_grid
 from gridveil.readers.governors import GOVERNORS
 from gridveil.readers.psse import dyr
 from gridveil.vault.source import Private

@@ -20,7 +20,7 @@ from gridveil.readers import cgmes
 from gridveil.readers.cases import open_grid
 from gridveil.readers.cgmes import read_cgmes
 from gridveil.readers.cgmes.child import tables_of
-from gridveil.readers.cgmes.files import Model, check, collect
+from gridveil.readers.cgmes.files import CimModel, check, collect
 from gridveil.readers.cgmes.grid import as_tables, grid_of
 from gridveil.readers.matpower import read_matpower
 from gridveil.readers.network import REFERENCE
@@ -133,7 +133,7 @@ def difference(grid, reference, solution):
 )
 def test_newtons_method_ends_where_pypowsybls_load_flow_does(name):
     made, reference = network(name)
-    grid = grid_of(name, Model(), as_tables(name, tables_of(made)))
+    grid = grid_of(name, CimModel(), as_tables(name, tables_of(made)))
     assert max(difference(grid, reference, solve(made, reference))) < 1e-9
 
 
@@ -143,7 +143,7 @@ def test_lines_open_at_one_end_and_shifted_phases_are_pypowsybls():
     made.update_phase_tap_changers(id=taps.index[0], tap=int(taps.low_tap.iloc[0]) + 2)
     line = made.get_lines().index[0]
     made.update_lines(id=line, connected2=False)
-    grid = grid_of("be", Model(), as_tables("be", tables_of(made)))
+    grid = grid_of("be", CimModel(), as_tables("be", tables_of(made)))
     assert np.abs(np.angle(grid.branches.ratio)).max() > 0.01
     assert not grid.branches.in_service[0]
     assert max(difference(grid, reference, solve(made, reference))) < 1e-9
@@ -457,13 +457,13 @@ def test_a_table_of_pypowsybl_that_cannot_be_right_is_refused_by_the_element(
     raw = tables_of(network("ieee14")[0])
     raw[table][column][0] = value
     with pytest.raises(InputError, match=said):
-        grid_of("net", Model(), as_tables("net", raw))
+        grid_of("net", CimModel(), as_tables("net", raw))
 
 
 def test_a_machine_takes_its_rating_fuel_and_frequency_from_the_model():
     raw = tables_of(network("four_substations_node_breaker_network")[0])
     raw["generators"]["rated_s"][:2] = [350.0, 1.797e308]
-    grid = grid_of("net", replace(Model(), frequency_hz=50.0), as_tables("net", raw))
+    grid = grid_of("net", replace(CimModel(), frequency_hz=50.0), as_tables("net", raw))
     assert grid.frequency_hz == 50
     assert grid.machines.rated_mva[0] == 350
     assert np.isnan(grid.machines.rated_mva[1])

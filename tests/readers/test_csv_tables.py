@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from gridveil.foundation.errors import InputError
-from gridveil.readers.cases import open_grid
+from gridveil.readers.cases import open_grid, read_grid
 from gridveil.readers.csv_tables import read_csv_tables
-from gridveil.readers.formats import read_grid
 from gridveil.readers.matpower import read_matpower, read_tables
 from gridveil.vault.source import Private
 

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from gridveil.foundation.csv_rows import csv_rows
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import TABLE_BYTES
-from gridveil.foundation.reading import read_bytes
+from gridveil.foundation.reading import csv_rows, read_bytes
 from gridveil.foundation.toml import Declared, read_toml
 from gridveil.grid.facts import IntArray
 from gridveil.readers.network import (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -44,6 +44,55 @@ class Policy(Declared):
     without_dynamics: Literal["refuse", "drop"] = "refuse"
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Detailed(Declared):
+    """What a detailed model needs and a file may not say; all of it public.
+
+    unknown_devices : a device whose model is not known: refuse the file, or put the typical device
+    of its role in its place; one that acts on limits alone is left out then.
+    without_machine : a unit that has no machine or inverter model: refuse the file, or give it a
+    typical machine.
+    zip : how loads depend on voltage where the file does not say: Z (constant impedance), I
+    (constant current), P (constant power), or shares of the three, of P and then of Q.
+    """
+
+    unknown_devices: Literal["refuse", "typical"] = "refuse"
+    without_machine: Literal["refuse", "typical"] = "refuse"
+    zip: Annotated[
+        Literal["Z", "I", "P"] | tuple[Share, Share, Share, Share, Share, Share],
+        Field(description="Z, I, P, or six shares: Z, I and P of P, then of Q, each adding to 1"),
+    ] = "Z"
+
+    @property
+    def in_words(self) -> str:
+        """How loads depend on voltage, as it is declared."""
+        kinds = {"Z": "constant impedance", "I": "constant current", "P": "constant power"}
+        if isinstance(self.zip, str):
+            return f"{kinds[self.zip]}, declared"
+        parts = ", ".join(f"{share:g}" for share in self.zip)
+        return f"shares of Z, I and P, of P and then of Q, declared: {parts}"
+
+    @property
+    def shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Shares of P and of Q that go with V², and those that go with V."""
+        if isinstance(self.zip, str):
+            impedance, current = float(self.zip == "Z"), float(self.zip == "I")
+            return (impedance, impedance), (current, current)
+        return (self.zip[0], self.zip[3]), (self.zip[1], self.zip[4])
+
+    @classmethod
+    def read(cls, place: str, data: Any) -> Self:
+        """Check a part of a TOML file."""
+        found = super().read(place, data)
+        if not isinstance(found.zip, str) and any(
+            abs(sum(found.zip[first : first + 3]) - 1) > 1e-9 for first in (0, 3)
+        ):
+            raise OptionError("zip is not usable", file=place, expected=cls.expected("zip"))
+        return found
+
+
 class MachineValues(Declared):
     """Values for some machines.
 
@@ -69,6 +118,7 @@ class Dynamics(MachineValues):
     publish_loads : whether a bundle may carry the file's loads.
     fuels, machines : other values for the machines of a fuel, and for those of single buses.
     policy : what to do with awkward data.
+    detailed : the same for a detailed model.
 
     Where a file has dynamics of its own they come before all of these but `machines`; D = 0 in a
     file counts as not given.
@@ -85,6 +135,7 @@ class Dynamics(MachineValues):
     fuels: Mapping[str, MachineValues] = Field(default_factory=dict)
     machines: Mapping[str, MachineValues] = Field(default_factory=dict)
     policy: Policy = Policy()
+    detailed: Detailed = Detailed()
 
     def default(self, what: str, fuel: str) -> float | None:
         """The value for a machine that neither its file nor `machines` knows."""
@@ -94,9 +145,14 @@ class Dynamics(MachineValues):
     def over(self, options: Mapping[str, Any]) -> Dynamics:
         """The same with other values where an option was given (not None)."""
         given = {name: value for name, value in options.items() if value is not None}
-        policies = {name: given.pop(name) for name in Policy.model_fields if name in given}
-        policy = Policy.read("the options", {**dict(self.policy), **policies})
-        return Dynamics.read("the options", {**dict(self), **given, "policy": policy})
+        tables: dict[str, Any] = {}
+        for name, kind, own in (
+            ("policy", Policy, self.policy),
+            ("detailed", Detailed, self.detailed),
+        ):
+            values = {key: given.pop(key) for key in kind.model_fields if key in given}
+            tables[name] = kind.read("the options", {**dict(own), **values})
+        return Dynamics.read("the options", {**dict(self), **given, **tables})
 
 
 def _table(name: str) -> Any:
@@ -110,14 +166,17 @@ class _File(Declared):
     fuel: dict[str, Any] = _table("fuel")
     machines: dict[str, Any] = _table("machines")
     policy: dict[str, Any] = _table("policy")
+    detailed: dict[str, Any] = _table("detailed")
 
 
 @sealed
 def read_dynamics(path: Path) -> Dynamics:
-    """Read `[dynamics]`, `[fuel.NAME]`, `[machines.BUS]` and `[policy]` of a TOML file."""
+    """Read `[dynamics]`, `[fuel.NAME]`, `[machines.BUS]`, `[policy]` and `[detailed]` of a TOML
+    file.
+    """
     name = path.name
     file = _File.read(name, read_toml(path))
-    for key in {"fuels", "machines", "policy"} & set(file.dynamics):
+    for key in {"fuels", "machines", "policy", "detailed"} & set(file.dynamics):
         problem, expected = f"the key {key!r} is unknown", f"[{key}] as a table of its own"
         raise OptionError(problem, file=f"{name} [dynamics]", expected=expected)
     fuels, machines = (
@@ -128,5 +187,6 @@ def read_dynamics(path: Path) -> Dynamics:
         "fuels": {fuel.lower(): values for fuel, values in fuels.items()},
         "machines": machines,
         "policy": Policy.read(f"{name} [policy]", file.policy),
+        "detailed": Detailed.read(f"{name} [detailed]", file.detailed),
     }
     return Dynamics.read(f"{name} [dynamics]", file.dynamics | more)

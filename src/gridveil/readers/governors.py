@@ -20,7 +20,9 @@ SHORTEST_LAG_S = 1e-3  # a lag of 0 would be an infinite rate
 class Response:
     """What a governor does, in p.u. power of its own base / p.u. frequency.
 
-    gain : G; at_1 : g at s = 1/s; damping : what its turbine adds to D.
+    gain : G.
+    at_1 : g at s = 1/s.
+    damping : what its turbine adds to D.
     """
 
     gain: float

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 
-class Task(NamedTuple):
+class GuardedTask(NamedTuple):
     """What a child does.
 
     module : its function `answer` turns the file into what goes into JSON, and bytes.
@@ -31,8 +31,8 @@ class Task(NamedTuple):
 
 TASKS = {
     # pypowsybl reserves 2 GB at its start, of which it uses 0.3.
-    "cgmes": Task("gridveil.readers.cgmes.child", "pypowsybl.network", 2**31),
-    "mat": Task("gridveil.readers.matlab", "scipy.io.matlab", 2**29),
+    "cgmes": GuardedTask("gridveil.readers.cgmes.child", "pypowsybl.network", 2**31),
+    "mat": GuardedTask("gridveil.readers.matlab", "scipy.io.matlab", 2**29),
 }
 OUT_OF_TIME, BROKEN, NOT_LOADED = "out of time", "broken", "not loaded"
 

@@ -4,14 +4,17 @@ applied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gridveil.dynamics.detailed.device import Base
 from gridveil.foundation.errors import InputError
+from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import Array, IntArray
 from gridveil.readers.table import Flags, Rows
 
@@ -121,11 +124,73 @@ class Machines(Records):
 
 
 @dataclass(frozen=True, eq=False)
+class Loads(Records):
+    """Loads in service, in three parts that depend on voltage V [p.u.] each in its own way.
+
+    bus : (m,) positions; power, current, admittance : (m,) P + jQ consumed at 1 p.u. by the parts
+    that are constant, that go with V, and that go with V² [p.u. of the system base].
+    declared : (m,) whether the file says how the load depends on voltage.
+    """
+
+    bus: IntArray
+    power: Complex
+    current: Complex
+    admittance: Complex
+    declared: Flags
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceRecord:
+    """A machine, an inverter or one of their controls, as its file has it.
+
+    model : the name that the file gives it, such as "GENROU".
+    machine : its unit, as a row of the machines of the file; None if it belongs to none.
+    constants : by name, per unit of base_mva; none of a model that is not known.
+    base_mva : NaN where the file does not say.
+    kv_ratio : own rated voltage / its bus's, where impedances are per unit of the former.
+    bases : how constants go to the system's base, where the file means another way than the
+    registry of devices.
+    where, row : its place in the file, for errors.
+    """
+
+    model: str
+    machine: int | None
+    where: Rows
+    row: int
+    constants: Mapping[str, float] = field(default_factory=dict)
+    base_mva: float = np.nan
+    kv_ratio: float = 1.0
+    bases: Mapping[str, Base] = field(default_factory=dict)
+
+    def error(self, problem: str, *, expected: str, remedy: str = "") -> InputError:
+        """Say what is wrong with the record, by its place in the file."""
+        return self.where.error(self.row, problem, expected=expected, remedy=remedy)
+
+
+@dataclass(frozen=True, eq=False)
+class Details:
+    """What a detailed model needs of a file beyond a swing model.
+
+    devices : in service, in the order of the file.
+    loads : None if the file has no more than each bus's sum.
+    notes : what was left out, counted, in place of the grid's own notes, of which some speak of
+    what a swing model leaves out; None: those hold for both.
+    """
+
+    devices: tuple[DeviceRecord, ...] = ()
+    loads: Loads | None = None
+    notes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class FileGrid:
     """All of a grid file.
 
     frequency_hz : nominal, None if the file does not say.
     notes : what its reader left out, counted.
+    read_details : reads devices and loads; only then are they checked, so that a file which serves
+    a swing model need not be sound in what such a model leaves out.
+    loads : one by one, once a detailed model has asked for them.
     """
 
     file: str
@@ -135,6 +200,18 @@ class FileGrid:
     branches: Branches
     machines: Machines
     notes: tuple[str, ...] = ()
+    read_details: Callable[[], Details] = Details
+    loads: Loads | None = None
+
+    @cached_property
+    def details(self) -> Details:
+        """Devices and loads, read when they are first asked for."""
+        return sealed(self.read_details)()
+
+    @property
+    def devices(self) -> tuple[DeviceRecord, ...]:
+        """Machines, inverters and their controls, in the order of the file."""
+        return self.details.devices
 
 
 def unknown_dynamics(count: int) -> dict[str, Array]:

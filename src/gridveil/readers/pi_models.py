@@ -59,11 +59,11 @@ def pi_models(
 def joined(models: Sequence[PiModels], offsets: Sequence[int]) -> PiModels:
     """One table after the other. offsets : the first row of each in all of them."""
     columns: dict[str, Any] = {
-        what: np.concatenate([getattr(one, what) for one in models])
+        what: np.concatenate([getattr(model, what) for model in models])
         for what in PiModels.__dataclass_fields__
     }
     columns["rows"] = np.concatenate(
-        [one.rows + offset for one, offset in zip(models, offsets, strict=True)]
+        [model.rows + offset for model, offset in zip(models, offsets, strict=True)]
     )
     return PiModels(**columns)
 

@@ -34,13 +34,13 @@ def first_guess(
         return np.ones(len(angle)), np.angle(turned)
     if _without_shifts(branches, angle):
         angle = angle + np.angle(turned)
-    found = np.where(known, voltage * np.exp(1j * angle), 0)
-    found = spread(branches, np.nan_to_num(found), branches.ratio)
-    size = np.abs(found)
+    phasor = np.where(known, voltage * np.exp(1j * angle), 0)
+    phasor = spread(branches, np.nan_to_num(phasor), branches.ratio)
+    size = np.abs(phasor)
     usable = (size > 0.5) & (size < 1.5)
     return (
         np.where(known, voltage, np.where(usable, size, 1.0)),
-        np.where(known, angle, np.where(size > 0, np.angle(found), np.angle(turned))),
+        np.where(known, angle, np.where(size > 0, np.angle(phasor), np.angle(turned))),
     )
 
 

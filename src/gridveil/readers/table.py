@@ -74,7 +74,8 @@ class Dialect:
     raises KeyError, TypeError or ValueError.
     words : what `truth` takes.
     columns : what columns a table should have, and what to do if it lacks one.
-    largest : of all numbers; smallest : of those that must lie above 0.
+    largest : of all numbers.
+    smallest : of those that must lie above 0.
     """
 
     number: Callable[[Any], float | None]
@@ -153,15 +154,17 @@ class Table:
         )
         expected = f"a finite number{limit}"
         cells = self._cells(name, optional=default is not None and not needed)
-        found = cells
+        numbers_read = cells
         if not isinstance(cells, np.ndarray):
-            found = self._each(name, cells, self.dialect.number, "is not a number", expected)
+            numbers_read = self._each(name, cells, self.dialect.number, "is not a number", expected)
         elif np.isfinite(cells).all() and not limit:  # all of a MATPOWER case
             return cells
         if nan_is_empty:
-            found = [None if value is None or isnan(value) else value for value in found]
-        given = np.array([value is not None for value in found], dtype=bool)
-        values = np.array([nan if value is None else value for value in found], dtype=float)
+            numbers_read = [
+                None if value is None or isnan(value) else value for value in numbers_read
+            ]
+        given = np.array([value is not None for value in numbers_read], dtype=bool)
+        values = np.array([nan if value is None else value for value in numbers_read], dtype=float)
         if not given.all():
             if default is None:
                 self.refuse(~given, f"column {name} is empty", expected=expected)
@@ -180,23 +183,23 @@ class Table:
         """True or false. default : for empty cells and a missing column; None: all are needed."""
         cells = self._cells(name, optional=default is not None)
         problem, expected = "is neither true nor false", self.dialect.words
-        found = self._each(name, cells, self.dialect.truth, problem, expected)
-        empty = [truth is None for truth in found]
+        values = self._each(name, cells, self.dialect.truth, problem, expected)
+        empty = [truth is None for truth in values]
         if default is None:
             self.refuse(empty, f"column {name} {problem}", expected=expected)
         elif name in self.columns and any(empty):
             self.defaulted[name] += sum(empty)
-        return np.array([default if truth is None else truth for truth in found], dtype=bool)
+        return np.array([default if truth is None else truth for truth in values], dtype=bool)
 
     def labels(self, name: str) -> list[str]:
         """Names or indices, which must all be given."""
-        found = self.optional_labels(name, optional=False)
+        values = self.optional_labels(name, optional=False)
         self.refuse(
-            [label is None for label in found],
+            [label is None for label in values],
             f"column {name} is no name",
             expected="a whole number or a short printable name",
         )
-        return [label for label in found if label is not None]
+        return [label for label in values if label is not None]
 
     def optional_labels(self, name: str, *, optional: bool = True) -> list[str | None]:
         """Names or indices, of which some or all may be missing."""
@@ -243,13 +246,13 @@ class Table:
         problem: str,
         expected: str,
     ) -> list[Any]:
-        found: list[Any] = []
+        values: list[Any] = []
         with suppress(KeyError, TypeError, ValueError):
-            found += map(read, cells)
+            values += map(read, cells)
         # Raised out here, without the cell: it may hold a private figure.
-        if len(found) < len(cells):
-            raise self.error(len(found), f"column {name} {problem}", expected=expected)
-        return found
+        if len(values) < len(cells):
+            raise self.error(len(values), f"column {name} {problem}", expected=expected)
+        return values
 
 
 def text_number(cell: str) -> float | None:

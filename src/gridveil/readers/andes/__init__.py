@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, IntArray
 from gridveil.readers.andes.machines import BASE_MVA, FREQUENCY_HZ, GENERATORS, machines
-from gridveil.readers.andes.models import IGNORED, KNOWN_COLUMNS, LEFT_OUT
+from gridveil.readers.andes.models import BESIDE, IGNORED, KNOWN_COLUMNS, LEFT_OUT
 from gridveil.readers.andes.tables import ANDES, buses_of, table_of_records, table_of_sheet
 from gridveil.readers.governors import GOVERNORS
 from gridveil.readers.network import (
@@ -22,6 +22,7 @@ from gridveil.readers.network import (
     Branches,
     Buses,
     Complex,
+    Details,
     FileGrid,
 )
 from gridveil.readers.table import Rows, Table, check_labels, quoted, words
@@ -33,6 +34,12 @@ READ = {
     *GENERATORS,
     *GOVERNORS,
 }
+# Tables without devices of generating units; of the others, a detailed model knows what it can.
+NO_DEVICES = {
+    *words("Bus PQ PV Slack Shunt ShuntSw ShuntTD Line Jumper"),
+    *IGNORED,
+    *BESIDE,
+}
 Tables = Mapping[str, Table]
 
 
@@ -43,11 +50,7 @@ def read_andes_xlsx(path: Path) -> FileGrid:
     sheets = read_workbook(path, expected=EXPECTED)
     return _grid(
         path.name,
-        {
-            name: table_of_sheet(path.name, name, sheet)
-            for name, sheet in sheets.items()
-            if _wanted(name)
-        },
+        lambda name: table_of_sheet(path.name, name, sheets[name]),
         {name: len(sheet.rows) for name, sheet in sheets.items()},
     )
 
@@ -58,21 +61,21 @@ def read_andes_json(path: Path, document: Any) -> FileGrid:
         raise InputError("this is no ANDES case", file=path.name, expected=EXPECTED)
     return _grid(
         path.name,
+        lambda name: table_of_records(path.name, name, document[name]),
         {
-            name: table_of_records(path.name, name, records)
+            name: len(records) if isinstance(records, list) else 0
             for name, records in document.items()
-            if _wanted(name)
         },
-        {name: len(records) for name, records in document.items() if isinstance(records, list)},
     )
 
 
-def _wanted(name: str) -> bool:
-    return name in READ or name == "_config"
+def _grid(file: str, table_of: Callable[[str], Table], sizes: Mapping[str, int]) -> FileGrid:
+    """Turn tables into a grid in p.u. of the system base.
 
-
-def _grid(file: str, tables: Tables, sizes: Mapping[str, int]) -> FileGrid:
-    """Turn tables into a grid in p.u. of the system base."""
+    table_of : reads a table by its name.
+    sizes : rows of every table.
+    """
+    tables = {name: table_of(name) for name in sizes if name in READ or name == "_config"}
     for needed in ("Bus", "Line"):
         if not len(tables.get(needed, ())):
             raise InputError(
@@ -96,13 +99,28 @@ def _grid(file: str, tables: Tables, sizes: Mapping[str, int]) -> FileGrid:
                 angle[at] = table.numbers("a0", 0.0)[on]
 
     notes: list[str] = []
-    units, machines_hz = machines(file, tables, known, base_mva, notes)
+    units, machines_hz, owners = machines(file, tables, known, base_mva, notes)
     branches, at_ends = _branches(tables, known, nominal_kv, base_mva)
     shunt = at_ends + sum(
         _shunt(tables[name], known, nominal_kv, base_mva)
         for name in ("Shunt", "ShuntSw", "ShuntTD")
         if name in tables
     )
+
+    def read_details() -> Details:
+        from gridveil.readers.andes.devices import PLL_TABLE, device_records, load_records
+
+        names = [
+            name
+            for name, size in sizes.items()
+            if size and (name not in NO_DEVICES or name == PLL_TABLE)
+        ]
+        devices = device_records(table_of, names, owners, units, nominal_kv)
+        loads = load_records(tables, table_of("ZIP") if sizes.get("ZIP") else None, known)
+        read = {*names, "ZIP"}
+        left_out = _left_out({name: size for name, size in sizes.items() if name not in read})
+        return Details(devices, loads, (*notes, *_defaulted(tables), *left_out))
+
     return FileGrid(
         file=file,
         base_mva=base_mva,
@@ -120,6 +138,7 @@ def _grid(file: str, tables: Tables, sizes: Mapping[str, int]) -> FileGrid:
         branches=branches,
         machines=units,
         notes=(*notes, *_defaulted(tables), *_left_out(sizes)),
+        read_details=read_details,
     )
 
 

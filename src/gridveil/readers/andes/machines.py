@@ -85,15 +85,25 @@ class Unit:
     synchronous: list[Unit] = field(default_factory=list)
 
 
+@dataclass(frozen=True, eq=False)
+class Owners:
+    """Rows of the units, by index of the synchronous machine or the static generator that they come
+    from; None: it is no unit of its own.
+    """
+
+    synchronous: Mapping[str, int | None]
+    static: Mapping[str, int | None]
+
+
 def machines(
     file: str,
     tables: Mapping[str, Table],
     known: Mapping[str, int],
     base_mva: float,
     notes: list[str],
-) -> tuple[Machines, float | None]:
-    """List the generating units, and the frequency that their swing equations are written for [Hz];
-    None without any.
+) -> tuple[Machines, float | None, Owners]:
+    """List the generating units, the frequency that their swing equations are written for [Hz]
+    (None without any), and which of the units devices belong to.
 
     A static generator is as many units as it has synchronous machines in service (they share its
     power by gammap), or one without dynamics if it has none.
@@ -127,7 +137,7 @@ def machines(
             f"{scaled} static generators whose machines' gammap do not add up to 1: scaled"
         )
     where = Rows.of(*((table.where, [row]) for table, row in (unit.place for unit in units)))
-    return Machines(
+    listed = Machines(
         where,
         np.arange(len(units)),
         bus=np.array([unit.bus for unit in units], dtype=np.int64),
@@ -140,7 +150,12 @@ def machines(
         damping=np.array([unit.damping for unit in units]),
         governor_rate=np.array([unit.rate for unit in units]),
         droop_gain=np.array([unit.gain for unit in units]),
-    ), frequency_hz
+    )
+    row = {id(unit): position for position, unit in enumerate(units)}
+    owners = Owners(
+        *({index: row.get(id(unit)) for index, unit in of.items()} for of in (synchronous, static))
+    )
+    return listed, frequency_hz, owners
 
 
 def _static(tables: Mapping[str, Table], known: Mapping[str, int]) -> dict[str, Unit]:

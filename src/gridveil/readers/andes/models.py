@@ -35,6 +35,10 @@ LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "DC devices left out": words("Node Ground R L C RCp RCs RLs RLCs RLCp VSCShunt"),
     "three-phase interfaces left out": ("Fortescue",),
 }
+# Models of LEFT_OUT that are no part of a generating unit.
+BESIDE = words(
+    "ZIP FLoad Motor3 Motor5 SHAFT5 Node Ground R L C RCp RCs RLs RLCs RLCp VSCShunt Fortescue"
+)
 
 _DEVICE = "uid idx u name owner"
 _STATIC = f"{_DEVICE} Sn Vn bus busr subidx p0 q0 pmax pmin qmax qmin v0 vmax vmin ra xs wmod"

@@ -12,8 +12,7 @@ from typing import Any
 
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import GRID_BYTES, UNPACKED_BYTES
-from gridveil.foundation.reading import read_bytes
-from gridveil.foundation.zips import BadZip, unzipped
+from gridveil.foundation.reading import BadZip, read_bytes, unzipped
 
 MOST_TAGS = (
     10**6

@@ -28,7 +28,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Case:
+class PackageCase:
     """A case by the name it goes by. best : whether the name of its folder stands for it too."""
 
     name: str
@@ -101,7 +101,7 @@ def package_folder(package: Package) -> Path | None:
     return None
 
 
-def package_cases(package: Package) -> list[Case]:
+def package_cases(package: Package) -> list[PackageCase]:
     """List an installed package's cases, those of a folder together, the best one of each
     marked.
     """
@@ -116,7 +116,7 @@ def package_cases(package: Package) -> list[Case]:
     folders: dict[Path, list[Path]] = {}
     for path in files:
         folders.setdefault(path.parent, []).append(path)
-    cases: list[Case] = []
+    cases: list[PackageCase] = []
     for folder, paths in sorted(folders.items()):
         best = min(paths, key=lambda path: (*_rank(path, folder.name, package), path.name.lower()))
         named = (
@@ -130,7 +130,9 @@ def package_cases(package: Package) -> list[Case]:
                 else f"{folder.relative_to(root).as_posix()}/{path.name}"
             )
             cases.append(
-                Case(f"{package.name}:{name}", path, best=named and folder != root and path == best)
+                PackageCase(
+                    f"{package.name}:{name}", path, best=named and folder != root and path == best
+                )
             )
     return cases
 
@@ -144,7 +146,7 @@ def _rank(path: Path, folder: str, package: Package) -> tuple[int, int]:
     return stems.index(stem) if stem in stems else len(stems), package.suffixes.index(path.suffix)
 
 
-def _spellings(package: Package, case: Case, root: Path) -> list[str]:
+def _spellings(package: Package, case: PackageCase, root: Path) -> list[str]:
     """The names that a case may be asked for by."""
     inside = case.path.relative_to(root)
     stem = case.path.stem
@@ -174,8 +176,8 @@ def count_buses(path: Path) -> int | None:
 
 
 def _buses_of_m(path: Path) -> int | None:
-    found = re.search(rb"mpc\.bus\s*=\s*\[(.*?)\]", read_regular(path, most=4_000_000), re.DOTALL)
-    rows = re.sub(rb"%[^\n]*", b"", found[1]) if found else b""
+    match = re.search(rb"mpc\.bus\s*=\s*\[(.*?)\]", read_regular(path, most=4_000_000), re.DOTALL)
+    rows = re.sub(rb"%[^\n]*", b"", match[1]) if match else b""
     return len(re.findall(rb"[^\s;][^;\n]*", rows)) or None
 
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gridveil.foundation.errors import InputError
-from gridveil.readers.cgmes.files import Model, check, collect
+from gridveil.readers.cgmes.files import CimModel, check, collect
 from gridveil.readers.cgmes.grid import MACHINES, as_tables, grid_of, names
 from gridveil.readers.guarded import BROKEN, NOT_LOADED, OUT_OF_TIME, guarded
 from gridveil.readers.network import FileGrid
@@ -51,7 +51,7 @@ def read_cgmes(path: Path) -> FileGrid:
     return grid_of(path.name, model, tables)
 
 
-def _check_counts(file: str, model: Model, tables: Mapping[str, Table]) -> None:
+def _check_counts(file: str, model: CimModel, tables: Mapping[str, Table]) -> None:
     """Refuse a model of which pypowsybl dropped something in silence."""
     count = {name: len(table) for name, table in tables.items()}
     read = {

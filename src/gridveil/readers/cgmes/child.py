@@ -39,18 +39,18 @@ TABLES = {
 
 def tables_of(network: Any) -> dict[str, dict[str, list[Any]]]:
     """Take the columns that are used out of a network of pypowsybl."""
-    found = {}
+    tables = {}
     for name, columns in TABLES.items():
         getter = getattr(network, f"get_{name}", None)
         if getter is None:  # another version of pypowsybl, which does not know such equipment
-            found[name] = {"id": []}
+            tables[name] = {"id": []}
             continue
         table = getter(all_attributes=True)
-        found[name] = {"id": [str(index) for index in table.index]}
+        tables[name] = {"id": [str(index) for index in table.index]}
         for column in columns:
             if column in table.columns:
-                found[name][column] = table[column].tolist()
-    return found
+                tables[name][column] = table[column].tolist()
+    return tables
 
 
 def answer(data: bytes) -> tuple[dict[str, Any], bytes]:

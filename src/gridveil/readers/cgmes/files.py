@@ -16,8 +16,7 @@ from xml.parsers import expat
 
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import MOST_FILES, UNPACKED_BYTES
-from gridveil.foundation.reading import plain_number, read_bytes
-from gridveil.foundation.zips import BadZip, unzipped
+from gridveil.foundation.reading import BadZip, plain_number, read_bytes, unzipped
 from gridveil.readers.table import words
 
 EXPECTED = "the XML files of a CGMES model (EQ, SSH, TP and SV), in a folder or a zip"
@@ -91,7 +90,7 @@ REQUIRED = {
 
 
 @dataclass(eq=False)
-class Model:
+class CimModel:
     """What the files say of themselves. classes : how many objects of each; priorities,
     reference_nodes : of the angle.
 
@@ -188,11 +187,11 @@ def _unzipped(name: str, data: bytes, left: int, depth: int = 0) -> Iterator[tup
             yield inner, content
 
 
-def check(path: Path, files: Mapping[str, bytes]) -> Model:
+def check(path: Path, files: Mapping[str, bytes]) -> CimModel:
     """Refuse files that are no RDF, numbers that are none, objects that occur twice and references
     to nowhere.
     """
-    model = Model()
+    model = CimModel()
     for name, data in files.items():
         _Reader(name, model).read(data)
     for place, (name, line, what) in model.named.items():
@@ -246,7 +245,7 @@ def check(path: Path, files: Mapping[str, bytes]) -> Model:
 class _Reader:
     """Go through one file: objects at depth 1, their properties at depth 2."""
 
-    def __init__(self, file: str, model: Model) -> None:
+    def __init__(self, file: str, model: CimModel) -> None:
         self.file, self.model = file, model
         self.depth, self.text, self.kind, self.id = 0, "", "", ""
         self.zero = {"r": False, "x": False}

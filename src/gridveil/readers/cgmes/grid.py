@@ -12,7 +12,7 @@ import numpy as np
 
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, IntArray
-from gridveil.readers.cgmes.files import Model
+from gridveil.readers.cgmes.files import CimModel
 from gridveil.readers.network import (
     CONTROLLED,
     LOAD,
@@ -97,7 +97,7 @@ class _Places:
 
 
 @np.errstate(all="ignore")  # what overflows is refused later, by its row
-def grid_of(file: str, model: Model, tables: Mapping[str, Table]) -> FileGrid:
+def grid_of(file: str, model: CimModel, tables: Mapping[str, Table]) -> FileGrid:
     """Turn the tables into a grid."""
     bus, star, half = tables["buses"], tables["3_windings_transformers"], tables["boundary_lines"]
     if not len(bus):
@@ -333,7 +333,7 @@ def _loads(
 
 
 def _machines(
-    table: Table, model: Model, places: _Places, kv: Array, load: Complex, notes: list[str]
+    table: Table, model: CimModel, places: _Places, kv: Array, load: Complex, notes: list[str]
 ) -> tuple[Machines, IntArray]:
     """Generators, and the kinds (n,) of buses; equivalent injections do not swing and are added to
     load [MVA] instead.

@@ -21,7 +21,7 @@ from gridveil.readers.network import (
     Machines,
     unknown_dynamics,
 )
-from gridveil.readers.pandapower.branches import Model, Places, branches_of
+from gridveil.readers.pandapower.branches import BusPlaces, Model, branches_of
 from gridveil.readers.pandapower.frames import (
     INDEX,
     Net,
@@ -108,7 +108,7 @@ def _grid(net: Net) -> FileGrid:
     check_labels(where, labels)
     known = {number: position for position, number in enumerate(numbers)}
     kv = bus.numbers("vn_kv", above=0)
-    places = Places(
+    places = BusPlaces(
         known,
         np.concatenate([kv, kv[buses_of(star, "hv_bus", known)]]),
         np.arange(len(bus), len(labels)),

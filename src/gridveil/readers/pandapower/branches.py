@@ -23,7 +23,7 @@ SWITCH_R_OVER_X = 2.0  # pandapower's default for bus-bus switches with an imped
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class BusPlaces:
     """Where buses are.
 
     known : position of each number.
@@ -37,7 +37,7 @@ class Places:
 
 
 def branches_of(
-    net: Net, places: Places, connected: Flags, model: Model, notes: list[str]
+    net: Net, places: BusPlaces, connected: Flags, model: Model, notes: list[str]
 ) -> tuple[Branches, Complex]:
     """Build the branches of a net, and the admittance (n,) [p.u.] that they leave at buses.
 
@@ -59,7 +59,7 @@ def branches_of(
     return as_branches(where, models, connected)
 
 
-def _lines(net: Net, places: Places) -> PiModels:
+def _lines(net: Net, places: BusPlaces) -> PiModels:
     """r, x [Ω/km], c [nF/km] and g [µS/km] times length, over the base impedance of the first
     bus.
     """
@@ -138,7 +138,7 @@ def _transformed(
     return pi_models(of.ends, series, (first, second), ratio, of.in_service)
 
 
-def _trafos(net: Net, places: Places, model: Model, notes: list[str]) -> PiModels:
+def _trafos(net: Net, places: BusPlaces, model: Model, notes: list[str]) -> PiModels:
     frame = net.frame("trafo")
     ends = buses_of(frame, "hv_bus", places.known), buses_of(frame, "lv_bus", places.known)
     on = frame.flags("in_service")
@@ -252,7 +252,7 @@ def _tapped(
     return np.hypot(real, imaginary), np.where(kind == 2, ideal, np.nan_to_num(angle))
 
 
-def _trafos3w(net: Net, places: Places, model: Model, notes: list[str]) -> PiModels:
+def _trafos3w(net: Net, places: BusPlaces, model: Model, notes: list[str]) -> PiModels:
     """A star of three legs around a bus of its own, at the base voltage of the hv bus."""
     frame = net.frame("trafo3w")
     sides = ("hv", "mv", "lv")
@@ -330,7 +330,7 @@ def _trafos3w(net: Net, places: Places, model: Model, notes: list[str]) -> PiMod
     return joined(legs, (0, 0, 0))
 
 
-def _impedances(net: Net, places: Places) -> PiModels:
+def _impedances(net: Net, places: BusPlaces) -> PiModels:
     """Turn r + jx and g + jb from p.u. of the impedance's own rating."""
     frame = net.frame("impedance")
     rating = frame.numbers("sn_mva", above=0) / net.number("sn_mva")
@@ -352,7 +352,7 @@ def _impedances(net: Net, places: Places) -> PiModels:
     )
 
 
-def _bus_switches(net: Net, places: Places) -> PiModels:
+def _bus_switches(net: Net, places: BusPlaces) -> PiModels:
     """Closed switches between buses: ties of no impedance, unless they have one."""
     frame = net.frame("switch")
     rows = np.flatnonzero(np.array([text == "b" for text in frame.texts("et")], dtype=bool))
@@ -366,7 +366,7 @@ def _bus_switches(net: Net, places: Places) -> PiModels:
     return replace(made, rows=rows)
 
 
-def _buses(frame: Table, rows: IntArray, column: str, places: Places) -> IntArray:
+def _buses(frame: Table, rows: IntArray, column: str, places: BusPlaces) -> IntArray:
     """Positions of the buses that some rows name; in others a column may name something else."""
     numbers = frame.whole(column)
     for row in rows:
@@ -377,7 +377,7 @@ def _buses(frame: Table, rows: IntArray, column: str, places: Places) -> IntArra
     return np.array([places.known[numbers[row]] for row in rows], dtype=np.int64)
 
 
-def _open_switches(net: Net, places: Places, parts: Sequence[PiModels]) -> None:
+def _open_switches(net: Net, places: BusPlaces, parts: Sequence[PiModels]) -> None:
     """Mark the ends of lines and transformers whose switch is open."""
     frame = net.frame("switch")
     kinds, closed = frame.texts("et"), frame.flags("closed")
@@ -399,11 +399,11 @@ def _open_switches(net: Net, places: Places, parts: Sequence[PiModels]) -> None:
                 row, f"{name} {elements[row]} is unknown", expected=f"a row of table {name}"
             )
         legs = slice(element, None, len(rows[kind]))  # a trafo3w has three branches
-        found = part.ends[legs] == bus
-        if bus is None or not found.any():
+        first_end = part.ends[legs] == bus
+        if bus is None or not first_end.any():
             raise frame.error(
                 row,
                 f"the switch is at no end of {name} {elements[row]}",
                 expected="a bus of its element",
             )
-        part.opened[legs] |= found
+        part.opened[legs] |= first_end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,9 @@ from gridveil.readers.network import (
     Branches,
     Buses,
     Complex,
+    Details,
     FileGrid,
+    Loads,
     Machines,
     unknown_dynamics,
 )
@@ -34,6 +36,9 @@ LEFT_OUT = {
     "FACTS": (1, "FACTS devices"),
     "induction machine": (1, "induction machines"),
 }
+# Notes that hold for a swing model alone.
+AT_FILE_VOLTAGE = "loads that depend on voltage taken at the file's voltage of their bus"
+REMOTE = "machines hold the voltage of another bus: their own keeps the file's"
 
 
 def read_psse(raw: Path, dyr: Path | None) -> FileGrid:
@@ -43,15 +48,23 @@ def read_psse(raw: Path, dyr: Path | None) -> FileGrid:
     with np.errstate(
         all="ignore"
     ):  # out-of-range numbers are refused when the grid is put together, by their row
-        grid, ids = _grid(case, notes)
+        grid, loads, ids, sources = _grid(case, notes)
+    network_notes = tuple(note for note in notes if not note.endswith((AT_FILE_VOLTAGE, REMOTE)))
     if dyr is None:
-        return grid
+        return replace(grid, read_details=lambda: Details(loads=loads, notes=network_notes))
+    from gridveil.readers.psse.devices import device_records
     from gridveil.readers.psse.dyr import read_dyr, with_dynamics
 
-    return with_dynamics(grid, ids, read_dyr(dyr))
+    dynamics = read_dyr(dyr)
+
+    def read_details() -> Details:
+        devices, left_out = device_records(dynamics, ids, grid.machines, sources)
+        return Details(devices, loads, (*network_notes, *left_out))
+
+    return replace(with_dynamics(grid, ids, dynamics), read_details=read_details)
 
 
-def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, list[tuple[int, str]]]:
+def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, Loads, list[tuple[int, str]], Sources]:
     bus = read_table(case.file, "bus", case.sections["bus"], _bus_layout(case.revision))
     numbers, kind = bus.integers("I"), bus.integers("IDE")
     bus.refuse(numbers <= 0, "column 1 (I) is no bus number", expected="a whole number above 0")
@@ -61,9 +74,9 @@ def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, list[tuple[int, str]]
     check_labels(bus.where, numbers.tolist())
     known = {number: position for position, number in enumerate(numbers.tolist())}
     voltage, kv = bus.floats("VM"), bus.floats("BASKV")
-    load = _loads(case, known, voltage, notes)
+    load, loads = _loads(case, known, voltage, notes)
     shunt = _shunts(case, bus, known, notes)
-    machines, ids = _machines(case, known, notes)
+    machines, ids, sources = _machines(case, known, notes)
     lines, line_shunt = _branches(case, known, kind != ISOLATED)
     at_transformer, windings, stars = read_windings(case, known, kv, kind)
     shunt += line_shunt
@@ -97,7 +110,7 @@ def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, list[tuple[int, str]]
         machines=machines,
         notes=tuple(notes),
     )
-    return grid, ids
+    return grid, loads, ids, sources
 
 
 def _bus_layout(revision: int) -> Layout:
@@ -139,9 +152,11 @@ def _identified(
     return positions, keys
 
 
-def _loads(case: Case, known: dict[int, int], voltage: Array, notes: list[str]) -> Complex:
+def _loads(
+    case: Case, known: dict[int, int], voltage: Array, notes: list[str]
+) -> tuple[Complex, Loads]:
     """Loads in service at their bus's own voltage v: P = PL + IP v + YP v², Q = QL + IQ v − YQ v²,
-    less what DGEN supplies.
+    less what DGEN supplies; and the same one by one.
     """
     more = {30: "", 31: "", 32: " SCALE:i", 33: " SCALE:i INTRPT:i"}.get(case.revision)
     if more is None:
@@ -154,22 +169,29 @@ def _loads(case: Case, known: dict[int, int], voltage: Array, notes: list[str]) 
     value = {name: table.floats(name) for name in ("PL", "QL", "IP", "IQ", "YP", "YQ")}
     power = value["PL"] + value["IP"] * v + value["YP"] * v * v
     reactive = value["QL"] + value["IQ"] * v - value["YQ"] * v * v
-    total = power + 1j * reactive
+    total, supplied = power + 1j * reactive, 0.0
     dependent = on & np.any([value[name] != 0 for name in ("IP", "IQ", "YP", "YQ")], axis=0)
     if "DGENP" in table.columns:
-        total = total - (table.floats("DGENP") + 1j * table.floats("DGENQ")) * (
+        supplied = (table.floats("DGENP") + 1j * table.floats("DGENQ")) * (
             table.integers("DGENM") == 1
         )
+        total = total - supplied
     if not on.all():
         notes.append(f"{int((~on).sum())} loads out of service left out")
     if dependent.any():
-        notes.append(
-            f"{int(dependent.sum())} loads that depend on voltage taken at the file's voltage of "
-            "their bus"
-        )
+        notes.append(f"{int(dependent.sum())} {AT_FILE_VOLTAGE}")
     found = np.zeros(len(voltage), dtype=complex)
     np.add.at(found, at[on], total[on] / case.base_mva)
-    return found
+    loads = Loads(
+        table.where,
+        np.arange(len(table)),
+        bus=at,
+        power=(value["PL"] + 1j * value["QL"] - supplied) / case.base_mva,
+        current=(value["IP"] + 1j * value["IQ"]) / case.base_mva,
+        admittance=(value["YP"] - 1j * value["YQ"]) / case.base_mva,
+        declared=dependent,
+    )
+    return found, loads.keep(on)
 
 
 def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> Complex:
@@ -216,7 +238,7 @@ def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> 
 
 def _machines(
     case: Case, known: dict[int, int], notes: list[str]
-) -> tuple[Machines, list[tuple[int, str]]]:
+) -> tuple[Machines, list[tuple[int, str]], Sources]:
     records = case.sections["generator"]
     # Revision 34 writes NREG and BASLOD or not, depending on its minor release: told by the full
     # width.
@@ -233,10 +255,7 @@ def _machines(
     regulated, own = np.abs(table.integers("IREG")), table.integers("I")
     remote = (regulated != 0) & (regulated != own)
     if (remote & on).any():
-        notes.append(
-            f"{int((remote & on).sum())} machines hold the voltage of another bus: their own keeps "
-            "the file's"
-        )
+        notes.append(f"{int((remote & on).sum())} {REMOTE}")
     rated = table.floats("MBASE")
     rated = np.where(np.isnan(rated), case.base_mva, rated)
     units = len(at)
@@ -251,7 +270,22 @@ def _machines(
         fuel=("",) * units,
         **unknown_dynamics(units),
     )
-    return machines, ids
+    sources = Sources(
+        table.floats("ZR") + 1j * table.floats("ZX"),
+        (table.floats("RT") != 0) | (table.floats("XT") != 0),
+    )
+    return machines, ids, sources
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """What a generator's record says about its dynamics, on its own base.
+
+    impedance : (u,) ZSORCE [p.u.]; step_up : (u,) whether a transformer is part of the record.
+    """
+
+    impedance: Complex
+    step_up: Flags
 
 
 @dataclass(frozen=True, eq=False)

@@ -72,7 +72,7 @@ class Entry(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class Dynamics:
     """What a DYR file says: H and D of machines, governors, which machines have one that is not
-    read, what is left out.
+    read, what is left out; and all its records.
     """
 
     file: str
@@ -80,6 +80,7 @@ class Dynamics:
     governors: Mapping[Key, Governor]
     unread: frozenset[Key]
     notes: tuple[str, ...]
+    entries: Sequence[Entry]
 
 
 class Model(NamedTuple):
@@ -159,10 +160,11 @@ def read_dyr(path: Path) -> Dynamics:
     unread: set[Key] = set()
     others: Counter[str] = Counter()
     isochronous = 0
-    for entry in _entries(path):
+    entries = _entries(path)
+    for entry in entries:
         if entry.model in MACHINES:
-            key, (at, counts) = _key(file, entry, entry.fields), MACHINES[entry.model]
-            constants = _constants(
+            key, (at, counts) = key_of(file, entry, entry.fields), MACHINES[entry.model]
+            constants = constants_of(
                 file, entry, entry.fields[1:], counts, frozenset(range(counts.stop)) - {at, at + 1}
             )
             _once(file, entry, key in machines)
@@ -177,21 +179,22 @@ def read_dyr(path: Path) -> Dynamics:
                     isochronous += 1
         else:
             others[entry.model] += 1
-            if GOVERNOR.match(entry.model) and (key := _loose_key(entry)):
+            if GOVERNOR.match(entry.model) and (key := loose_key(entry)):
                 unread.add(key)
     notes = _notes(others)
     if isochronous:
         notes.append(f"{isochronous} isochronous governors left out: the settings' droop stands in")
-    return Dynamics(file, machines, found, frozenset(unread), tuple(notes))
+    return Dynamics(file, machines, found, frozenset(unread), tuple(notes), entries)
 
 
-def _error(
+def entry_error(
     file: str,
     entry: Entry,
     problem: str,
     expected: str,
     remedy: str = "Fix that record and try again.",
 ) -> InputError:
+    """Say what is wrong with a record, by its place in the file."""
     return InputError(
         problem,
         file=file,
@@ -265,27 +268,28 @@ def _entry(file: str, row: int, line: int, fields: list[str | None]) -> Entry:
         if (text or "").startswith("'")
     }
     if inside & (MACHINES.keys() | GOVERNORS.keys()):
-        raise _error(
+        raise entry_error(
             file, entry, "another record begins inside this one", "a slash after every record"
         )
     return entry
 
 
-def _loose_key(entry: Entry) -> Key | None:
+def loose_key(entry: Entry) -> Key | None:
     """The machine of a record that is not read any further, if it looks like one's."""
     if not entry.fields or entry.fields[0] is None or not INTEGER.fullmatch(entry.bus or ""):
         return None
     return int(entry.bus or ""), entry.fields[0].removeprefix("'").strip()
 
 
-def _key(file: str, entry: Entry, fields: Sequence[str | None]) -> Key:
+def key_of(file: str, entry: Entry, fields: Sequence[str | None]) -> Key:
+    """The machine of a record; fields : from its identifier on."""
     name = (fields[0] or "").removeprefix("'").strip() if fields else ""
     if entry.bus is None or not INTEGER.fullmatch(entry.bus) or int(entry.bus) <= 0:
-        raise _error(
+        raise entry_error(
             file, entry, "the record does not begin with a bus number", "BUS 'MODEL' ID constants /"
         )
     if not 1 <= len(name) <= 2:
-        raise _error(
+        raise entry_error(
             file, entry, "the third item is no identifier of a machine", "one or two characters"
         )
     return int(entry.bus), name
@@ -293,7 +297,7 @@ def _key(file: str, entry: Entry, fields: Sequence[str | None]) -> Key:
 
 def _once(file: str, entry: Entry, twin: bool) -> None:
     if twin:
-        raise _error(
+        raise entry_error(
             file,
             entry,
             "the machine has such a model already",
@@ -301,22 +305,23 @@ def _once(file: str, entry: Entry, twin: bool) -> None:
         )
 
 
-def _constants(
+def constants_of(
     file: str, entry: Entry, fields: Sequence[str | None], counts: range, signed: frozenset[int]
 ) -> list[float]:
+    """Finite numbers, as many as counts; only those at signed places may be negative."""
     if len(fields) not in counts:
         expected = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         remedy = "Check whether the record was cut off, or lacks its slash."
-        raise _error(file, entry, f"the record has {len(fields)} constants", expected, remedy)
+        raise entry_error(file, entry, f"the record has {len(fields)} constants", expected, remedy)
     values = [fortran_number(text) for text in fields]
     for position, value in enumerate(values):
         # The text is not quoted: it may hold a private figure.
         if value is None or not isfinite(value):
-            raise _error(
+            raise entry_error(
                 file, entry, f"constant {position + 1} is not a finite number", "plain numbers"
             )
         if value < 0 and position not in signed:
-            raise _error(
+            raise entry_error(
                 file, entry, f"constant {position + 1} is negative", "a number of 0 or more"
             )
     return [value for value in values if value is not None]
@@ -324,19 +329,19 @@ def _constants(
 
 def _governors(file: str, entry: Entry) -> list[tuple[Key, Governor]]:
     model, fields = GOVERNORS[entry.model], list(entry.fields)
-    keys = [_key(file, entry, fields)]
+    keys = [key_of(file, entry, fields)]
     fields = fields[1:]
     if model.paired:
         if len(fields) > 1 and fortran_number(fields[0]) not in (None, 0):
-            keys.append(_key(file, entry._replace(bus=fields[0]), fields[1:]))
+            keys.append(key_of(file, entry._replace(bus=fields[0]), fields[1:]))
         fields = fields[2:]
-    constants = _constants(file, entry, fields, model.counts, model.signed)
+    constants = constants_of(file, entry, fields, model.counts, model.signed)
     isochronous = entry.model == "GGOV1" and constants[0] == 0
     if model.droop and not isochronous:
         place = model.names.index(model.droop)
         if not constants[place] > 0:
             problem = f"constant {place + 1}, the droop, is unusable"
-            raise _error(file, entry, problem, "a number above 0")
+            raise entry_error(file, entry, problem, "a number above 0")
     first, *others = model.governors(constants)
     governed = [first, *(governor._replace(of=keys[0]) for governor in others)]
     return list(zip(keys, governed, strict=False))
