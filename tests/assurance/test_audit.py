@@ -192,7 +192,7 @@ def test_the_ratio_saturates_as_often_as_the_closed_form_says(rule, coordinates)
         for each, offset in block.offsets().items()
     }
     for counts in block.by_likelihood(
-        z, dict.fromkeys(PARAMETERS, 1 / coordinates), 10**12, USUAL
+        z, dict.fromkeys(PARAMETERS, 1 / coordinates), 10**12, dict.fromkeys(PARAMETERS, USUAL)
     ).values():
         right, wrong = (binomtest(n, counts.canaries, 0.5**coordinates * p).pvalue for n, p in (
             (counts.correct, 1), (counts.guesses - counts.correct, math.exp(-1)),

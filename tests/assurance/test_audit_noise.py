@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from gridveil.assurance.audit import Effort, alphas, audit_all
 from gridveil.assurance.audit.constant import audit_constant
-from gridveil.assurance.audit.fits import pairs_p, repeats_p, uniforms, values_p
+from gridveil.assurance.audit.findings import pairs_p, repeats_p, uniforms, values_p
 from gridveil.assurance.audit.noise import audit_noise, values_of_noise
-from gridveil.assurance.audit.processes import AWAY, audit_processes, compare_runs
 from gridveil.assurance.audit.releases import KINDS, by_bundle, by_perturb, noisy_behind
+from gridveil.assurance.audit.sampler import AWAY, audit_processes, compare_runs
 from gridveil.cli import assurance
 from gridveil.grid.parameters import Range
 from gridveil.inference.posterior import Posterior

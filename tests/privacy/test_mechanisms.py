@@ -138,7 +138,14 @@ def test_a_name_for_one_of_its_groups_is_enough_to_refuse_it(tmp_path):
 
 
 def test_only_the_proven_mechanisms_themselves_are_real():
-    assert [mechanism.name for mechanism in PROVEN] == ["items", "sum", "nothing"]
+    assert [mechanism.name for mechanism in PROVEN] == [
+        "items",
+        "sum",
+        "mean",
+        "box",
+        "box-means",
+        "nothing",
+    ]
     assert not any(map(for_demos_only, PROVEN))
     assert for_demos_only(TOY)
     assert for_demos_only(replace(named("items"), noise=USUAL))  # an equal one is another one

@@ -175,7 +175,7 @@ def spill(planted):
         (SecureSampler, "draw"),
         (Ledger, "charge"),
         (Ledger, "mark_drawn"),
-        (algorithm, "perturb"),
+        (algorithm, "perturb_planned"),
         (algorithm, "reduce"),
         (bundle, "contents"),
         (archive, "write_synced"),

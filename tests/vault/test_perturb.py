@@ -286,7 +286,7 @@ UNUSABLE = {
 @pytest.mark.parametrize("sampler", [SecureSampler(), DemoSampler(1)], ids=["secure", "demo"])
 @pytest.mark.parametrize(("values", "scale"), UNUSABLE.values(), ids=UNUSABLE)
 def test_values_and_scale_are_checked_before_opendp_sees_them(sampler, values, scale, monkeypatch):
-    monkeypatch.setattr(laplace, "_opendp", lambda: pytest.fail("OpenDP was called"))
+    monkeypatch.setattr(laplace, "opendp", lambda: pytest.fail("OpenDP was called"))
     with pytest.raises(OptionError, match="Nothing was drawn") as refusal:
         sampler.draw(np.array(values), scale, USUAL)
     assert "27182" not in all_that_it_says(refusal.value)

@@ -1,6 +1,7 @@
 """Adjacency: which two grids a release must not tell apart, and what that costs.
 
 A group γ of parameters (k, m, d) is drawn with loss ε_γ for a change of one entry by at most α_γ.
+Groups that are drawn jointly, for one asset, have one loss, which counts once.
 
 =================  ====================================================  =========================
 rule               neighbours differ in                                  loss of the whole release
@@ -11,19 +12,31 @@ rule               neighbours differ in                                  loss of
 =================  ====================================================  =========================
 
 Append ``-relative`` and a rule counts in ratios: entries differ by a factor of at most 1
-+ α, noise is added to logarithms, and the distance is log(1 + α).
++ α, noise is added to logarithms, and the distance is log(1 + α). A parameter that is declared
+absolute is counted in its unit all the same.
+
+Tables of the detailed family are counted in ratios, by ``one-asset``, ``one-item`` or
+``asset-l1-relative``: neighbours differ in the entries of one asset, whose changes, each as a part
+of its distance, add up to at most 1. Noise and loss are those of ``one-item-relative``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, get_args
 
 from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, OptionError
-from gridveil.grid.parameters import PARAMETERS, Asset
+from gridveil.grid.parameters import (
+    DETAILED,
+    PARAMETERS,
+    SWING,
+    Asset,
+    Parameter,
+    parameters_of,
+)
 from gridveil.privacy.epsilon import exact, float_at_least
 
 Rule = Literal[
@@ -33,8 +46,13 @@ Rule = Literal[
     "one-asset-relative",
     "one-item-relative",
     "one-per-group-relative",
+    "asset-l1-relative",
 ]
-RULES: tuple[Rule, ...] = get_args(Rule)
+RULES_OF: Mapping[str, tuple[Rule, ...]] = {
+    SWING: get_args(Rule)[:6],
+    DETAILED: ("one-asset-relative", "one-item-relative", "asset-l1-relative"),
+}
+RULES = RULES_OF[SWING]
 ABSOLUTE, RELATIVE = RULES[:3], RULES[3:]
 
 # Logarithms of doubles lie within ±745, where a rounding is 1.1e-13 at most: this covers those of
@@ -48,6 +66,8 @@ class Adjacency:
 
     alpha : α of each group [the group's unit; relative: none] (None: the usual one);
     shares : part of ε each group gets (None: the rule's own).
+    family : whose parameters the groups are.
+    together : of groups that are drawn jointly, a name of the draw: all of them have its one share.
 
     >>> a = Adjacency("one-asset", alpha={"k": Fraction(1), "m": Fraction(1), "d": Fraction(1)})
     >>> a.split(Fraction(1, 2), {"m": "machine", "d": "machine"})["m"]
@@ -57,15 +77,20 @@ class Adjacency:
     rule: Rule = "one-asset"
     alpha: Mapping[str, Fraction] = None  # pyright: ignore[reportAssignmentType]  # filled in at once
     shares: Mapping[str, Fraction] | None = None
+    family: str = SWING
+    together: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        if self.rule not in RULES:
+        allowed = RULES_OF[self.family]
+        if self.rule not in allowed:
+            known = self.rule in get_args(Rule)
             raise OptionError(
-                f"Adjacency {self.rule!r} is unknown.",
+                f"Adjacency {self.rule!r} is "
+                + (f"not for tables of the {self.family} family." if known else "unknown."),
                 outcome=NOTHING_SPENT,
-                remedy=f"Choose one of {', '.join(RULES)}.",
+                remedy=f"Choose one of {', '.join(allowed)}.",
             )
-        given = usual_alpha(self.rule) if self.alpha is None else self.alpha  # pyright: ignore[reportUnnecessaryComparison]
+        given = usual_alpha(self.rule, self.family) if self.alpha is None else self.alpha  # pyright: ignore[reportUnnecessaryComparison]
         object.__setattr__(self, "alpha", _exactly("alpha", given))
         if self.shares is not None:
             object.__setattr__(self, "shares", _exactly("share", self.shares))
@@ -75,6 +100,11 @@ class Adjacency:
         """Whether neighbours differ by a factor, and noise goes on logarithms."""
         return self.rule.endswith("-relative")
 
+    def in_ratios(self, name: str) -> bool:
+        """The same of one group, which may be declared absolute."""
+        declared = parameters_of(self.family).get(name)
+        return self.relative and not (declared and declared.absolute)
+
     def distance(self, name: str) -> Fraction:
         """How far apart two neighbours' values of a group are at most, where noise is added: α, or
         log(1 + α), never less.
@@ -83,14 +113,16 @@ class Adjacency:
         """
         alpha = self.alpha[name]
         return (
-            Fraction(math.log1p(float_at_least(alpha))) + LOG_ROUNDING if self.relative else alpha
+            Fraction(math.log1p(float_at_least(alpha))) + LOG_ROUNDING
+            if self.in_ratios(name)
+            else alpha
         )
 
     def loss(self, spent: Mapping[str, Fraction], assets: Mapping[str, Asset]) -> Fraction:
         """Combine losses that add up by the rule of this adjacency (proof in docs/privacy.md)."""
         return max(
             (
-                sum((spent[name] for name in moved), Fraction(0))
+                sum((max(spent[name] for name in draw) for draw in self._draws(moved)), Fraction(0))
                 for moved in self.moved({name: assets[name] for name in spent})
             ),
             default=Fraction(0),
@@ -113,8 +145,19 @@ class Adjacency:
 
         assets : the groups that are drawn; one that is not drawn has no share.
         """
+        if self.together and self.counts != "one-asset":
+            raise OptionError(
+                f"Joint noise on {', '.join(self.together)} gains nothing under {self.rule}.",
+                expected="a rule by which all values of one asset move, one-asset",
+                outcome=NOTHING_SPENT,
+                remedy="Draw each of them with noise of its own (items, sum, mean), or choose "
+                "one-asset.",
+            )
         shares = dict(self.shares) if self.shares is not None else self._default_shares(assets)
-        for what, given, groups in (("split", shares, assets), ("alpha", self.alpha, PARAMETERS)):
+        for what, given, groups in (
+            ("split", shares, assets),
+            ("alpha", self.alpha, parameters_of(self.family)),
+        ):
             if set(given) != set(groups):
                 raise OptionError(
                     f"The {what} names {', '.join(sorted(given)) or 'nothing'}.",
@@ -132,34 +175,77 @@ class Adjacency:
 
     @property
     def counts(self) -> str:
-        """The rule by which losses add up, which ratios do not change."""
-        return self.rule.removesuffix("-relative")
+        """The rule by which losses add up, which ratios do not change.
+
+        Changes of an asset that add up to one distance cost no more than one entry's change by it.
+        """
+        return self.rule.removesuffix("-relative").replace("asset-l1", "one-item")
 
     def _default_shares(self, assets: Mapping[str, Asset]) -> dict[str, Fraction]:
-        return {name: Fraction(1, len(moved)) for moved in self.moved(assets) for name in moved}
+        return {
+            name: Fraction(1, len(self._draws(moved)))
+            for moved in self.moved(assets)
+            for name in moved
+        }
+
+    def _draws(self, moved: Sequence[str]) -> list[list[str]]:
+        """Sort what moves by the draws that show it, each with a loss of its own."""
+        draws: dict[str, list[str]] = {}
+        for name in moved:
+            draws.setdefault(self.together.get(name, name), []).append(name)
+        return list(draws.values())
 
 
-def in_words(rule: Rule) -> str:
-    """Say which two grids are neighbours, after "if".
+def in_words(rule: Rule, declared: Mapping[str, Parameter] = PARAMETERS) -> str:
+    """Say which two grids are neighbours, after "if", and what an entry is where it has a formula.
+
+    declared : the parameters of the table.
 
     >>> in_words("one-item-relative")
     'one single entry of (k, m, d) differs by a factor of at most 1 + its α'
     """
     by = "by a factor of at most 1 + " if rule.endswith("-relative") else "by at most "
-    names = list(PARAMETERS)
+    names, absolute = list(declared), [name for name, own in declared.items() if own.absolute]
+    but = f" ({listed(absolute)} by at most its α itself)" if absolute else ""
+    if rule == "asset-l1-relative":
+        distance = "log(1 + α) of its logarithm"
+        if absolute:
+            distance += f", or α of {listed(absolute)}"
+        return (
+            f"{_of_one_asset(declared)}, differ by changes that add up to at most 1, each counted "
+            f"as a part of its distance ({distance}){_formulas(declared)}"
+        )
     if rule.startswith("one-item"):
-        return f"one single entry of ({', '.join(names)}) differs {by}its α"
-    if rule.startswith("one-per-group"):
-        return f"one entry in each of {listed(names)} differs {by}its α"
+        said = f"one single entry of ({', '.join(names)}) differs {by}its α"
+    elif rule.startswith("one-per-group"):
+        said = f"one entry in each of {listed(names)} differs {by}its α"
+    else:
+        said = f"{_of_one_asset(declared)}, differ {by}their α"
+    return f"{said}{but}{_formulas(declared)}"
+
+
+def _of_one_asset(declared: Mapping[str, Parameter]) -> str:
+    """The parameters of each kind of asset: one line's …, or one machine's … together."""
     kinds: dict[Asset, list[str]] = {}
-    for parameter in PARAMETERS.values():
+    for parameter in declared.values():
         of = parameter.words.removeprefix(f"{parameter.asset} ")
         kinds.setdefault(parameter.asset, []).append(of)
-    said = (
+    return ", or ".join(
         f"one {asset}'s {listed(of)}{' together' if len(of) > 1 else ''}"
         for asset, of in kinds.items()
     )
-    return f"{', or '.join(said)}, differ {by}their α"
+
+
+def _formulas(declared: Mapping[str, Parameter]) -> str:
+    """Say how entries follow from filed values, where any do; a further sentence."""
+    formulas = [f"{name}: {own.formula}" for name, own in declared.items() if own.formula]
+    if not formulas:
+        return ""
+    return (
+        f". An entry is what its formula gives ({'; '.join(formulas)}). The promise is about "
+        "entries: filed values that each move by α may move an entry further, a product of n of "
+        "them by n α, at that multiple of ε"
+    )
 
 
 def listed(names: Sequence[str]) -> str:
@@ -167,10 +253,13 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def usual_alpha(rule: Rule) -> dict[str, Fraction]:
+def usual_alpha(rule: Rule, family: str = SWING) -> dict[str, Fraction]:
     """α of each group where none is given."""
     relative = rule.endswith("-relative")
-    return {name: of.ratio if relative else of.alpha for name, of in PARAMETERS.items()}
+    return {
+        name: of.ratio if relative and not of.absolute else of.alpha
+        for name, of in parameters_of(family).items()
+    }
 
 
 def _exactly(what: str, values: Mapping[str, Fraction]) -> dict[str, Fraction]:

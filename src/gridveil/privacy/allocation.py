@@ -12,11 +12,29 @@ from typing import Literal, get_args
 import numpy as np
 
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
-from gridveil.foundation.words import check_words
+from gridveil.foundation.limits import check_words
 from gridveil.grid.facts import Array, GridFacts
-from gridveil.grid.parameters import PARAMETERS, Asset, Range, assets, of_asset
+from gridveil.grid.parameters import (
+    DETAILED,
+    PARAMETERS,
+    SWING,
+    Asset,
+    Parameter,
+    Range,
+    assets,
+    family_of,
+    of_asset,
+    parameters_of,
+)
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.mechanisms import REGISTERED, Asked, Mechanism, Takes, named
+from gridveil.privacy.mechanisms import (
+    REGISTERED,
+    Asked,
+    Mechanism,
+    Takes,
+    drawn_jointly,
+    named,
+)
 
 Sharing = Literal["equal", "rating"]
 MechanismName = Literal["aggregates", "items", "topology"]
@@ -29,20 +47,26 @@ MECHANISMS_IN_WORDS: Mapping[MechanismName, str] = {
     "topology": "noise on the sums of inertia and of damping; nothing of the network is drawn or "
     "shown",
 }
-# What can be taken of an asset's parameters: lines have no key by which they could share a sum.
-TAKEN: Mapping[Asset, tuple[Takes, ...]] = {
-    "line": ("items", "nothing"),
-    "machine": ("items", "sum"),
+# What can be taken of an asset's parameters, by family. Swing: lines have no key by which they
+# could share a sum. Detailed: a mean stands for every entry, and a typical value for nothing.
+TAKEN: Mapping[str, Mapping[Asset, tuple[Takes, ...]]] = {
+    SWING: {"line": ("items", "nothing"), "machine": ("items", "sum", "mean")},
+    DETAILED: dict.fromkeys(get_args(Asset), ("items", "mean", "nothing")),
 }
 SHARINGS_IN_WORDS: Mapping[Sharing, str] = {"equal": "in equal parts", "rating": "by rated MVA"}
+
+
+def taken_of(parameter: Parameter) -> tuple[Takes, ...]:
+    """What can be taken of a parameter."""
+    return TAKEN[parameter.family][parameter.asset]
 
 
 @dataclass(frozen=True)
 class Allocation:
     """What is drawn of each group, with which part of ε.
 
-    draws : name of the mechanism that draws each group: sums are of machines only, nothing is of
-    lines only.
+    draws : name of the mechanism that draws each group. Of a swing model, sums are of machines
+    only, nothing is of lines only.
     shares : part of ε each drawn group gets (None: as the adjacency says).
     sharing : the public key by which the machines share a sum.
     hides_network : whether the released network is a complete graph of equal weights, whatever the
@@ -63,9 +87,12 @@ class Allocation:
         check_words("The origin of the allocation", self.origin)
         allowed = {
             name: tuple(
-                way for way, mechanism in REGISTERED.items() if mechanism.takes in TAKEN[asset]
+                way
+                for way, mechanism in REGISTERED.items()
+                if mechanism.takes in taken_of(parameter)
             )
-            for name, asset in assets().items()
+            for name, parameter in parameters_of(self.family).items()
+            if self.family == SWING or name in self.draws
         }
         if self.draws.keys() != allowed.keys() or any(
             self.draws[name] not in ways for name, ways in allowed.items()
@@ -77,11 +104,29 @@ class Allocation:
                 ),
                 outcome=NOTHING_SPENT,
             )
-        if self.hides_network and any(PARAMETERS[name].asset == "line" for name in self.drawn):
+        if self.family != SWING:  # one order, in which a recipient says it again
+            ordered = {name: self.draws[name] for name in allowed}
+            object.__setattr__(self, "draws", ordered)
+            if self.shares is not None:
+                rank = list(allowed).index
+                given = {n: self.shares[n] for n in sorted(self.shares, key=rank)}
+                object.__setattr__(self, "shares", given)
+        if self.hides_network and self.family != SWING:
+            raise OptionError(
+                "Topology mode is for swing models: a detailed one shows its lines.",
+                outcome=NOTHING_SPENT,
+                remedy="Leave topology mode out, or release a swing model.",
+            )
+        if self.hides_network and any(asset == "line" for asset in self.assets.values()):
             raise OptionError(
                 "A release that hides the network draws nothing of its lines.",
                 outcome=NOTHING_SPENT,
             )
+
+    @property
+    def family(self) -> str:
+        """The family of its parameters."""
+        return family_of(self.draws)
 
     @property
     def drawn(self) -> tuple[str, ...]:
@@ -100,7 +145,8 @@ class Allocation:
     @property
     def assets(self) -> dict[str, Asset]:
         """The drawn groups, with the asset that an entry belongs to."""
-        return {name: PARAMETERS[name].asset for name in self.drawn}
+        declared = parameters_of(self.family)
+        return {name: declared[name].asset for name in self.drawn}
 
     @property
     def mechanism(self) -> MechanismName:
@@ -115,8 +161,10 @@ class Allocation:
         return "sum" in self.takes and self.sharing == "rating"
 
     def over(self, adjacency: Adjacency) -> Adjacency:
-        """The adjacency with this allocation's shares, where it has any."""
-        return adjacency if self.shares is None else replace(adjacency, shares=self.shares)
+        """The adjacency with this allocation's shares, where it has any, and its joint draws."""
+        shares = adjacency.shares if self.shares is None else self.shares
+        together = drawn_jointly({name: self.draws[name] for name in self.drawn}, self.assets)
+        return replace(adjacency, shares=shares, together=together)
 
     def in_words(self) -> str:
         """Say what is drawn, how ε is shared and who chose that."""
@@ -159,13 +207,13 @@ def asked(
 ) -> Asked:
     """What an adjacency asks of whatever draws a group; public : bounds of one entry."""
     return Asked(
-        PARAMETERS[name].unit,
+        parameters_of(adjacency.family)[name].unit,
         entries,
         public,
         adjacency.alpha[name],
         adjacency.distance(name),
         epsilon,
-        adjacency.relative,
+        adjacency.in_ratios(name),
         summed,
     )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gridveil.grid.parameters import Asset
-from gridveil.privacy.adjacency import Adjacency, Rule, usual_alpha
+from gridveil.grid.parameters import PARAMETERS, Asset, assets, family_of, parameters_of
+from gridveil.privacy.adjacency import Adjacency, Rule, listed, usual_alpha
 from gridveil.privacy.adjacency import in_words as neighbours
-from gridveil.privacy.mechanisms import GroupLoss, parts
+from gridveil.privacy.mechanisms import GroupLoss, drawn_jointly, parts
 
 CONDITIONAL = (
     "For every fixed trajectory x with its event data, the map from the private table to this "
@@ -47,6 +47,13 @@ OPERATING_POINT_NOT_PROTECTED_IN_RATIOS = (
     "a change of the operating point: it moves several line "
     "weights at once and costs ε_k Σ|Δ log k| / log(1 + α_k)"
 )
+DETAILED_NOT_PROTECTED = (
+    "the edge set and the number of buses, and where units, loads and shunts stand",
+    "which device models each unit has, and in which mode; which constants of lines, loads and "
+    "devices are zero, and the signs of all others, net ones of a bus included",
+    "which unit holds the angle",
+    "base power, nominal frequency, and how loads are declared to depend on voltage",
+)
 TRAJECTORY_NOT_PROTECTED = "whatever the public trajectory already tells"
 
 
@@ -59,6 +66,8 @@ class Guarantee:
     conditional_on : descriptions of the public trajectories that the fit used; empty for an
     unconditional guarantee.
     hides_network : whether the edge set and the number of buses are hidden too (topology mode).
+    parameters : names of all that the table has, drawn or not.
+    means : of what was drawn as a mean, over how many entries.
     """
 
     epsilon: Fraction
@@ -70,13 +79,25 @@ class Guarantee:
     conditional_on: tuple[str, ...]
     demo: bool
     hides_network: bool = False
+    parameters: tuple[str, ...] = field(default_factory=lambda: tuple(PARAMETERS))
+    means: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def family(self) -> str:
+        """The family of its parameters."""
+        return family_of(self.parameters)
 
     @property
     def adjacency(self) -> Adjacency:
         """Its rule and α; of a group that nothing was drawn of, the usual α."""
+        usual = usual_alpha(self.rule, self.family)
         return Adjacency(
             self.rule,
-            usual_alpha(self.rule) | {name: loss.alpha for name, loss in self.groups.items()},
+            usual | {name: loss.alpha for name, loss in self.groups.items()},
+            family=self.family,
+            together=drawn_jointly(
+                {name: loss.drawn for name, loss in self.groups.items()}, assets(self.family)
+            ),
         )
 
     @property
@@ -91,16 +112,37 @@ class Guarantee:
                 "DEMO: the noise came from a seed, so this release protects nothing. With secure "
                 "noise, and fitted to a public trajectory or to none, it would be "
                 f"ε-differentially private with ε = {self.epsilon}, where two grids are neighbours "
-                f"if {neighbours(self.rule)}."
+                f"if {self.neighbours}."
             )
         apart, odds = ("lie t apart", "e^(ε t/α)")
         if self.rule.endswith("-relative"):
             apart, odds = ("have logarithms that lie t apart", "e^(ε t/log(1 + α))")
+            declared = parameters_of(self.family)
+            if absolute := [name for name in self.parameters if declared[name].absolute]:
+                odds += f" (of {listed(absolute)}, that lie t apart, by at most e^(ε t/α))"
         return (
             f"ε-differential privacy with ε = {self.epsilon}. Two grids are neighbours if "
-            f"{neighbours(self.rule)}. For any two values of one item that {apart}, with "
+            f"{self.neighbours}. For any two values of one item that {apart}, with "
             "everything else known, this release changes an observer's odds between them by at "
             f"most {odds}. {self.claim}"
+        )
+
+    @property
+    def neighbours(self) -> str:
+        """Say which two grids are neighbours, after "if"; where an asset's entries share one
+        change, what a change of all of them costs.
+        """
+        declared = parameters_of(self.family)
+        said = neighbours(self.rule, {name: declared[name] for name in self.parameters})
+        if self.rule != "asset-l1-relative":
+            return said
+        whole = Adjacency("one-asset-relative", self.adjacency.alpha, family=self.family)
+        cost = whole.loss(
+            {name: loss.epsilon for name, loss in self.groups.items()}, assets(self.family)
+        )
+        return (
+            f"{said}. A change of every entry of one asset by its whole α is a larger one and "
+            f"costs up to ε = {cost}, not {self.epsilon}"
         )
 
 
@@ -109,14 +151,19 @@ def whole_loss(
 ) -> Fraction:
     """Exact loss of a draw: the largest over all kinds of neighbours, of which each part of the
     draw says its own.
+
+    One draw has one loss for all that moves of one asset. Where the rule moves entries of several
+    assets, joint noise shows each of them in a row of its own: they add up.
     """
+    at_once = adjacency.counts == "one-asset"
     drawn = parts({name: loss.drawn for name, loss in losses.items()}, assets)
     return max(
         (
             sum(
                 (
-                    mechanism.loss({name: losses[name] for name in names}, moved)
+                    mechanism.loss({name: losses[name] for name in names}, change)
                     for mechanism, names in drawn
+                    for change in ([moved] if at_once else [(name,) for name in moved])
                 ),
                 Fraction(0),
             )

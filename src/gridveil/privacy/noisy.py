@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic
 
-from gridveil.grid.facts import GridFacts
+from gridveil.grid.facts import Facts
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.grid.tables import Values, frozen_values
 from gridveil.privacy.allocation import ITEMS, Allocation
@@ -13,14 +14,14 @@ from gridveil.privacy.ledger.accounts import Receipt
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyGrid:
+class NoisyGrid(Generic[Facts]):
     """Protected parameters after noise and clipping: all that the allocation drew of them.
 
-    values : by parameter, an entry of each asset, (1,) where their sum was drawn, (0,) where
+    values : by parameter, all its entries, (1,) where their sum or mean was drawn, (0,) where
     nothing was [the parameter's unit].
     """
 
-    facts: GridFacts
+    facts: Facts
     values: Values
     bounds: Bounds
     guarantee: Guarantee
@@ -33,7 +34,7 @@ class NoisyGrid:
         return self.guarantee.demo
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", frozen_values(self.values, self.facts.name))
+        object.__setattr__(self, "values", frozen_values(self.values, self.facts))
 
     def range(self, name: str) -> Range:
         """Public bounds of what was drawn of a group: of an item, or of a sum."""

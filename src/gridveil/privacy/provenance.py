@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from typing import Literal
 
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
-from gridveil.foundation.words import check_words
+from gridveil.foundation.limits import check_words
 
 Origin = Literal["measured", "simulated"]
 

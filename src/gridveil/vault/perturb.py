@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any, Generic
 
 import numpy as np
 
@@ -12,8 +13,8 @@ from gridveil.foundation import crash_points
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.progress import stage
 from gridveil.foundation.sealed import sealed
-from gridveil.grid.facts import Array, GridFacts
-from gridveil.grid.parameters import PARAMETERS, Bounds, Range, assets
+from gridveil.grid.facts import Array, Facts, TableFacts
+from gridveil.grid.parameters import SWING, Bounds, Range, assets
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, asked
 from gridveil.privacy.epsilon import exact
@@ -26,17 +27,62 @@ from gridveil.vault.sampler import SecureSampler, makes_demo
 from gridveil.vault.source import Private, SourceGrid
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Scales and losses of a draw, fixed before anything is charged."""
+@dataclass(frozen=True, eq=False)
+class PlannedDraw(Generic[Facts]):
+    """A draw with its scales and losses, fixed before anything is charged and before a budget is
+    set for it. One that cannot be made is refused: there is no plan that was not checked.
 
-    losses: Mapping[str, GroupLoss]
-    total: Fraction
+    ranges : public bounds of what is drawn of each group.
+    losses : of each group that is drawn.
+    total : ε of all of them, by the adjacency's rule.
+    """
+
+    source: SourceGrid[Facts]
+    epsilon: Fraction
+    adjacency: Adjacency
+    bounds: Bounds
+    allocation: Allocation = ITEMS
+    ranges: Mapping[str, Range] = field(init=False)
+    losses: Mapping[str, GroupLoss] = field(init=False)
+    total: Fraction = field(init=False)
+
+    @sealed
+    def __post_init__(self) -> None:
+        facts, allocation = self.source.facts, self.allocation
+        object.__setattr__(self, "epsilon", exact(self.epsilon))
+        if allocation.draws.keys() != facts.parameters.keys():
+            made = "Allocation(), aggregates() or topology()"
+            if facts.family != SWING:
+                made = "Allocation({name: mechanism, …})"
+            raise OptionError(
+                "This allocation does not say what is drawn of each parameter.",
+                expected=f"{', '.join(facts.parameters)}, each once",
+                outcome=NOTHING_SPENT,
+                remedy=f"Make a new one with {made}.",
+            )
+        for what, given in (("adjacency", self.adjacency), ("bounds", self.bounds)):
+            if given.family != facts.family:
+                raise OptionError(
+                    f"The {what} of a {given.family} table cannot serve a {facts.family} one.",
+                    outcome=NOTHING_SPENT,
+                    remedy=f"Make them with family={facts.family!r}.",
+                )
+        ranges = {
+            name: allocation.of(name).range(self.bounds[name], facts.sizes[name])
+            for name in allocation.drawn
+        }
+        in_ratios = {n: public for n, public in ranges.items() if self.adjacency.in_ratios(n)}
+        _check_positive(self.source, in_ratios)
+        losses = _losses(self.adjacency, self.epsilon, facts, allocation, self.bounds)
+        total = whole_loss(self.adjacency, losses, assets(facts.family))
+        assert total <= self.epsilon, "each group's loss is at most its share, as the rule adds up"
+        for name, value in (("ranges", ranges), ("losses", losses), ("total", total)):
+            object.__setattr__(self, name, value)
 
 
 @sealed
 def perturb(
-    source: SourceGrid,
+    source: SourceGrid[Facts],
     *,
     epsilon: Fraction,
     adjacency: Adjacency,
@@ -45,8 +91,9 @@ def perturb(
     sampler: Sampler | None = None,
     lineage: str | None = None,
     allocation: Allocation = ITEMS,
-) -> NoisyGrid:
-    """Release clip(k + noise), and likewise m and d, before the Kron reduction.
+) -> NoisyGrid[Facts]:
+    """Release clip(k + noise), and likewise m and d, before the Kron reduction; and likewise the
+    entries of a detailed table.
 
     Privacy
     -------
@@ -59,9 +106,23 @@ def perturb(
     lineage : the account that is charged; default: the grid's own name.
     allocation : public, fixed before the draw.
     """
+    plan = PlannedDraw(source, epsilon, adjacency, bounds, allocation)
+    return perturb_planned(plan, ledger=ledger, sampler=sampler, lineage=lineage)
+
+
+@sealed
+def perturb_planned(
+    plan: PlannedDraw[Facts],
+    *,
+    ledger: Ledger | None,
+    sampler: Sampler | None = None,
+    lineage: str | None = None,
+) -> NoisyGrid[Facts]:
+    """Charge a draw that was planned, and make it: `perturb` from there on."""
+    source, adjacency, allocation = plan.source, plan.adjacency, plan.allocation
+    epsilon, ranges = plan.epsilon, plan.ranges
     sampler = sampler or SecureSampler()
     demo = makes_demo(sampler)
-    epsilon = exact(epsilon)
     if not demo:
         _check_proven(allocation)
     if ledger is None and not demo:
@@ -70,8 +131,7 @@ def perturb(
             outcome=NOTHING_SPENT,
             remedy="Pass ledger=Ledger(path), or use a DemoSampler.",
         )
-    ranges = _ranges(source, bounds, allocation)
-    plan = check_draw(source, epsilon, adjacency, bounds, allocation)
+    facts = source.facts
     drawn_by = {name: loss.mechanism for name, loss in plan.losses.items()}
     noises = tuple(dict.fromkeys(mechanism.noise for mechanism in drawn_by.values()))
     guarantee = Guarantee(
@@ -80,17 +140,19 @@ def perturb(
         rule=adjacency.rule,
         groups=plan.losses,
         mechanism=sampler.in_words(noises),
-        operating_point=source.facts.operating_point,
+        operating_point=facts.operating_point,
         conditional_on=(),
         demo=demo,
         hides_network=allocation.hides_network,
+        parameters=tuple(facts.parameters),
+        means={name: facts.sizes[name] for name, by in drawn_by.items() if by.takes == "mean"},
     )
 
     stage("drawing the noise")
     entry = None
     if ledger is not None and not demo:
         charge = Charge(
-            lineage=lineage or source.facts.name,
+            lineage=lineage or facts.name,
             version=version_of(source, ledger),
             rule=adjacency.rule,
             epsilon=epsilon,
@@ -98,25 +160,27 @@ def perturb(
             spent={name: loss.spent for name, loss in plan.losses.items()},
             scale={name: loss.scale for name, loss in plan.losses.items()},
             draws=dict(allocation.draws),
+            family=facts.family,
         )
         entry = ledger.charge(charge)
         crash_points.step("charged")
     drawn: dict[str, Array] = {}
     for mechanism, names in parts(
-        {name: loss.drawn for name, loss in plan.losses.items()}, assets()
+        {name: loss.drawn for name, loss in plan.losses.items()}, assets(facts.family)
     ):
         part = {name: plan.losses[name] for name in names}
         prepared = {
             name: mechanism.prepare(Private.open(source.values[name]), part[name], ranges[name])
             for name in names
         }
-        drawn |= mechanism.draw(prepared, part, sampler)
+        at = {name: facts.positions(name) for name in names}
+        drawn |= mechanism.draw(prepared, part, sampler, at)
     crash_points.step("drawn")
     public = {
         name: drawn_by[name].released(drawn[name], plan.losses[name], ranges[name])
         if name in drawn
         else np.empty(0)
-        for name in PARAMETERS
+        for name in facts.parameters
     }
     receipt = None
     if ledger is not None and entry is not None:
@@ -124,9 +188,9 @@ def perturb(
             entry, b"".join(values.astype("<f8").tobytes() for values in public.values())
         )
     return NoisyGrid(
-        source.facts,
+        facts,
         public,
-        bounds=bounds,
+        bounds=plan.bounds,
         guarantee=guarantee,
         receipt=receipt,
         allocation=allocation,
@@ -134,38 +198,7 @@ def perturb(
 
 
 @sealed
-def check_draw(
-    source: SourceGrid,
-    epsilon: Fraction,
-    adjacency: Adjacency,
-    bounds: Bounds,
-    allocation: Allocation = ITEMS,
-) -> Plan:
-    """Plan a draw, or refuse one that cannot be made: before anything is charged, and before a
-    budget is set for it.
-    """
-    if allocation.draws.keys() != PARAMETERS.keys():
-        raise OptionError(
-            "This allocation does not say what is drawn of each parameter.",
-            expected=f"{', '.join(PARAMETERS)}, each once",
-            outcome=NOTHING_SPENT,
-            remedy="Make a new one with Allocation(), aggregates() or topology().",
-        )
-    if adjacency.relative:
-        _check_positive(source, _ranges(source, bounds, allocation))
-    return _plan(adjacency, epsilon, source.facts, allocation, bounds)
-
-
-def _ranges(source: SourceGrid, bounds: Bounds, allocation: Allocation) -> dict[str, Range]:
-    """Public bounds of what is drawn of each group."""
-    return {
-        name: allocation.of(name).range(bounds[name], source.facts.sizes[name])
-        for name in allocation.drawn
-    }
-
-
-@sealed
-def version_of(source: SourceGrid, ledger: Ledger) -> Version:
+def version_of(source: SourceGrid[Any], ledger: Ledger) -> Version:
     """Describe a grid to a ledger by keyed marks of its network: public facts alone, no value."""
     marks = [
         f"{kind}:{name}"
@@ -175,16 +208,18 @@ def version_of(source: SourceGrid, ledger: Ledger) -> Version:
     return Version(tuple(marks))
 
 
-def _plan(
+def _losses(
     adjacency: Adjacency,
     epsilon: Fraction,
-    facts: GridFacts,
+    facts: TableFacts,
     allocation: Allocation,
     bounds: Bounds,
-) -> Plan:
+) -> dict[str, GroupLoss]:
+    """Calibrate each mechanism to its share of ε."""
     shares = allocation.over(adjacency).split(epsilon, allocation.assets)
     found: dict[str, GroupLoss] = {}
-    for mechanism, names in parts({name: allocation.draws[name] for name in shares}, assets()):
+    kinds = assets(facts.family)
+    for mechanism, names in parts({name: allocation.draws[name] for name in shares}, kinds):
         # Where the network is hidden, the scale does not tell whether anything was summed.
         part = {
             name: asked(
@@ -198,10 +233,7 @@ def _plan(
             for name in names
         }
         found |= mechanism.calibrate(part)
-    losses = {name: found[name] for name in shares}
-    total = whole_loss(adjacency, losses, assets())
-    assert total <= epsilon, "each group's loss is at most its share, so the rule cannot exceed ε"
-    return Plan(losses, total)
+    return {name: found[name] for name in shares}
 
 
 def _check_proven(allocation: Allocation) -> None:
@@ -215,7 +247,7 @@ def _check_proven(allocation: Allocation) -> None:
             )
 
 
-def _check_positive(source: SourceGrid, ranges: Mapping[str, Range]) -> None:
+def _check_positive(source: SourceGrid[Any], ranges: Mapping[str, Range]) -> None:
     """Refuse what has no logarithm."""
     for name, public in ranges.items():
         if public.lower <= 0 or (Private.open(source.values[name]) <= 0).any():

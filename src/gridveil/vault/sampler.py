@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,8 @@ def makes_demo(sampler: Sampler) -> bool:
 
 
 class SecureSampler:
-    """OpenDP's noise: exact sampling from a cryptographic generator that the operating system
-    seeds; we cannot.
+    """OpenDP's noise, and joint noise made of it: exact sampling from cryptographic generators that
+    the operating system seeds; we cannot.
     """
 
     def in_words(self, noises: Sequence[Noise]) -> str:
@@ -30,8 +31,8 @@ class SecureSampler:
         return f"OpenDP {version('opendp')} {', '.join(noise.measured_by for noise in noises)}"
 
     @sealed
-    def draw(self, values: Array, scale: float, noise: Noise) -> Array:
-        """Release values + noise of a scale.
+    def draw(self, values: Array, scale: Any, noise: Noise) -> Array:
+        """Release values (n,) + noise of a scale, or rows (n, d) + joint noise of scales (d,).
 
         Privacy
         -------
@@ -63,18 +64,25 @@ class DemoSampler:
         return f"seeded NumPy {', '.join(noise.name for noise in noises)} (demo: no privacy)"
 
     @sealed
-    def draw(self, values: Array, scale: float, noise: Noise) -> Array:
-        """Return values + noise of a scale from the seeded generator."""
+    def draw(self, values: Array, scale: Any, noise: Noise) -> Array:
+        """Return values + noise of a scale from the seeded generator; shapes as of the secure
+        one.
+        """
         _check_draw(values, scale)
-        return values + noise.seeded(self._random, scale, len(values))
+        return values + noise.seeded(self._random, scale, values.shape)
 
 
-def _check_draw(values: Array, scale: float) -> None:
-    if values.ndim != 1 or values.dtype != np.float64 or not np.isfinite(values).all():
+def _check_draw(values: Array, scale: Any) -> None:
+    if values.ndim not in (1, 2) or values.dtype != np.float64 or not np.isfinite(values).all():
         raise OptionError(
-            "The values to perturb are not a finite vector.", outcome="Nothing was drawn."
+            "The values to perturb are not a finite vector, nor rows of finite numbers.",
+            outcome="Nothing was drawn.",
         )
-    if not (np.isfinite(scale) and scale > 0):
+    if np.shape(scale) != values.shape[1:]:
+        raise OptionError(
+            "The noise does not have one scale for each column.", outcome="Nothing was drawn."
+        )
+    if not (np.isfinite(scale) & (np.asarray(scale) > 0)).all():
         raise OptionError(
             "The noise scale is not a finite number above 0.", outcome="Nothing was drawn."
         )

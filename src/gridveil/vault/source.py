@@ -10,8 +10,8 @@ import numpy as np
 
 from gridveil.foundation.errors import InputError, PrivateValueError
 from gridveil.foundation.sealed import sealed
-from gridveil.grid.facts import Array, GridFacts, frozen
-from gridveil.grid.parameters import PARAMETERS, Parameter
+from gridveil.grid.facts import Array, Facts, TableFacts, frozen
+from gridveil.grid.parameters import Parameter
 from gridveil.grid.tables import check_names
 
 T = TypeVar("T")
@@ -53,27 +53,28 @@ class Private(Generic[T]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SourceGrid:
+class SourceGrid(Generic[Facts]):
     """A grid as its owner knows it: public facts, and the private values of each parameter.
 
-    values : k (e,) line weights v_i v_j cos(δ_i − δ_j) / x_ij [p.u. power / rad],
+    values : of a swing model, k (e,) line weights v_i v_j cos(δ_i − δ_j) / x_ij [p.u. power / rad],
     m (g,) inertia M = 2H on the system base [p.u. power · s / p.u. frequency],
-    d (g,) damping [p.u. power / p.u. frequency], and those of devices.
+    d (g,) damping [p.u. power / p.u. frequency], and those of devices; of a detailed one, what its
+    facts have entries of.
     """
 
-    facts: GridFacts
+    facts: Facts
     values: Mapping[str, Private[Array]]
 
     @classmethod
     @sealed
-    def of(cls, facts: GridFacts, **values: Any) -> SourceGrid:
+    def of(cls, facts: Facts, **values: Any) -> SourceGrid[Facts]:
         """Check the private values and lock them away. Errors name the item, never its value."""
-        check_names(values, facts.name)
+        check_names(values, facts)
         return cls(
             facts,
             {
                 name: Private(_checked(facts, parameter, values[name]))
-                for name, parameter in PARAMETERS.items()
+                for name, parameter in facts.parameters.items()
             },
         )
 
@@ -87,9 +88,9 @@ class SourceGrid:
         )
 
 
-def _checked(facts: GridFacts, parameter: Parameter, values: Any) -> Array:
+def _checked(facts: TableFacts, parameter: Parameter, values: Any) -> Array:
     file, what, positive = facts.name, parameter.words, parameter.positive
-    items = facts.items(parameter.asset)
+    items = facts.items(parameter.name)
     array = _numbers(values)
     if array is None:
         raise InputError(
@@ -97,13 +98,16 @@ def _checked(facts: GridFacts, parameter: Parameter, values: Any) -> Array:
         )
     if array.shape != (len(items),):
         raise InputError(f"{what} has shape {array.shape}", file=file, expected=f"({len(items)},)")
-    allowed = np.isfinite(array) & (array > 0 if positive else array >= 0)
+    least = "" if parameter.bounds.signed else " above 0" if positive else ", 0 or more"
+    allowed = np.isfinite(array)
+    if least:
+        allowed &= array > 0 if positive else array >= 0
     if not allowed.all():
         item = items[int(np.flatnonzero(~allowed)[0])]
         raise InputError(
             f"{what} of {item} is not usable",
             file=file,
-            expected="a finite number above 0" if positive else "a finite number, 0 or more",
+            expected=f"a finite number{least}",
             remedy=f"Fix the entry of {item} in the source.",
         )
     return array

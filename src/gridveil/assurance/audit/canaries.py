@@ -57,6 +57,11 @@ class Pattern:
         """Positions in a block."""
         return slice(self.first, None, self.every)
 
+    def law(self, noise: Mapping[str, Noise]) -> Noise:
+        """The one law of all coordinates that it moves; noise : of each group."""
+        (law,) = {noise[group] for _, group in self.signs}
+        return law
+
 
 def patterns(rule: Rule, releases: int) -> tuple[Pattern, ...]:
     """List every pattern of signs, up to a common one, of what the rule moves together.
@@ -144,13 +149,13 @@ class Block:
         z: Mapping[Coordinate, Array],
         losses: Mapping[str, float],
         canaries: int,
-        noise: Noise,
+        noise: Mapping[str, Noise],
     ) -> dict[str, Counts]:
-        """Guess by the log-likelihood ratio, the sum of the coordinates': the best statistic there
-        is.
+        """Guess by the log-likelihood ratio, the best statistic there is.
 
         z : (n,) of each coordinate, (output − centre) / scale.
         losses : α/scale of each group.
+        noise : of each group; one law for all that a canary moves.
         canaries : of the whole audit, for the threshold. Returns the counts of each pattern, by its
         name.
         """
@@ -160,21 +165,26 @@ class Block:
         ):
             share = max(1, round(canaries * len(secret) / sum(len(each) for each in self.secrets)))
             moved = tuple(losses[group] for _, group in pattern.signs)
-            threshold = best_threshold(moved, share, noise)
+            threshold = best_threshold(moved, share, pattern.law(noise))
             out[pattern.name] = Counts.of(ratio, secret, threshold)
         return out
 
     def ratios(
-        self, z: Mapping[Coordinate, Array], losses: Mapping[str, float], noise: Noise
+        self,
+        z: Mapping[Coordinate, Array],
+        losses: Mapping[str, float],
+        noise: Mapping[str, Noise],
     ) -> Iterator[Array]:
-        """Log-likelihood ratios of the two secrets of each canary, (seats,) for each pattern; z and
-        losses as above.
+        """Log-likelihood ratios of the two secrets of each canary, (seats,) for each pattern; all
+        as above.
         """
-        for pattern, secret in zip(self.patterns, self.secrets, strict=True):
-            ratio = np.zeros(len(secret))
-            for (release, group), sign in pattern.signs.items():
-                ratio += noise.ratio(sign * z[release, group][pattern.seats], losses[group])
-            yield ratio
+        for pattern in self.patterns:
+            moved = [
+                sign * z[release, group][pattern.seats]
+                for (release, group), sign in pattern.signs.items()
+            ]
+            apart = np.array([losses[group] for _, group in pattern.signs])
+            yield pattern.law(noise).ratio_of_rows(np.stack(moved, axis=-1), apart)
 
     def by_differences(self, z: Mapping[Coordinate, Array]) -> dict[str, Counts]:
         """Guess by s_a (z_a − z_b) and s_a (z_a + z_b), for each two coordinates of which a canary

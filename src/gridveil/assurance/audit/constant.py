@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from gridveil.assurance.audit.draws import chain
-from gridveil.assurance.audit.fits import Fit
-from gridveil.assurance.audit.releases import KINDS, Kind
+from gridveil.assurance.audit.findings import Fit
+from gridveil.assurance.audit.releases import KINDS, Kind, chain
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.privacy.adjacency import Adjacency
@@ -33,11 +33,11 @@ class Constant:
         """No noise, whatever was asked for."""
         return "constant vector (demo: no privacy)"
 
-    def draw(self, values: Array, scale: float, noise: Noise) -> Array:  # noqa: ARG002
-        """Return (n,) numbers that lie, with their exponentials, in the usual bounds of items and
-        of sums.
+    def draw(self, values: Array, scale: Any, noise: Noise) -> Array:  # noqa: ARG002
+        """Return numbers that lie, with their exponentials, in the usual bounds of items and of
+        sums; (n,), or (n, d).
         """
-        return np.linspace(2.2, 3.5, len(values))
+        return np.linspace(2.2, 3.5, values.size).reshape(values.shape)
 
 
 def audit_constant(adjacency: Adjacency, epsilon: Fraction, kinds: Sequence[Kind] = KINDS) -> Fit:
@@ -53,13 +53,13 @@ def audit_constant(adjacency: Adjacency, epsilon: Fraction, kinds: Sequence[Kind
         {name: np.exp(random.uniform(-1, 6, MACHINES)) for name in PARAMETERS} for _ in range(2)
     ]
     for kind in kinds:
-        one, other = (
+        first, other = (
             _files(SourceGrid.of(chain(MACHINES), **table), adjacency, epsilon, kind)
             for table in tables
         )
-        files += len(one)
+        files += len(first)
         differing += [
-            f"{name} of {kind.name}" for name in one | other if one.get(name) != other.get(name)
+            f"{name} of {kind.name}" for name in first | other if first.get(name) != other.get(name)
         ]
     subject = f"{adjacency.rule}: bundles of two tables, constant noise"
     return Fit(

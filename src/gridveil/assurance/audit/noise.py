@@ -7,13 +7,13 @@ states.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from fractions import Fraction
 
 import numpy as np
 
-from gridveil.assurance.audit.fits import Fit, pairs_p, repeats_p, uniforms, values_p
+from gridveil.assurance.audit.findings import Fit, pairs_p, repeats_p, uniforms, values_p
 from gridveil.assurance.audit.releases import (
     Kind,
     Look,
@@ -24,11 +24,12 @@ from gridveil.assurance.audit.releases import (
     row,
     source_of,
 )
+from gridveil.assurance.audit.rows import row_uniforms
 from gridveil.assurance.audit.run import apart
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import PARAMETERS, Bounds, Range
+from gridveil.grid.parameters import PARAMETERS, Bounds, Range, assets
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.mechanisms import Mechanism, Sampler
+from gridveil.privacy.mechanisms import Box, Sampler, parts
 
 Opens = Callable[[Adjacency, Fraction, Bounds, Kind, Sampler | None], AbstractContextManager[Look]]
 PLACES, MIDDLE = 9, 3
@@ -57,18 +58,18 @@ def audit_noise(
     Privacy
     -------
     The auditor knows the whole table, and the mechanism claims that its noise is of its law, with
-    the scale that costs ε_γ, independent in every entry, whatever the table. Noise of another law
-    is not what was charged for.
+    the scale that costs ε_γ, independent in every entry or every asset, whatever the table. Noise
+    of another law is not what was charged for.
     """
     bounds = bounds or Bounds()
-    buses = ITEM_BUSES if "sum" not in kind.allocation.takes else SUM_BUSES
+    buses = _buses(kind)
     public = ranges(bounds, kind, buses)
     by = {name: kind.allocation.of(name) for name in public}
     placed = {
         name: _places(
             name,
             public[name],
-            by[name].noise.scale(apart(adjacency, name), float(epsilon)),
+            by[name].noise.scale(_moves(adjacency, name, kind), float(epsilon)),
             adjacency,
         )
         for name in public
@@ -93,40 +94,33 @@ def audit_noise(
             )
             if progress is not None:
                 progress(sum(sizes.values()))
-    u = {
-        name: _uniform(
-            seen,
-            name,
-            placed[name][where[name]],
-            public[name],
-            by[name],
-            adjacency,
-        )
-        for name in public
-    }
+    truth = {name: placed[name][where[name]] for name in public}
+    u: dict[str, Array] = {}
+    for _, names in parts({name: kind.allocation.draws[name] for name in public}, assets()):
+        u |= _uniform(seen, {name: truth[name] for name in names}, public, kind, adjacency)
     table, spots = (
         np.concatenate([u[name] for name in public], axis=1),
         np.concatenate([where[name] for name in public], axis=1),
     )
-    parts = [
+    tested = [
         table.ravel(),
         *(one.ravel() for one in u.values()),
         *(table[spots == place] for place in range(PLACES)),
     ]
-    found = {
-        "values": min(1.0, len(parts) * min(values_p(part) for part in parts if part.size)),
+    p_values = {
+        "values": min(1.0, len(tested) * min(values_p(part) for part in tested if part.size)),
         "pairs": pairs_p(table),
     }
     # The inverse of posterior means is too coarse to tell equal from nearly equal.
     if seen[0].means is None:
-        found["repeats"] = repeats_p(table)
-    oddest = min(found, key=lambda name: found[name])
-    return Fit(subject, oddest, table.size, min(1.0, len(found) * found[oddest]), level)
+        p_values["repeats"] = repeats_p(table)
+    oddest = min(p_values, key=lambda name: p_values[name])
+    return Fit(subject, oddest, table.size, min(1.0, len(p_values) * p_values[oddest]), level)
 
 
 def values_of_noise(releases: int, kind: Kind) -> int:
     """Count the values that are drawn, for a progress bar."""
-    sizes = row(ITEM_BUSES if "sum" not in kind.allocation.takes else SUM_BUSES).sizes
+    sizes = row(_buses(kind)).sizes
     return releases * sum(kind.allocation.of(name).size(size) for name, size in sizes.items())
 
 
@@ -169,27 +163,57 @@ def _places(name: str, public: Range, scale: float, adjacency: Adjacency) -> Arr
 
 def _uniform(
     seen: list[Seen],
-    name: str,
-    truth: Array,
-    public: Range,
-    mechanism: Mechanism,
+    truth: Mapping[str, Array],
+    public: Mapping[str, Range],
+    kind: Kind,
     adjacency: Adjacency,
-) -> Array:
-    """Bring a group's outputs to what should be uniform: (releases, n).
+) -> dict[str, Array]:
+    """Bring the outputs of one draw to what should be uniform: (releases, n) of each group in it.
 
     A sum is put into its bounds before noise is added.
     """
-    output = np.array([one.drawn[name] for one in seen])
-    if (means := seen[0].means) is not None:
-        output = noisy_behind(output, means[name], public)
-    charged = np.array([[one.spent[name]] for one in seen])
-    if mechanism.takes == "sum":
-        truth = np.clip(truth, public.lower, public.upper)
-    return uniforms(
-        output,
-        truth,
-        mechanism.noise.scale(apart(adjacency, name), charged),
-        public,
-        noise=mechanism.noise,
-        relative=adjacency.relative,
+    output, scale, known = dict[str, Array](), dict[str, Array](), dict[str, Array]()
+    for name, values in truth.items():
+        mechanism = kind.allocation.of(name)
+        output[name] = np.array([one.drawn[name] for one in seen])
+        if (means := seen[0].means) is not None:
+            output[name] = noisy_behind(output[name], means[name], public[name])
+        charged = np.array([[one.spent[name]] for one in seen])
+        scale[name] = mechanism.noise.scale(_moves(adjacency, name, kind), charged)
+        within = (public[name].lower, public[name].upper)
+        known[name] = np.clip(values, *within) if mechanism.takes == "sum" else values
+    law = kind.allocation.of(next(iter(truth))).law(len(truth))
+    if not isinstance(law, Box):
+        return {
+            name: uniforms(
+                output[name],
+                known[name],
+                scale[name],
+                public[name],
+                noise=law,
+                relative=adjacency.relative,
+            )
+            for name in truth
+        }
+    felt = np.log if adjacency.relative else np.asarray
+    z, low, high = (
+        np.stack([(felt(y[name]) - felt(known[name])) / scale[name] for name in truth], axis=-1)
+        for y in (
+            output,
+            {name: public[name].lower for name in truth},
+            {name: public[name].upper for name in truth},
+        )
     )
+    z_rows, low_rows, high_rows = (part.reshape(-1, len(truth)) for part in (z, low, high))
+    found = row_uniforms(z_rows, low_rows, high_rows, law).reshape(z.shape)
+    return {name: found[..., column] for column, name in enumerate(truth)}
+
+
+def _moves(adjacency: Adjacency, name: str, kind: Kind) -> float:
+    """How far neighbours lie apart in what is drawn: of a mean, a part of what one entry moves."""
+    entries = row(_buses(kind)).sizes[name] if kind.allocation.of(name).takes == "mean" else 1
+    return apart(adjacency, name) / entries
+
+
+def _buses(kind: Kind) -> int:
+    return SUM_BUSES if kind.allocation.takes & {"sum", "mean"} else ITEM_BUSES

@@ -1,5 +1,5 @@
-"""What an audit of noise looks at: outputs of `perturb`, or of a bundle that was published, written
-and loaded again.
+"""What is audited: releases of synthetic grids, and what was charged for them; outputs of
+`perturb`, or of a bundle that was published, written and loaded again.
 """
 
 from __future__ import annotations
@@ -9,25 +9,134 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from itertools import chain as chain_of
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 import numpy as np
 
-from gridveil.assurance.audit.draws import NAME, chain, throwaway_ledger
 from gridveil.dynamics.models import ReducedModel
 from gridveil.grid.facts import Array, GridFacts, complete_edges
-from gridveil.grid.parameters import DECLARED, Bounds, Range
+from gridveil.grid.parameters import DECLARED, PARAMETERS, Bounds, Range
 from gridveil.inference.posterior import Posterior, Start
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, aggregates, topology
 from gridveil.privacy.ledger import Ledger
-from gridveil.privacy.mechanisms import GroupLoss, Sampler
+from gridveil.privacy.mechanisms import GroupLoss, Sampler, Takes
+from gridveil.privacy.noisy import NoisyGrid
 from gridveil.publication.bundle import load, write
 from gridveil.vault.perturb import perturb
-from gridveil.vault.sampler import SecureSampler
+from gridveil.vault.sampler import SecureSampler, makes_demo
 from gridveil.vault.source import SourceGrid
 from gridveil.workflow.publish import publish
+
+NAME = "synthetic grid of an audit"
+# So wide that clipping, which could only hide something, never bites (of ratios at a tiny ε, it
+# does, and only hides).
+WIDE = Range(1e-300, 1e300)
+
+
+def alphas() -> dict[str, Fraction]:
+    """α of an audit: different ones, so that a mechanism which mixed up two groups would show."""
+    different = chain_of((Fraction(2), Fraction(1, 2)), map(Fraction, count(3)))
+    return dict(zip(PARAMETERS, different, strict=False))
+
+
+@dataclass(frozen=True, eq=False)
+class ChargedReleases:
+    """Releases, one for each source that was given, and the loss that was charged for all of them
+    together.
+    """
+
+    noisy: tuple[NoisyGrid, ...]
+    charged: Fraction
+
+
+class Draw(Protocol):
+    """Releases some versions of one grid, all of the same public facts, and says what it charged
+    for them.
+    """
+
+    def __call__(self, sources: Sequence[SourceGrid]) -> ChargedReleases:
+        """Draw one release of each source."""
+        ...
+
+
+def perturbed(
+    adjacency: Adjacency,
+    epsilon: Fraction,
+    sampler: Sampler | None = None,
+    allocation: Allocation = ITEMS,
+) -> Draw:
+    """Draw by `perturb`, as a release does, with ε for each source.
+
+    The charge is read back from the ledger, a throw-away one in a temporary folder. What a seeded
+    sampler draws is never charged: its claim is the sum of what its guarantees say.
+    """
+
+    def draw(sources: Sequence[SourceGrid]) -> ChargedReleases:
+        with TemporaryDirectory(prefix="gridveil-audit-") as folder:
+            demo = sampler is not None and makes_demo(sampler)
+            ledger = (
+                None if demo else throwaway_ledger(Path(folder), adjacency, epsilon * len(sources))
+            )
+            noisy = tuple(
+                perturb(
+                    source,
+                    epsilon=epsilon,
+                    adjacency=adjacency,
+                    bounds=Bounds(dict.fromkeys(DECLARED, WIDE)),
+                    ledger=ledger,
+                    sampler=sampler,
+                    allocation=allocation,
+                )
+                for source in sources
+            )
+            charged = (
+                sum((one.guarantee.spent for one in noisy), Fraction(0))
+                if ledger is None
+                else _charged(ledger)
+            )
+        return ChargedReleases(noisy, charged)
+
+    return draw
+
+
+def throwaway_ledger(folder: Path, adjacency: Adjacency, epsilon_total: Fraction) -> Ledger:
+    """Open a ledger that lives as long as its folder, with room for epsilon_total."""
+    ledger = Ledger(folder / "ledger.sqlite", safe=folder, witness=folder / "witness.sqlite")
+    ledger.set_budget(NAME, adjacency, epsilon_total)
+    return ledger
+
+
+def _charged(ledger: Ledger) -> Fraction:
+    """Read what the ledger was charged for the synthetic grid, by the adjacency's rule."""
+    return ledger.accounts()[NAME].spent
+
+
+@cache
+def chain(positions: int) -> GridFacts:
+    """Public facts of a synthetic grid: n lines in a row, a machine on each of the first n of its n
+    + 1 buses.
+    """
+    return GridFacts(
+        name=NAME,
+        buses=tuple(f"b{i}" for i in range(positions + 1)),
+        edges=np.column_stack([np.arange(positions), np.arange(1, positions + 1)]),
+        machines=np.arange(positions),
+        governor_rate=np.full(positions, 2.0),
+        droop_gain=np.full(positions, 20.0),
+        loads=np.ones(positions + 1),
+        load_damping=np.zeros(positions + 1),
+        omega_b=1.0,
+        frequency_hz=60.0,
+        base_mva=100.0,
+        loads_are_public=True,
+        operating_point="flat",
+    )
+
 
 RENEWED = 50  # releases to a throw-away ledger
 
@@ -42,7 +151,7 @@ class Uncharged(SecureSampler):
 class Seen:
     """What one release showed of each group that was drawn.
 
-    drawn : noisy items, (n,), or a noisy sum, (1,).
+    drawn : noisy items, (n,), or a noisy sum or mean, (1,).
     spent : what was charged.
     means : losses of what drawn holds posterior means of instead, None where it holds the noisy
     values themselves.
@@ -164,14 +273,14 @@ def by_bundle(
                 else {name: loss.spent for name, loss in groups.items()}
             )
             means = groups if kind.start == "posterior" else None
-            return Seen(_shown(loaded.model, kind), dict(spent), means)
+            return Seen(_shown(loaded.swing, kind), dict(spent), means)
 
         yield look
 
 
 def _shown(model: ReducedModel, kind: Kind) -> dict[str, Array]:
-    """Read off a model what was drawn: k_r of neighbours in the row is their line's k, and shares
-    add up to their sum.
+    """Read off a model what was drawn: k_r of neighbours in the row is their line's k, shares add
+    up to their sum, and a mean is every machine's.
     """
     pairs = complete_edges(len(model.machines))
     of_lines = {
@@ -180,11 +289,13 @@ def _shown(model: ReducedModel, kind: Kind) -> dict[str, Array]:
         if DECLARED[name].reduces
     }
     shown = of_lines | model.of_machines
+    read: dict[Takes, Callable[[Array], Array]] = {
+        "items": np.asarray,
+        "sum": lambda values: values.sum(keepdims=True),
+        "mean": lambda values: values[:1],
+    }
     return {
-        name: shown[name].sum(keepdims=True)
-        if kind.allocation.of(name).takes == "sum"
-        else shown[name]
-        for name in kind.allocation.drawn
+        name: read[kind.allocation.of(name).takes](shown[name]) for name in kind.allocation.drawn
     }
 
 
@@ -220,13 +331,14 @@ def ranges(bounds: Bounds, kind: Kind, buses: int) -> dict[str, Range]:
 
 
 def source_of(buses: int, kind: Kind, wanted: Mapping[str, Sequence[float] | Array]) -> SourceGrid:
-    """Make a table whose drawn items, or sums, are those wanted; what is not drawn is 1."""
+    """Make a table whose drawn items, sums or means are those wanted; what is not drawn is 1."""
     sizes = row(buses).sizes
     values = {name: np.ones(size) for name, size in sizes.items()}
     for name, value in wanted.items():
+        takes = kind.allocation.of(name).takes
         values[name] = (
             np.asarray(value)
-            if kind.allocation.of(name).takes == "items"
-            else np.full(sizes[name], value[0] / sizes[name])
+            if takes == "items"
+            else np.full(sizes[name], value[0] / (sizes[name] if takes == "sum" else 1))
         )
     return SourceGrid.of(row(buses), **values)

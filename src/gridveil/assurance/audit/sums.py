@@ -1,4 +1,4 @@
-"""Audit of sums: one canary a release, since a sum leaves room for no more."""
+"""Audit of sums and means: one canary a release, since one leaves room for no more."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from fractions import Fraction
 import numpy as np
 
 from gridveil.assurance.audit.canaries import Pattern, patterns
-from gridveil.assurance.audit.draws import chain
 from gridveil.assurance.audit.findings import Counts, Finding, best_threshold, finding
-from gridveil.assurance.audit.releases import Uncharged
+from gridveil.assurance.audit.releases import Uncharged, chain
 from gridveil.grid.parameters import PARAMETERS, Bounds, Range
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.allocation import aggregates
-from gridveil.privacy.mechanisms import USUAL, Sampler
+from gridveil.privacy.allocation import Allocation, aggregates
+from gridveil.privacy.mechanisms import Sampler
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.source import SourceGrid
 
 MACHINES = 2
+AGGREGATES = aggregates()
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ def audit_sums(
     canaries: int,
     *,
     sampler: Sampler | None = None,
+    allocation: Allocation = AGGREGATES,
     progress: Callable[[int], object] | None = None,
     parts: int = 1,
 ) -> Finding:
@@ -61,7 +62,7 @@ def audit_sums(
     with it) went.
 
     Each canary is a release of a grid of two machines of its own: its line's k, if the rule moves
-    it along, is drawn as an item, m and d as sums.
+    it along, is drawn as an item, m and d as sums, or as the allocation says: as means.
     parts : as in `audit_adjacency`.
 
     Privacy: the guesses are independent, so `epsilon_lower` holds for them as for those of one run.
@@ -72,36 +73,46 @@ def audit_sums(
         _Table.of(adjacency, epsilon),
     )
     moved = [
-        one
-        for one in patterns(adjacency.rule, 1)
-        if any(PARAMETERS[group].asset == "machine" for _, group in one.signs)
+        moving
+        for moving in patterns(adjacency.rule, 1)
+        if any(PARAMETERS[group].asset == "machine" for _, group in moving.signs)
     ]
     counts, charged = Counts(), Fraction(0)
     for number in range(canaries):
         pattern, secret = moved[number % len(moved)], float(random.choice([-1.0, 1.0]))
         noisy = perturb(
-            _source(table, adjacency, pattern, secret),
+            _source(table, adjacency, pattern, secret, allocation),
             epsilon=epsilon,
             adjacency=adjacency,
             bounds=table.bounds,
             ledger=None,
             sampler=sampler,
-            allocation=aggregates(),
+            allocation=allocation,
         )
         charged = max(charged, noisy.guarantee.spent)
         counts += _guess(noisy, table, adjacency, pattern, secret, canaries)
         if progress is not None:
             progress(len(PARAMETERS))
-    return finding(f"{adjacency.rule}, sums", "a machine in Σm and Σd", charged, counts, rows=parts)
+    means = "mean" in allocation.takes
+    subject = f"{adjacency.rule}, {'means' if means else 'sums'}"
+    pattern = "a machine in the means of m and d" if means else "a machine in Σm and Σd"
+    return finding(subject, pattern, charged, counts, rows=parts)
 
 
-def _source(table: _Table, adjacency: Adjacency, pattern: Pattern, secret: float) -> SourceGrid:
+def _source(
+    table: _Table,
+    adjacency: Adjacency,
+    pattern: Pattern,
+    secret: float,
+    allocation: Allocation,
+) -> SourceGrid:
     values = {name: np.full(MACHINES, centre) for name, centre in table.centre.items()}
     for (_, name), sign in pattern.signs.items():
         alpha, by = float(adjacency.alpha[name]), sign * secret / 2
         if adjacency.relative:
-            # the other machine is next to nothing, so that the sum moves by the whole factor
-            values[name][1] = values[name][0] * 1e-12
+            if allocation.of(name).takes != "mean":
+                # the other machine is next to nothing, so that the sum moves by the whole factor
+                values[name][1] = values[name][0] * 1e-12
             values[name][0] *= (1 + alpha) ** by
         else:
             values[name][0] += alpha * by
@@ -116,17 +127,18 @@ def _guess(
     secret: float,
     canaries: int,
 ) -> Counts:
-    ratio, losses, noise = 0.0, [], USUAL
+    moved, losses = list[float](), list[float]()
     for (_, name), sign in pattern.signs.items():
         scale, output = noisy.guarantee.groups[name].scale, float(noisy.values[name][0])
-        middle = table.centre[name]
+        middle, takes = table.centre[name], noisy.allocation.of(name).takes
         if adjacency.relative:
             apart, z = math.log1p(adjacency.alpha[name]), math.log(output / middle) / scale
         else:
-            known = middle * (MACHINES - 1) if PARAMETERS[name].asset == "machine" else 0.0
+            known = middle * (MACHINES - 1) if takes == "sum" else 0.0
             apart, z = float(adjacency.alpha[name]), (output - known - middle) / scale
-        losses.append(apart / scale)
-        noise = noisy.guarantee.groups[name].mechanism.noise
-        ratio += float(noise.ratio(np.array(sign * z), losses[-1]))
+        losses.append(apart / (MACHINES if takes == "mean" else 1) / scale)
+        moved.append(sign * z)
+    noise = pattern.law({name: loss.noise for name, loss in noisy.guarantee.groups.items()})
+    ratio = noise.ratio_of_rows(np.array([moved]), np.array(losses))
     threshold = best_threshold(tuple(losses), canaries, noise)
-    return Counts.of(np.array([ratio]), np.array([secret]), threshold)
+    return Counts.of(ratio, np.array([secret]), threshold)

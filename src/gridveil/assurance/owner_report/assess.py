@@ -14,8 +14,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gridveil.adversary.attack.guess import within
-from gridveil.adversary.attack.network import LARGEST, Inversion, invert, port_patterns
-from gridveil.adversary.attack.star import is_star, recover_star, recover_star_by_share
+from gridveil.adversary.attack.network import (
+    LARGEST,
+    Inversion,
+    invert,
+    is_star,
+    port_patterns,
+    recover_star,
+    recover_star_by_share,
+)
 from gridveil.adversary.attack.topology import (
     EdgeGuess,
     Pair,
@@ -191,14 +198,14 @@ def assess_attacks(
         told("inverting the release")
         both = None
         if shares is not None:
-            both = invert(release.model, facts, release.bounds[WEIGHT.name], own @ shares)
+            both = invert(release.swing, facts, release.bounds[WEIGHT.name], own @ shares)
             guess, fixed = best_guess(line_guesses(both, release, blind), k, loss), both.fixed
             misfit = both.misfit
         attacked = [
             (
                 "Gauss–Newton: L_red",
                 alone,
-                (shares is not None and invert(release.model, facts, release.bounds[WEIGHT.name]))
+                (shares is not None and invert(release.swing, facts, release.bounds[WEIGHT.name]))
                 or None,
             ),
             ("Gauss–Newton: L_red, K_ac of the ports", by_loaded, both),
@@ -221,7 +228,7 @@ def assess_attacks(
     topology = _topology(facts, plain, release, shares)
 
     told("comparing machines")
-    released = release.model.of_machines
+    released = release.swing.of_machines
     machines = tuple(
         MachineRow(
             name,
@@ -297,8 +304,10 @@ def _left_out(lines: int, ports: int, *, edges_guessed: bool) -> tuple[str, ...]
     return tuple(said)
 
 
-def _line_score(found: Inversion, k: Array, loss: GroupLoss | None) -> LineScore:
-    return replace(_scored(found.weights, k, loss), rank=found.rank, fixed=int(found.fixed.sum()))
+def _line_score(inversion: Inversion, k: Array, loss: GroupLoss | None) -> LineScore:
+    return replace(
+        _scored(inversion.weights, k, loss), rank=inversion.rank, fixed=int(inversion.fixed.sum())
+    )
 
 
 def _scored(guess: Array, k: Array, loss: GroupLoss | None) -> LineScore:
@@ -322,13 +331,13 @@ def _star_rows(
     if len(leaves) > 2:
         plain, noisy = (
             recover_star(model.values[REDUCED_WEIGHT.name], len(leaves))[order]
-            for model in (full, release.model)
+            for model in (full, release.swing)
         )
         rows.append(LineRow("star: k_r alone", _scored(plain, k, loss), _scored(noisy, k, loss)))
-    if release.model.K_ac.shape[1] == 1:
+    if release.swing.K_ac.shape[1] == 1:
         plain, noisy = (
             recover_star_by_share(model.values[REDUCED_WEIGHT.name], model.K_ac[:, 0])[order]
-            for model in (full, release.model)
+            for model in (full, release.swing)
         )
         rows.append(LineRow("star: k_r and K_ac", _scored(plain, k, loss), _scored(noisy, k, loss)))
     return rows
@@ -373,8 +382,8 @@ def _topology(
         truth = {pair for pair in truth if max(pair) < ports}
     else:
         truth = true_pairs(facts, shares)[0]
-    guess = guess_edges(release.model, release.bounds[WEIGHT.name], ports=ports)
-    return (*rows, _topology_row("release", guess, truth, edges, release.model, ports))
+    guess = guess_edges(release.swing, release.bounds[WEIGHT.name], ports=ports)
+    return (*rows, _topology_row("release", guess, truth, edges, release.swing, ports))
 
 
 def _topology_row(

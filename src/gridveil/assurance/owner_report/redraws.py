@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gridveil.adversary.attack.averaging import combined
-from gridveil.adversary.attack.guess import best_guesses, distance, noisy_values, within
+from gridveil.adversary.attack.guess import best_guesses, combined, distance, noisy_values, within
 from gridveil.adversary.attack.network import LARGEST, Inversion, invert
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import INERTIA, PARAMETERS, WEIGHT, Range
@@ -128,10 +127,10 @@ class Redraws:
             return None
         shares = self.patterns[np.searchsorted(facts.interior, loaded_buses(facts))]
         model = replace(
-            made.model,
-            ports=(*made.model.machines, *(f"L{n}" for n in range(1, shares.shape[1] + 1))),
-            K_ac=made.model.K_ac @ shares,
-            loads=np.full(len(made.model.machines) + shares.shape[1], np.nan),
+            made.swing,
+            ports=(*made.swing.machines, *(f"L{n}" for n in range(1, shares.shape[1] + 1))),
+            K_ac=made.swing.K_ac @ shares,
+            loads=np.full(len(made.swing.machines) + shares.shape[1], np.nan),
         )
         return invert(model, facts, made.bounds[WEIGHT.name], self.patterns, starts=1)
 
@@ -166,21 +165,21 @@ def epsilon_row(again: Redraws, factor: Fraction, k: Array, m: Array, told: Prog
     for number in range(draws_of(again.source.facts)):
         told(f"demo releases at ε = {float(epsilon):g}")
         made = again.at(epsilon, number)
-        found = again.inverted(made)
+        inversion = again.inverted(made)
         loss = made.guarantee.groups.get(WEIGHT.name)
-        guesses = line_guesses(found, made, blind)
-        if loss is not None and found is not None:
+        guesses = line_guesses(inversion, made, blind)
+        if loss is not None and inversion is not None:
             _, behind, _ = guesses
             felt = np.log(k) if loss.relative else k
             low, high = (
                 np.log(end) if loss.relative else end for end in (bounds.lower, bounds.upper)
             )
-            free = found.fixed & (felt - distance(loss) > low) & (felt + distance(loss) < high)
+            free = inversion.fixed & (felt - distance(loss) > low) & (felt + distance(loss) < high)
             near.append(within(behind, k, loss)[free])
             hits.append([within(guess, k, loss).mean() for guess in guesses])
         errors.append([np.abs(guess / k - 1) for guess in guesses])
         error_m.append(
-            median_error(*drawn_of(again.of(INERTIA.name), made.model.values[INERTIA.name], m))
+            median_error(*drawn_of(again.of(INERTIA.name), made.swing.values[INERTIA.name], m))
         )
     noisy = np.concatenate(near) if near else np.zeros(0)
     expected = None if loss is None else -math.expm1(-distance(loss) / loss.scale)
@@ -215,7 +214,7 @@ def averaging_rows(
     for number in range(max(RELEASES)):
         told("many releases together")
         made = again.at(guarantee.epsilon, 1000 + number)
-        seen_m.append(drawn_of(again.of(INERTIA.name), made.model.values[INERTIA.name], m)[0])
+        seen_m.append(drawn_of(again.of(INERTIA.name), made.swing.values[INERTIA.name], m)[0])
         if with_lines and (found := again.inverted(made)) is not None:
             seen_k.append(found.weights[fixed])
     noisy_m = _undone(seen_m, made.guarantee.groups[INERTIA.name], again.range(INERTIA.name))
@@ -241,7 +240,7 @@ def averaging_rows(
         epsilon = guarantee.epsilon * count
         singles = [again.at(epsilon, 2000 + number) for number in range(SINGLE_DRAWS)]
         single = [
-            median_error(*drawn_of(again.of(INERTIA.name), one.model.values[INERTIA.name], m))
+            median_error(*drawn_of(again.of(INERTIA.name), one.swing.values[INERTIA.name], m))
             for one in singles
         ]
         rows.append(
@@ -265,19 +264,19 @@ def median_error(guess: Array, truth: Array) -> float:
     )
 
 
-def line_guesses(found: Inversion | None, release: Release, blind: Array) -> list[Array]:
+def line_guesses(inversion: Inversion | None, release: Release, blind: Array) -> list[Array]:
     """What an attacker may make of an inversion: its values, the noisy ones behind them, or the
     likeliest windows of ± α.
 
     The last two for fixed lines; of others, what the inversion gave.
     """
     loss, bounds = release.guarantee.groups.get(WEIGHT.name), release.bounds[WEIGHT.name]
-    if loss is None or found is None:
+    if loss is None or inversion is None:
         return [blind]
-    given = np.clip(found.weights, bounds.lower, bounds.upper)
-    y = noisy_behind(found.weights[found.fixed], loss, bounds)
+    given = np.clip(inversion.weights, bounds.lower, bounds.upper)
+    y = noisy_behind(inversion.weights[inversion.fixed], loss, bounds)
     noisy, window = given.copy(), given.copy()
-    noisy[found.fixed], window[found.fixed] = y, best_guesses(y, loss, bounds)
+    noisy[inversion.fixed], window[inversion.fixed] = y, best_guesses(y, loss, bounds)
     return [given, noisy, window]
 
 

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridveil.assurance.owner_report.assess import Assessment, LineScore
-from gridveil.foundation.drawing import FITTED, NOISY, SOURCE, new_figure, plain_ticks
+from gridveil.foundation.drawing import (
+    FITTED,
+    NOISY,
+    SOURCE,
+    labelled,
+    mark_level,
+    new_figure,
+    plain_ticks,
+)
 from gridveil.foundation.sealed import sealed
 from gridveil.foundation.shown import json_file
 from gridveil.grid.parameters import released
@@ -47,50 +55,52 @@ def attack_notes(private: Private[Assessment], release: Release) -> list[str]:
     """What a reader of the figures must know: a demo, a fit that no attack uses, attacks left out,
     a bundle in doubt.
     """
-    of_itself = any(one.origin == "simulated" for one in release.provenance)
+    of_itself = any(record.origin == "simulated" for record in release.provenance)
     said = [DEMO_OF_ITSELF if of_itself else DEMO] if release.demo else []
-    found = Private.open(private)
+    assessed = Private.open(private)
     if release.fitted:
         records, it = (
             ("trajectories", "them") if len(release.provenance) > 1 else ("a trajectory", "it")
         )
         unused = (
-            "" if found.with_records else f" No attack here uses {it}: give {it} with --trajectory."
+            ""
+            if assessed.with_records
+            else f" No attack here uses {it}: give {it} with --trajectory."
         )
         said.append(
             f"The bundle was fitted to {records}. What is attacked is the fitted model, whose "
             "values are not the noisy ones alone; figures over ε and of several releases come "
             f"from releases without a fit.{unused}"
         )
-    return [*said, *found.left_out, *found.doubts]
+    return [*said, *assessed.left_out, *assessed.doubts]
 
 
 @sealed
 def attack_json(private: Private[Assessment], release: Release) -> dict[str, Any]:
     """Figures of an assessment in JSON's types; no value of a single line or machine."""
-    found = Private.open(private)
+    assessed = Private.open(private)
     return {
         "confidential": CONFIDENTIAL,
         "demo": release.demo,
         "fitted": release.fitted is not None,
         "notes": attack_notes(private, release),
-        "lines": found.lines,
-        "alpha": found.alpha,
-        "line_attacks": [asdict(row) for row in found.rows],
-        "blind": asdict(found.blind),
-        "topology": [asdict(row) for row in found.topology],
-        "edges": found.edges,
-        "edges_counted": found.counted,
-        "machines": [asdict(row) for row in found.machines],
-        "by_epsilon": {"made": MADE, "rows": [asdict(row) for row in found.by_epsilon]},
+        "lines": assessed.lines,
+        "alpha": assessed.alpha,
+        "line_attacks": [asdict(row) for row in assessed.rows],
+        "blind": asdict(assessed.blind),
+        "topology": [asdict(row) for row in assessed.topology],
+        "edges": assessed.edges,
+        "edges_counted": assessed.counted,
+        "machines": [asdict(row) for row in assessed.machines],
+        "by_epsilon": {"made": MADE, "rows": [asdict(row) for row in assessed.by_epsilon]},
         "averaging": {
             "made": MADE,
-            "of": found.averaged,
-            "blind": found.blind_m,
-            "rows": [asdict(row) for row in found.averaging],
+            "of": assessed.averaged,
+            "blind": assessed.blind_m,
+            "rows": [asdict(row) for row in assessed.averaging],
         },
         "with_trajectories": [
-            {"attacker_has": row.attacker_has, **row.errors} for row in found.with_records
+            {"attacker_has": row.attacker_has, **row.errors} for row in assessed.with_records
         ],
     }
 
@@ -98,21 +108,26 @@ def attack_json(private: Private[Assessment], release: Release) -> dict[str, Any
 @sealed
 def attack_tables(private: Private[Assessment]) -> list[Table]:
     """The same as tables: title, columns, rows; none where nothing was tried."""
-    found = Private.open(private)
-    n = found.lines
-    within = f" / within α ({found.alpha})" if found.alpha else ""
+    assessed = Private.open(private)
+    n = assessed.lines
+    within = f" / within α ({assessed.alpha})" if assessed.alpha else ""
     tables: list[Table] = [
         (
             f"lines: of {n}, so many within 1 % of the truth{within} / median error; in brackets, "
             "rank of the Jacobian and lines fixed",
             ("attack", "plain Kron", "release", "blind"),
             [
-                (row.attack, _score(row.plain, n), _score(row.release, n), _score(found.blind, n))
-                for row in found.rows
+                (
+                    row.attack,
+                    _score(row.plain, n),
+                    _score(row.release, n),
+                    _score(assessed.blind, n),
+                )
+                for row in assessed.rows
             ],
         ),
         (
-            f"edges, topology unknown: F1 is of the {found.counted} of {found.edges} between "
+            f"edges, topology unknown: F1 is of the {assessed.counted} of {assessed.edges} between "
             "machines and loaded buses",
             ("model", "ports", "guessed", "F1", "blind F1", "buses shown to share a cut vertex"),
             [
@@ -124,7 +139,7 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
                     f"{row.blind_f1:.2f}",
                     str(row.behind_cut),
                 )
-                for row in found.topology
+                for row in assessed.topology
             ],
         ),
         (
@@ -132,7 +147,7 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
             ("group", "plain Kron", "release", "blind"),
             [
                 (row.group, "0.0 %", _percent(row.release), _percent(row.blind))
-                for row in found.machines
+                for row in assessed.machines
             ],
         ),
         (
@@ -144,7 +159,7 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
                 "1 − e^(−ε_k)",
                 "best attack",
                 "its error in k",
-                "error in " + found.averaged,
+                "error in " + assessed.averaged,
             ),
             [
                 (
@@ -158,18 +173,18 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
                     _percent(row.error_k),
                     _percent(row.error_m),
                 )
-                for row in found.by_epsilon
+                for row in assessed.by_epsilon
             ],
         ),
         (
             f"several releases averaged, {MADE}: median relative error (blind: "
-            f"{_percent(found.blind_m)} of {found.averaged})",
+            f"{_percent(assessed.blind_m)} of {assessed.averaged})",
             (
                 "releases",
                 "ε of the ledger",
-                found.averaged,
+                assessed.averaged,
                 "k of fixed lines",
-                f"{found.averaged} of one release at that ε",
+                f"{assessed.averaged} of one release at that ε",
             ),
             [
                 (
@@ -179,13 +194,16 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
                     _percent(row.error_k),
                     _percent(row.single_m),
                 )
-                for row in found.averaging
+                for row in assessed.averaging
             ],
         ),
         (
             "with public trajectories, topology and bounds: median relative error",
             ("an attacker has", *released()),
-            [(row.attacker_has, *map(_percent, row.errors.values())) for row in found.with_records],
+            [
+                (row.attacker_has, *map(_percent, row.errors.values()))
+                for row in assessed.with_records
+            ],
         ),
     ]
     return [table for table in tables if table[2]]
@@ -218,11 +236,11 @@ def attack_files(
         "attack.json": json_file(document),
         "attack.md": "\n".join(page).encode(),
     }
-    found = Private.open(private)
+    assessed = Private.open(private)
     figures = {
-        "guesses.png": _guesses(found),
-        "epsilon.png": _over_epsilon(found),
-        "averaging.png": _over_releases(found),
+        "guesses.png": _guesses(assessed),
+        "epsilon.png": _over_epsilon(assessed),
+        "averaging.png": _over_releases(assessed),
     }
     return files | {name: _drawn(figure) for name, figure in figures.items()}
 
@@ -245,137 +263,84 @@ def _percent(share: float | None) -> str:
     )
 
 
-def _guesses(found: Assessment) -> Figure:
+def _guesses(assessed: Assessment) -> Figure:
     figure, (plain, release) = new_figure(8.6, 4.4, columns=2, sharex=True, sharey=True)
-    ends = np.array([found.truth.min() * 0.8, found.truth.max() * 1.25])
+    ends = np.array([assessed.truth.min() * 0.8, assessed.truth.max() * 1.25])
     for axes, guess, title in (
-        (plain, found.plain_guess, "plain Kron reduction"),
-        (release, found.release_guess, "release"),
+        (plain, assessed.plain_guess, "plain Kron reduction"),
+        (release, assessed.release_guess, "release"),
     ):
         axes.plot(ends, ends, color="#888888", linewidth=0.9, label="the truth")
-        whose = "attacker's guess" if found.tried else "blind guess: too many lines to attack"
-        axes.loglog(
-            found.truth,
-            guess,
-            "o",
-            color=SOURCE if axes is plain else FITTED,
-            markersize=4,
-            label=whose,
-        )
+        whose = "attacker's guess" if assessed.tried else "blind guess: too many lines to attack"
+        colour = SOURCE if axes is plain else FITTED
+        axes.loglog(assessed.truth, guess, "o", color=colour, markersize=4, label=whose)
         axes.set_title(title, fontsize=9)
-        axes.set_xlabel("true k [p.u. power / rad]", fontsize=9)
+        labelled(axes, "true k [p.u. power / rad]")
         axes.legend(fontsize=8, frameon=False)
         plain_ticks(axes.xaxis)
         plain_ticks(axes.yaxis)
-    plain.set_ylabel("guessed k [p.u. power / rad]", fontsize=9)
+    labelled(plain, y="guessed k [p.u. power / rad]")
     return figure
 
 
-def _over_epsilon(found: Assessment) -> Figure:
+def _over_epsilon(assessed: Assessment) -> Figure:
     figure, (hits, errors) = new_figure(8.6, 3.8, columns=2)
-    epsilon = np.array([row.epsilon for row in found.by_epsilon])
-    known = [row for row in found.by_epsilon if row.noisy is not None]
+    epsilon = np.array([row.epsilon for row in assessed.by_epsilon])
+    known = [row for row in assessed.by_epsilon if row.noisy is not None]
     if known:
         at = [row.epsilon for row in known]
         share = np.array([row.noisy for row in known], dtype=float)
         reach = np.array([(row.high or 0.0) - (row.noisy or 0.0) for row in known])
-        hits.errorbar(
-            at,
-            100 * share,
-            100 * reach,
-            fmt="o",
-            color=NOISY,
-            markersize=4,
-            capsize=3,
-            label="noisy value",
-        )
-        hits.plot(
-            at,
-            [100 * (row.expected or 0) for row in known],
-            color=NOISY,
-            linewidth=1,
-            label="1 − e^(−ε_k)",
-        )
-        hits.plot(
-            at,
-            [100 * (row.best or 0) for row in known],
-            "s-",
-            color=FITTED,
-            markersize=4,
-            label="best attack, all lines",
-        )
-    if found.blind.hit_alpha is not None:
-        hits.axhline(
-            100 * found.blind.hit_alpha / found.lines,
-            color="#888888",
-            linestyle="--",
-            linewidth=0.9,
-            label="blind",
-        )
-    hits.set_ylabel("lines within α of the truth [%]", fontsize=9)
-    of_lines = [row.error_k for row in found.by_epsilon if row.error_k is not None]
+        drawn: dict[str, Any] = {"fmt": "o", "color": NOISY, "markersize": 4, "capsize": 3}
+        hits.errorbar(at, 100 * share, 100 * reach, label="noisy value", **drawn)
+        expected = [100 * (row.expected or 0) for row in known]
+        hits.plot(at, expected, color=NOISY, linewidth=1, label="1 − e^(−ε_k)")
+        best = [100 * (row.best or 0) for row in known]
+        hits.plot(at, best, "s-", color=FITTED, markersize=4, label="best attack, all lines")
+    if assessed.blind.hit_alpha is not None:
+        mark_level(hits, 100 * assessed.blind.hit_alpha / assessed.lines, "blind")
+    labelled(hits, y="lines within α of the truth [%]")
+    of_lines = [row.error_k for row in assessed.by_epsilon if row.error_k is not None]
     if len(of_lines) == len(epsilon):
-        errors.loglog(
-            epsilon,
-            100 * np.array(of_lines),
-            "s-",
-            color=FITTED,
-            markersize=4,
-            label="k, best attack",
-        )
-    errors.loglog(
-        epsilon,
-        [100 * row.error_m for row in found.by_epsilon],
-        "o-",
-        color=NOISY,
-        markersize=4,
-        label=f"{found.averaged}, released",
-    )
-    errors.set_ylabel("median relative error [%]", fontsize=9)
+        percent = 100 * np.array(of_lines)
+        errors.loglog(epsilon, percent, "s-", color=FITTED, markersize=4, label="k, best attack")
+    percent = [100 * row.error_m for row in assessed.by_epsilon]
+    words = f"{assessed.averaged}, released"
+    errors.loglog(epsilon, percent, "o-", color=NOISY, markersize=4, label=words)
+    labelled(errors, y="median relative error [%]")
     hits.set_xscale("log")
     plain_ticks(errors.yaxis)
     _finish((hits, errors), "ε")
     return _demo(figure)
 
 
-def _over_releases(found: Assessment) -> Figure:
+def _over_releases(assessed: Assessment) -> Figure:
     figure, (axes,) = new_figure(5.4, 3.8)
-    epsilon = [row.epsilon for row in found.averaging]
-    axes.loglog(
-        epsilon,
-        [100 * row.error_m for row in found.averaging],
-        "o-",
-        color=SOURCE,
-        label=f"{found.averaged}, averaged",
-    )
-    if all(row.error_k is not None for row in found.averaging):
-        errors = [100 * (row.error_k or 0.0) for row in found.averaging]
+    epsilon = [row.epsilon for row in assessed.averaging]
+    errors = [100 * row.error_m for row in assessed.averaging]
+    axes.loglog(epsilon, errors, "o-", color=SOURCE, label=f"{assessed.averaged}, averaged")
+    if all(row.error_k is not None for row in assessed.averaging):
+        errors = [100 * (row.error_k or 0.0) for row in assessed.averaging]
         axes.loglog(epsilon, errors, "s-", color=FITTED, label="k of fixed lines, averaged")
-    single = [100 * row.single_m for row in found.averaging]
+    single = [100 * row.single_m for row in assessed.averaging]
     axes.loglog(
-        epsilon, single, "^--", color=NOISY, label=f"{found.averaged}, one release of that ε"
+        epsilon, single, "^--", color=NOISY, label=f"{assessed.averaged}, one release of that ε"
     )
-    axes.axhline(
-        100 * found.blind_m,
-        color="#888888",
-        linestyle="--",
-        linewidth=0.9,
-        label=f"{found.averaged}, blind",
-    )
-    axes.set_ylabel("median relative error [%]", fontsize=9)
+    mark_level(axes, 100 * assessed.blind_m, f"{assessed.averaged}, blind")
+    labelled(axes, y="median relative error [%]")
     plain_ticks(axes.yaxis)
     _finish((axes,), "total ε of the ledger")
     return _demo(figure)
 
 
 def _finish(axes: Sequence[Axes], label: str) -> None:
-    for one in axes:
-        one.set_xlabel(label, fontsize=9)
-        if one.get_legend_handles_labels()[0]:
-            one.legend(fontsize=8, frameon=False)
+    for panel in axes:
+        labelled(panel, label)
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(fontsize=8, frameon=False)
         else:
-            one.set_title("nothing was drawn of the lines", fontsize=9)
-        plain_ticks(one.xaxis)
+            panel.set_title("nothing was drawn of the lines", fontsize=9)
+        plain_ticks(panel.xaxis)
 
 
 def _demo(figure: Figure) -> Figure:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gridveil.adversary.attack.likely_network import from_both, from_records
+from gridveil.adversary.attack.trajectory import from_both, from_records
 from gridveil.assurance.owner_report.redraws import Progress, Redraws, median_error
 from gridveil.dynamics.kron import reduce
 from gridveil.dynamics.models import ReducedModel
@@ -57,6 +57,6 @@ def _models(
     told("estimating from the trajectories")
     yield "the trajectories", from_records(facts, observed, release.bounds, **how).model
     told("estimating from a demo release and the trajectories")
-    yield f"a demo release at ε = {float(epsilon):g}", again.at(epsilon, 0).model
+    yield f"a demo release at ε = {float(epsilon):g}", again.at(epsilon, 0).swing
     if all(again.of(name).takes != "sum" for name in PARAMETERS):
         yield "both", from_both(again.noisy(epsilon, 0), observed, **how).model

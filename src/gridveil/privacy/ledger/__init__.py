@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from gridveil.foundation.archive import check_outside_bundles
 from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
-from gridveil.foundation.home import gridveil_home
+from gridveil.foundation.files import gridveil_home
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger.accounts import (
     Account,
@@ -109,7 +109,7 @@ class Ledger:
     ) -> None:
         """Give a lineage its budget, or raise it; its adjacency and α never change."""
         with self._writing() as writer:
-            writer.admit(lineage, version)
+            writer.admit(lineage, version, adjacency.family)
             writer.set_budget(lineage, adjacency, epsilon)
 
     def charge(self, charge: Charge) -> int:
@@ -120,8 +120,8 @@ class Ledger:
         Raises
         ------
         BudgetExceeded : if the budget does not cover it; says what is left.
-        LedgerError : if adjacency or α are not the budget's, or the grid belongs to another
-        lineage.
+        LedgerError : if parameters, adjacency or α are not the budget's, or the grid belongs to
+        another lineage.
         """
         if not all(0 <= spent < math.inf for spent in charge.spent.values()):
             raise LedgerError(
@@ -129,11 +129,9 @@ class Ledger:
             )
         with self._writing() as writer:
             known = writer.account(charge.lineage) is not None
-            writer.admit(charge.lineage, charge.version)
+            writer.admit(charge.lineage, charge.version, charge.family)
             if not known:
-                writer.set_budget(
-                    charge.lineage, Adjacency(charge.rule, charge.alpha), charge.epsilon
-                )
+                writer.set_budget(charge.lineage, charge.adjacency, charge.epsilon)
             number = writer.reserve(charge)
         self.charged.append(number)
         return number

@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, LedgerError
-from gridveil.grid.parameters import PARAMETERS, Asset, assets
+from gridveil.grid.parameters import FAMILIES, PARAMETERS, SWING, Asset, assets
 from gridveil.privacy.adjacency import Adjacency, Rule
 from gridveil.privacy.ledger.chain import Head, Row
+from gridveil.privacy.mechanisms import drawn_jointly
 
 State = Literal["reserved", "drawn", "published"]
 
@@ -32,12 +33,36 @@ def check_lineage(lineage: str) -> None:
 
 
 def assets_of(names: Iterable[str]) -> dict[str, Asset]:
-    """The asset of each parameter; of one that is declared elsewhere alone, a machine's.
+    """The asset of each parameter, or of those that a joint draw covers; of one that is declared
+    elsewhere alone, a machine's.
 
     Losses of one asset add up, so that it is not counted for less.
     """
-    declared = assets()
-    return {name: declared.get(name, "machine") for name in names}
+    declared: dict[str, Asset] = {}
+    for family in FAMILIES:
+        declared |= assets(family)
+    first = {name: name.rpartition(": ")[2].partition(", ")[0] for name in names}
+    return {name: declared.get(first[name], "machine") for name in names}
+
+
+def counted(
+    losses: Mapping[str, Fraction], draws: Mapping[str, str], adjacency: Adjacency
+) -> dict[str, Fraction]:
+    """Losses as an account adds them up: of groups that were drawn jointly for one asset, once, by
+    the draw's name.
+
+    draws : what is drawn of each group; an old row does not say it, and was of items.
+    """
+    # sorted, as rows have them: a draw has one name, before it is written and when it is read
+    ways = {name: draws[name] for name in sorted(losses) if name in draws}
+    together = drawn_jointly(ways, assets_of(ways))
+    if adjacency.counts != "one-asset":  # entries of several assets may move: each its own
+        together = {}
+    once: dict[str, Fraction] = {}
+    for name, loss in losses.items():
+        key = together.get(name, name)
+        once[key] = max(once.get(key, Fraction(0)), loss)
+    return once
 
 
 @dataclass(frozen=True)
@@ -51,8 +76,9 @@ class Version:
 class Charge:
     """Cost of a draw: neighbours, α, exact ε, and the loss and noise scale of each drawn group.
 
-    draws : what is drawn of each group: items, sum or nothing. Items and sums of a group are not
-    disjoint: both are charged.
+    draws : what is drawn of each group, by the mechanism's name. Items and sums of a group are not
+    disjoint: both are charged. Groups of one joint draw have one loss, which is charged once.
+    family : whose parameters the groups are.
     """
 
     lineage: str
@@ -63,6 +89,12 @@ class Charge:
     spent: Mapping[str, float]
     scale: Mapping[str, float]
     draws: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(PARAMETERS, "items"))
+    family: str = SWING
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The neighbours that it is a cost for."""
+        return Adjacency(self.rule, self.alpha, family=self.family)
 
 
 @dataclass(frozen=True)
@@ -100,10 +132,11 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Account:
-    """A lineage: its budget, fixed in adjacency and α for ever, and what was spent of it.
+    """A lineage: its budget, fixed in parameters, adjacency and α for ever, and what was spent of
+    it.
 
     draws : how many times it was charged.
-    totals : loss of each group so far.
+    totals : loss of each group so far, and of groups that were drawn jointly, by the draw's name.
     spent : of all, by the adjacency's rule;
     epsilon : the budget.
     """
@@ -133,7 +166,7 @@ class Account:
     def check_covers(
         self, epsilon: Fraction, losses: Mapping[str, Fraction], draws: int = 1
     ) -> None:
-        """Refuse draws at ε, with these losses per group, beyond the budget; say what is left."""
+        """Refuse draws at ε, with losses as `counted`, beyond the budget; say what is left."""
         if self.adjacency is None:
             raise BudgetExceeded(
                 f"The lineage {self.lineage!r} has no budget yet.",
@@ -157,11 +190,11 @@ class Account:
     def after(self, kind: str, body: Mapping[str, Any]) -> Account:
         """Its state after one more row about it."""
         if kind == "budget":
-            return replace(
-                self,
-                adjacency=Adjacency(body["adjacency"], exact_values(body["alpha"])),
-                epsilon=Fraction(body["epsilon"]),
-            )
+            fixed = adjacency_of(body)
+            totals = self.totals
+            if fixed.family != SWING and self.adjacency is None:
+                totals = dict.fromkeys(fixed.alpha, Fraction(0))
+            return replace(self, adjacency=fixed, totals=totals, epsilon=Fraction(body["epsilon"]))
         if kind == "reserved":
             return replace(self, totals=self._totals_with(body), draws=self.draws + 1)
         assert kind == "registered", kind
@@ -170,13 +203,14 @@ class Account:
     def _totals_with(self, body: Mapping[str, Any]) -> dict[str, Fraction]:
         """Add, per group, one more draw's loss for the budget's α: spent · α_ref / α."""
         alpha, totals = exact_values(body["alpha"]), dict(self.totals)
+        fixed = self.adjacency or adjacency_of(body)
+        charged: dict[str, Fraction] = {}
         for name, spent in body["spent"].items():
-            reference = self.adjacency.alpha[name] if self.adjacency else alpha[name]
-            assert reference == alpha[name] or not Adjacency(body["adjacency"]).relative, (
-                "ratios do not scale; check_same"
-            )
-            charged = Fraction(spent) * reference / alpha[name]
-            totals[name] = totals.get(name, Fraction(0)) + charged
+            reference = fixed.alpha[name]
+            assert reference == alpha[name] or not fixed.relative, "ratios do not scale; check_same"
+            charged[name] = Fraction(spent) * reference / alpha[name]
+        for name, loss in counted(charged, body.get("draws", {}), fixed).items():
+            totals[name] = totals.get(name, Fraction(0)) + loss
         return totals
 
 
@@ -220,7 +254,8 @@ def entries_of(rows: Iterable[Row]) -> list[Entry]:
 
 
 def check_same(account: Account, adjacency: Adjacency) -> None:
-    """Refuse another adjacency or another α than the budget's."""
+    """Refuse other parameters, another adjacency or another α than the budget's."""
+    check_family(account, adjacency.family)
     fixed = account.adjacency
     assert fixed is not None
     if fixed.rule != adjacency.rule or dict(fixed.alpha) != dict(adjacency.alpha):
@@ -231,6 +266,37 @@ def check_same(account: Account, adjacency: Adjacency) -> None:
             outcome=NOTHING_SPENT,
             remedy="Use them, or leave --adjacency and --alpha out.",
         )
+
+
+def check_family(account: Account | None, family: str) -> None:
+    """Refuse to count two parametrisations of one grid in one account: their losses do not add up
+    (docs/privacy.md).
+    """
+    fixed = account and account.adjacency
+    if account is None or fixed is None or fixed.family == family:
+        return
+    raise LedgerError(
+        f"The account of {account.lineage!r} counts parameters of the {fixed.family} family, for "
+        f"ever, and this table has those of the {family} one. Neighbours of one kind are none of "
+        "the other, so that what the two kinds of release tell does not simply add up.",
+        outcome=NOTHING_SPENT,
+        remedy=f"Release it as a {fixed.family} model again, from the same budget.",
+    )
+
+
+def adjacency_of(body: Mapping[str, Any]) -> Adjacency:
+    """The adjacency of a row; one that names no family is of the swing family."""
+    family = body.get("family", SWING)
+    return Adjacency(body["adjacency"], exact_values(body["alpha"]), family=family)
+
+
+def in_row(adjacency: Adjacency) -> dict[str, Any]:
+    """An adjacency as a row has it."""
+    row = {
+        "adjacency": adjacency.rule,
+        "alpha": {name: str(value) for name, value in adjacency.alpha.items()},
+    }
+    return row if adjacency.family == SWING else {**row, "family": adjacency.family}
 
 
 def exact_values(values: Mapping[str, str]) -> dict[str, Fraction]:

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gridveil.foundation.shown import json_line
+from gridveil.grid.parameters import SWING
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger.accounts import Account, exact_values
 from gridveil.privacy.ledger.chain import Secret
@@ -114,13 +115,19 @@ def _to_json(account: Account) -> dict[str, Any]:
         "alpha": {name: str(value) for name, value in fixed.alpha.items()} if fixed else None,
         "epsilon": str(account.epsilon),
         "totals": {name: str(value) for name, value in account.totals.items()},
+        "family": fixed.family if fixed else None,
     }
 
 
 def _from_json(lineage: str, data: Mapping[str, Any]) -> Account:
+    fixed = None
+    if data["rule"]:
+        # an older gridveil knew one family
+        family = data.get("family", SWING)
+        fixed = Adjacency(data["rule"], exact_values(data["alpha"]), family=family)
     return Account(
         lineage,
-        Adjacency(data["rule"], exact_values(data["alpha"])) if data["rule"] else None,
+        fixed,
         Fraction(data["epsilon"]),
         exact_values(data["totals"]),
         data["draws"],

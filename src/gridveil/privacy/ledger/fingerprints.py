@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
-from gridveil.grid.facts import GridFacts
+from gridveil.grid.facts import TableFacts
 
 # Two grids are versions of one lineage if more than this part of all marks of one kind is common to
 # them. Over 61 public grids, strangers share up to 0.42 by names and 0.17 around, but for two
@@ -25,18 +25,20 @@ SAMPLE = 512
 
 
 @lru_cache(maxsize=4)
-def line_marks(facts: GridFacts) -> dict[str, list[bytes]]:
+def line_marks(facts: TableFacts) -> dict[str, list[bytes]]:
     """Describe each line by its ends' names and by the network around it; number equal ones.
 
     By names, a copy or a part is known whatever lines and machines were added or dropped; by what
     is around (numbers of lines of the ends and of their neighbours, and whether machines are
     there), whatever its buses are called. The kind "through" names pairs that no line joins, but a
-    bus with two lines and no machine: the line that was there before that bus split it. All are
-    public facts.
+    bus with two lines and no machine: the line that was there before that bus split it. Parallel
+    circuits count as one line, as a swing model has them: whatever a file is read as, its marks are
+    the same. All are public facts.
     """
     n = len(facts.buses)
+    lines = list({(min(i, j), max(i, j)): (i, j) for i, j in facts.edges.tolist()}.values())
     neighbours: list[list[int]] = [[] for _ in range(n)]
-    for i, j in facts.edges.tolist():
+    for i, j in lines:
         neighbours[i].append(j)
         neighbours[j].append(i)
     machines = set(facts.machines.tolist())
@@ -44,7 +46,6 @@ def line_marks(facts: GridFacts) -> dict[str, list[bytes]]:
     around = [
         _short(degree[bus], *sorted(degree[other] for other in neighbours[bus])) for bus in range(n)
     ]
-    lines = [(i, j) for i, j in facts.edges.tolist()]
     middles = [
         (a, b)
         for bus, (a, *more) in enumerate(neighbours)
@@ -100,7 +101,7 @@ def are_alike(first: Iterable[str], other: Iterable[str]) -> bool:
     return Sought(first).is_like(other)
 
 
-def facts_alike(first: GridFacts, other: GridFacts) -> bool:
+def facts_alike(first: TableFacts, other: TableFacts) -> bool:
     """Whether two grids look like versions of one, or one like part of the other."""
     return are_alike(
         *(

@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlalchemy import Column, ColumnElement, MetaData, Table, Text, and_, delete, inspect, select
 
 from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
-from gridveil.foundation.home import state_home
+from gridveil.foundation.files import state_home
 from gridveil.privacy.ledger.chain import Head, parse_head
 from gridveil.privacy.ledger.database import Database
 

@@ -23,9 +23,12 @@ from gridveil.privacy.ledger.accounts import (
     Charge,
     Version,
     assets_of,
+    check_family,
     check_lineage,
     check_same,
+    counted,
     exact_values,
+    in_row,
     replay,
 )
 from gridveil.privacy.ledger.chain import Head, Row, Secret, new_nonce, new_version_id, problems
@@ -187,11 +190,13 @@ class Writer:
         """Look an account up; None: the lineage is not registered."""
         return self._books.account(lineage)
 
-    def admit(self, lineage: str, version: Version | None) -> None:
+    def admit(self, lineage: str, version: Version | None, family: str | None = None) -> None:
         """Register a lineage and note a version of it, unless the grid belongs to another one.
 
         Versions stay out of the chain: even that a lineage has a new one tells something of its
         network.
+        family : of what is to be counted, if anything is: an account has one for ever, whatever
+        name it is found by.
         """
         stored = (
             self._store.versions(self._connection, name=self._name(version.marks))
@@ -203,6 +208,8 @@ class Writer:
             # else it was compared with all others when it was admitted
             other = self.kin(version, besides=lineage) if version else None
             if other is not None:
+                if family is not None:
+                    check_family(self.account(other), family)
                 raise LedgerError(
                     f"This grid, or a part of it, has the lines of lineage {other!r}: it is a "
                     "version of that one.",
@@ -220,17 +227,15 @@ class Writer:
         account = self.account(charge.lineage)
         assert account is not None, "admitted"
         if account.adjacency is not None:
-            check_same(account, Adjacency(charge.rule, charge.alpha))
-        account.check_covers(
-            charge.epsilon, {name: Fraction(spent) for name, spent in charge.spent.items()}
-        )
+            check_same(account, charge.adjacency)
+        losses = {name: Fraction(spent) for name, spent in charge.spent.items()}
+        account.check_covers(charge.epsilon, counted(losses, charge.draws, charge.adjacency))
         return self.append(
             "reserved",
             {
                 "lineage": charge.lineage,
-                "adjacency": charge.rule,
                 "epsilon": str(charge.epsilon),
-                "alpha": {name: str(alpha) for name, alpha in charge.alpha.items()},
+                **in_row(charge.adjacency),
                 "spent": dict(charge.spent),
                 "scale": dict(charge.scale),
                 "draws": dict(charge.draws),
@@ -266,16 +271,7 @@ class Writer:
                     f"{epsilon}.",
                     outcome="Nothing was changed.",
                 )
-        alpha = {name: str(value) for name, value in adjacency.alpha.items()}
-        self.append(
-            "budget",
-            {
-                "lineage": lineage,
-                "adjacency": adjacency.rule,
-                "alpha": alpha,
-                "epsilon": str(epsilon),
-            },
-        )
+        self.append("budget", {"lineage": lineage, "epsilon": str(epsilon), **in_row(adjacency)})
 
     def charged(self, number: int, outcome: str) -> Mapping[str, Any]:
         """The body of a charge; refuse a row that is none, or was changed."""

@@ -7,6 +7,7 @@ within `registered`; real releases, once it is among `PROVEN`, with its proof in
 from __future__ import annotations
 
 from gridveil.privacy.mechanisms.additive import Additive
+from gridveil.privacy.mechanisms.box import Box
 from gridveil.privacy.mechanisms.interface import (
     REGISTERED,
     Asked,
@@ -16,14 +17,23 @@ from gridveil.privacy.mechanisms.interface import (
     Noise,
     Sampler,
     Takes,
+    drawn_jointly,
     named,
     parts,
     registered,
 )
-from gridveil.privacy.mechanisms.laplace import LAPLACE, ON_ITEMS, ON_SUMS
+from gridveil.privacy.mechanisms.joint import ON_ASSET_MEANS, ON_ASSETS, Joint
+from gridveil.privacy.mechanisms.laplace import LAPLACE, ON_ITEMS, ON_MEANS, ON_SUMS
 from gridveil.privacy.mechanisms.nothing import Nothing
 
-PROVEN: tuple[Mechanism, ...] = (ON_ITEMS, ON_SUMS, Nothing(LAPLACE))
+PROVEN: tuple[Mechanism, ...] = (
+    ON_ITEMS,
+    ON_SUMS,
+    ON_MEANS,
+    ON_ASSETS,
+    ON_ASSET_MEANS,
+    Nothing(LAPLACE),
+)
 USUAL = LAPLACE
 """The noise that is meant where none is named."""
 
@@ -41,12 +51,15 @@ __all__ = [
     "USUAL",
     "Additive",
     "Asked",
+    "Box",
     "Calibration",
     "GroupLoss",
+    "Joint",
     "Mechanism",
     "Noise",
     "Sampler",
     "Takes",
+    "drawn_jointly",
     "for_demos_only",
     "named",
     "parts",

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from gridveil.grid.facts import Array
+from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import Range
 from gridveil.privacy.mechanisms.interface import (
     Asked,
@@ -22,11 +22,12 @@ from gridveil.privacy.mechanisms.interface import (
 )
 
 FAR = 2.0**10  # times a public upper bound: see `furthest`
+LARGEST_LOG = 745.0  # of a double, whichever way
 
 
 @dataclass(frozen=True)
 class Additive(Mechanism):
-    """Adds independent noise to entries, or to their sum.
+    """Adds independent noise to entries, to their sum, or to their mean.
 
     Privacy
     -------
@@ -40,6 +41,10 @@ class Additive(Mechanism):
     apart. Before the noise, values are clamped to FAR times their public upper bound U, which moves
     no two further apart; so ulp(FAR · U), a public number, covers the rounding. Clipping to public
     bounds is data-independent post-processing.
+
+    A mean of g entries (of their logarithms, where the parameter counts in ratios) moves by a g-th
+    of what its one entry moves by. It is formed in exact fractions and rounded to a double once;
+    two such roundings are counted in the distance that noise is made for.
     """
 
     name: str
@@ -49,13 +54,19 @@ class Additive(Mechanism):
     whole: str = "every item"
 
     def distance(self, asked: Asked) -> Fraction:
-        """α, or log(1 + α), and the roundings that neighbours may differ by besides."""
-        if asked.relative:  # the distance of logarithms counts roundings already
-            return asked.distance
-        # What is a sum is rounded to a double once, for each of two neighbours.
-        public = self.range(asked.public, asked.entries)
-        rounded = [public.upper] * (self.takes == "sum") + [furthest(public)] * asked.summed
-        return asked.distance + sum(Fraction(math.ulp(most)) for most in rounded)
+        """α, or log(1 + α), and the roundings that neighbours may differ by besides; of a mean, a
+        part of it.
+        """
+        apart = asked.distance
+        if not asked.relative:  # the distance of logarithms counts roundings already
+            # What is a sum is rounded to a double once, for each of two neighbours.
+            public = self.range(asked.public, asked.entries)
+            rounded = [public.upper] * (self.takes == "sum") + [furthest(public)] * asked.summed
+            apart += sum(Fraction(math.ulp(most)) for most in rounded)
+        if self.takes != "mean":
+            return apart
+        largest = LARGEST_LOG if asked.relative else furthest(asked.public)
+        return apart / asked.entries + Fraction(math.ulp(largest))
 
     def calibrate(self, part: Mapping[str, Asked]) -> dict[str, GroupLoss]:
         """Calibrate each parameter for itself."""
@@ -75,10 +86,17 @@ class Additive(Mechanism):
         return losses
 
     def prepare(self, values: Array, loss: GroupLoss, public: Range) -> Array:
-        """The items, their exact sum inside its public bounds, or the logarithms of either."""
-        values = np.minimum(values, furthest(public))
-        if self.takes == "items":
-            return np.array([math.log(value) for value in values]) if loss.relative else values
+        """The items or their mean, or those of logarithms; or their exact sum inside its public
+        bounds, or its logarithm.
+        """
+        values = np.clip(values, -furthest(public), furthest(public))
+        if self.takes != "sum":
+            if loss.relative:
+                values = np.array([math.log(value) for value in values])
+            if self.takes == "items":
+                return values
+            total = sum(map(Fraction, values.tolist()), Fraction(0))
+            return np.array([float(total / len(values))])
         # Exact, then rounded once. Clamping to public bounds moves two neighbours no further apart,
         # and bounds the rounding.
         total = sum(map(Fraction, values.tolist()), Fraction(0))
@@ -86,7 +104,11 @@ class Additive(Mechanism):
         return np.array([math.log(total) if loss.relative else total])
 
     def draw(
-        self, prepared: Mapping[str, Array], part: Mapping[str, GroupLoss], sampler: Sampler
+        self,
+        prepared: Mapping[str, Array],
+        part: Mapping[str, GroupLoss],
+        sampler: Sampler,
+        at: Mapping[str, IntArray],  # noqa: ARG002
     ) -> dict[str, Array]:
         """Draw one parameter after the other."""
         return {
@@ -102,10 +124,10 @@ class Additive(Mechanism):
 
 
 def furthest(public: Range) -> float:
-    """The largest value that noise is added to: values beyond it are taken for it, which bounds
-    their rounding.
+    """The largest value that noise is added to, of either sign: values beyond it are taken for it,
+    which bounds their rounding.
 
     Noise of any use does not reach from there to the bound, so that what is released of them is the
     bound, as it is without.
     """
-    return min(FAR * public.upper, sys.float_info.max)
+    return min(FAR * max(abs(public.lower), abs(public.upper)), sys.float_info.max)

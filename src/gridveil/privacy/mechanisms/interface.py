@@ -1,6 +1,7 @@
 """What a mechanism is: how it calibrates, draws, and says what it drew; and what a sampler is.
 
-A mechanism takes something of a parameter (its entries, their sum, nothing), and adds noise to it.
+A mechanism takes something of a parameter (its entries, their sum or mean, nothing), and adds noise
+to it.
 It works on a part of a table: one parameter, or, where its noise is joint, all parameters of one
 asset that it draws.
 """
@@ -17,10 +18,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
-from gridveil.grid.facts import Array
+from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import Range
 
-Takes = Literal["items", "sum", "nothing"]
+Takes = Literal["items", "sum", "mean", "nothing"]
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,19 @@ class Calibration:
 
 
 class Noise(ABC):
-    """Noise of one law, symmetric and with a scale, drawn for each value independently.
+    """Noise of one law, symmetric and with a scale, drawn for each value independently, or for each
+    d values of a row jointly.
 
-    z stands for a distance in scales, y for a clipped noisy value, x for the value behind it.
+    z stands for a distance in scales, y for a clipped noisy value, x for the value behind it. The
+    law of one value alone is its marginal.
     """
 
     name: str
     """In words, such as "Laplace"."""
     measured_by: str
     """What samples it exactly, as a certificate names it; empty: nothing does."""
+    joint: bool = False
+    """Whether the values of a row are drawn together."""
     reach: float
     """Beyond this many scales the density is next to nothing."""
 
@@ -54,6 +59,12 @@ class Noise(ABC):
         apart in the sum of absolute differences.
         """
 
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of one value at scale 1; by quadrature where a law has no formula."""
+        share = (np.arange(10_000) + 0.5) / 10_000 - 0.5
+        return float(np.sqrt(np.mean(self.quantile(share) ** 2)))
+
     def cost(self, distance: Any, scale: Any) -> Any:
         """Loss between values that are so far apart."""
         return distance / scale
@@ -62,9 +73,11 @@ class Noise(ABC):
         """Scale at which values so far apart cost this much: the inverse of `cost`."""
         return distance / cost
 
-    def measurement(self, size: int, scale: float) -> Callable[[list[float]], list[float]]:  # noqa: ARG002
-        """Make what adds this noise to vectors (size,) in exact arithmetic, from the system's own
-        generator.
+    def measurement(self, size: int, scale: Any) -> Callable[[list[Any]], list[Any]]:  # noqa: ARG002
+        """Make what adds this noise to vectors (size,), or to rows (size, d), in exact arithmetic,
+        from the system's own generator.
+
+        scale : of every value; joint noise: (d,).
         """
         raise OptionError(
             f"Nothing samples {self.name} noise exactly.",
@@ -73,10 +86,8 @@ class Noise(ABC):
         )
 
     @abstractmethod
-    def seeded(
-        self, random: np.random.Generator, scale: float, size: int | tuple[int, ...]
-    ) -> Array:
-        """Draw floating-point noise, for demos and simulations alone."""
+    def seeded(self, random: np.random.Generator, scale: Any, size: int | tuple[int, ...]) -> Array:
+        """Draw floating-point noise, for demos and simulations alone; scale as above."""
 
     @abstractmethod
     def cdf(self, z: Array) -> Array:
@@ -99,6 +110,16 @@ class Noise(ABC):
     def ratio(self, z: Array, loss: Any) -> Array:
         """Log-likelihood ratio of two values `loss` scales apart; z : from their middle."""
 
+    def ratio_of_rows(self, z: Array, losses: Array) -> Array:
+        """Log-likelihood ratio of rows that lie `losses` (c,) scales apart; z (..., c)."""
+        return self.ratio(z, losses).sum(axis=-1)
+
+    def independent(self, z: Array) -> Array:
+        """Bring rows of noise (..., c) to what is uniform on (0, 1) and independent, if and only if
+        they are of this law.
+        """
+        return self.cdf(z)
+
     @abstractmethod
     def advantage(self, losses: Sequence[float]) -> float:
         """TPR − FPR of the best test between neighbours that differ in some coordinates by so many
@@ -119,8 +140,8 @@ class Sampler(Protocol):
         """Name what draws such noises, with its version, for the guarantee."""
         ...
 
-    def draw(self, values: Array, scale: float, noise: Noise) -> Array:
-        """Return values (n,) + noise of a scale."""
+    def draw(self, values: Array, scale: Any, noise: Noise) -> Array:
+        """Return values (n,) + noise of a scale; or rows (n, d) + joint noise of scales (d,)."""
         ...
 
 
@@ -159,6 +180,7 @@ class GroupLoss:
     drawn : name of the mechanism
     relative : whether noise is on logarithms: then α is a ratio, the promise speaks of
         log(1 + α), and scale has no unit
+    together : how many parameters one joint draw covers, this one included; they share one loss
     """
 
     unit: str
@@ -168,11 +190,17 @@ class GroupLoss:
     scale: float
     drawn: str = "items"
     relative: bool = False
+    together: int = 1
 
     @property
     def mechanism(self) -> Mechanism:
         """What drew it."""
         return named(self.drawn)
+
+    @property
+    def noise(self) -> Noise:
+        """The law of its noise, of one value alone and of all that were drawn with it."""
+        return self.mechanism.law(self.together)
 
     @property
     def alpha_in_words(self) -> str:
@@ -195,9 +223,9 @@ class Mechanism(ABC):
     name: str
     """Of the mechanism, in allocations, ledgers and bundles."""
     takes: Takes
-    """What it takes of a parameter: every entry, their sum, or nothing."""
+    """What it takes of a parameter: every entry, their sum, their mean, or nothing."""
     noise: Noise
-    """Its law, for whoever judges what it drew."""
+    """Its noise, whatever the number of parameters that it draws together: see `law`."""
     each: str
     """What is drawn, in an allocation's words, such as "their sum"."""
     whole: str
@@ -207,7 +235,11 @@ class Mechanism(ABC):
 
     def size(self, entries: int) -> int:
         """How many values it draws of so many entries."""
-        return {"items": entries, "sum": 1, "nothing": 0}[self.takes]
+        return {"items": entries, "sum": 1, "mean": 1, "nothing": 0}[self.takes]
+
+    def law(self, together: int) -> Noise:  # noqa: ARG002
+        """The law of its noise on so many parameters, for whoever judges what it drew."""
+        return self.noise
 
     def range(self, public: Range, entries: int) -> Range:
         """Public bounds of what it draws; public : of one entry."""
@@ -242,9 +274,16 @@ class Mechanism(ABC):
 
     @abstractmethod
     def draw(
-        self, prepared: Mapping[str, Array], part: Mapping[str, GroupLoss], sampler: Sampler
+        self,
+        prepared: Mapping[str, Array],
+        part: Mapping[str, GroupLoss],
+        sampler: Sampler,
+        at: Mapping[str, IntArray],
     ) -> dict[str, Array]:
-        """Add the noise of a part: the one time it is drawn."""
+        """Add the noise of a part: the one time it is drawn.
+
+        at : (entries,) of each parameter, which asset of its kind an entry belongs to.
+        """
 
     @abstractmethod
     def released(self, drawn: Array, loss: GroupLoss, public: Range) -> Array:
@@ -282,10 +321,26 @@ def named(name: str) -> Mechanism:
 def parts(
     draws: Mapping[str, str], assets: Mapping[str, str]
 ) -> list[tuple[Mechanism, tuple[str, ...]]]:
-    """List what is drawn together, in the order of draws; what is not drawn is left out."""
+    """List what is drawn together, in the order of draws; what is not drawn is left out.
+
+    Two mechanisms never share a draw, even on one asset: items and means of a machine are two.
+    """
     together: dict[tuple[str, str], list[str]] = {}
     for name, way in draws.items():
         if named(way).takes != "nothing":
             key = assets[name] if named(way).joint else name
             together.setdefault((way, key), []).append(name)
     return [(named(way), tuple(names)) for (way, _), names in together.items()]
+
+
+def drawn_jointly(draws: Mapping[str, str], assets: Mapping[str, str]) -> dict[str, str]:
+    """Name the joint draw that each parameter belongs to, where it covers more than one.
+
+    A draw of one value is like independent noise, by every rule.
+    """
+    return {
+        name: f"{mechanism.name}: {', '.join(sorted(names))}"
+        for mechanism, names in parts(draws, assets)
+        if mechanism.joint and len(names) > 1
+        for name in names
+    }

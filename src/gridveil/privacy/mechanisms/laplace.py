@@ -1,4 +1,4 @@
-"""Laplace noise, calibrated and sampled by OpenDP: on every entry, and on sums."""
+"""Laplace noise, calibrated and sampled by OpenDP: on every entry, on sums, and on means."""
 
 from __future__ import annotations
 
@@ -34,15 +34,18 @@ class Laplace(Noise):
         """About distance/ε, as OpenDP's own map has it."""
         return calibrate(distance, epsilon, size)
 
-    def measurement(self, size: int, scale: float) -> Callable[[list[float]], list[float]]:
+    def measurement(self, size: int, scale: Any) -> Callable[[list[Any]], list[Any]]:
         """OpenDP's discretised Laplace, in exact arithmetic."""
         return _measurement(_space(size), scale)
 
-    def seeded(
-        self, random: np.random.Generator, scale: float, size: int | tuple[int, ...]
-    ) -> Array:
+    def seeded(self, random: np.random.Generator, scale: Any, size: int | tuple[int, ...]) -> Array:
         """NumPy's, in floating point."""
         return random.laplace(0.0, scale, size=size)
+
+    @property
+    def deviation(self) -> float:
+        """√2."""
+        return math.sqrt(2)
 
     def cdf(self, z: Array) -> Array:
         """½ e^z below 0, 1 − ½ e^(−z) above."""
@@ -96,7 +99,7 @@ def calibrate(distance: Fraction, epsilon: Fraction, size: int) -> Calibration:
     grid as well, so a plain α/ε may overspend in the last bit. ε is rounded down and α up to floats
     before OpenDP sees them, and what `map` says is compared with the exact ε.
     """
-    dp = _opendp()
+    dp = opendp()
     d_in, d_out = float_at_least(distance), float_at_most(epsilon)
     try:
         with held():  # an exception that passes through OpenDP's own code aborts the process
@@ -121,7 +124,7 @@ def calibrate(distance: Fraction, epsilon: Fraction, size: int) -> Calibration:
 
 
 def _space(size: int) -> Any:
-    dp = _opendp()
+    dp = opendp()
     return dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size), dp.l1_distance(T=float)
 
 
@@ -131,7 +134,7 @@ def _measurement(space: Any, scale: float) -> Any:
     return make_laplace(*space, scale=scale)
 
 
-def _opendp() -> Any:
+def opendp() -> Any:
     """OpenDP's module, imported where it is used: it takes 0.3 s."""
     import opendp.prelude as dp
 
@@ -165,3 +168,4 @@ def _expected(losses: tuple[float, ...], start: Array) -> Array:
 LAPLACE = Laplace()
 ON_ITEMS = Additive("items", LAPLACE)
 ON_SUMS = Additive("sum", LAPLACE, "sum", "their sum", "their sum")
+ON_MEANS = Additive("mean", LAPLACE, "mean", "their mean", "their mean")

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from gridveil.grid.facts import Array
+from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import Range
 from gridveil.privacy.mechanisms.interface import Asked, GroupLoss, Mechanism, Noise, Sampler
 
@@ -42,6 +42,7 @@ class Nothing(Mechanism):
         prepared: Mapping[str, Array],
         part: Mapping[str, GroupLoss],  # noqa: ARG002
         sampler: Sampler,  # noqa: ARG002
+        at: Mapping[str, IntArray],  # noqa: ARG002
     ) -> dict[str, Array]:
         """Nothing."""
         return {name: np.empty(0) for name in prepared}
