@@ -8,18 +8,21 @@ import pytest
 
 from attacks import bundle_advantage, neighbours, on_star
 from gridveil import Adjacency, Bounds, DemoSampler, open_grid, perturb, publish
-from gridveil.adversary.attack.all_but_one import bound
-from gridveil.adversary.attack.averaging import combined
-from gridveil.adversary.attack.guess import best_guesses, noisy_values, within
-from gridveil.adversary.attack.network import invert, port_patterns
-from gridveil.adversary.attack.star import is_star, recover_star, recover_star_by_share
+from gridveil.adversary.attack.guess import best_guesses, bound, combined, noisy_values, within
+from gridveil.adversary.attack.network import (
+    invert,
+    is_star,
+    port_patterns,
+    recover_star,
+    recover_star_by_share,
+)
 from gridveil.adversary.attack.topology import EdgeGuess, equal_columns, guess_edges
 from gridveil.assurance.audit import alphas, measure_advantage, perturbed
 from gridveil.assurance.owner_report import redraws
 from gridveil.assurance.owner_report.assess import true_pairs
 from gridveil.assurance.owner_report.redraws import Redraws, epsilon_row
 from gridveil.dynamics.kron import edge_weights, kron_reduce, laplacian
-from gridveil.dynamics.kron.dense import KronMap
+from gridveil.dynamics.kron.kernels import KronMap
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.parameters import Range
 from gridveil.inference.posterior import Posterior, posterior_mean

@@ -11,8 +11,8 @@ from scipy.stats import norm
 from gridveil import open_grid, simulate
 from gridveil.adversary.attack.trajectory import estimate
 from gridveil.adversary.leakage import joint_delta, joint_epsilon, largest_mu, leakage, own_sigma
-from gridveil.adversary.leakage.drawing import plot_leakage
 from gridveil.adversary.leakage.neighbours import Moves
+from gridveil.adversary.leakage.report import plot_leakage
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduce, reduced_model
 from gridveil.dynamics.trajectory import Trajectory

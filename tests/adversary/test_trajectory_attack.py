@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from gridveil import open_grid, reduce, simulate
-from gridveil.adversary.attack.likely_network import from_records
 from gridveil.adversary.attack.regression import regress
-from gridveil.adversary.attack.trajectory import estimate
+from gridveil.adversary.attack.trajectory import estimate, from_records
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduced_model
 from gridveil.foundation.errors import OptionError

@@ -13,11 +13,11 @@ from hypothesis import given
 from scipy.optimize import least_squares, minimize
 
 from fidelity_grids import CASES, DT_S, ORIGIN, PUBLIC
-from gridveil.dynamics.engine import Record
-from gridveil.dynamics.engine.records import Records
+from gridveil.dynamics.engine import SampledRecord
+from gridveil.dynamics.engine.records import SampledRecords
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import edge_weights, kron_reduce, laplacian, reduce, reduced_model
-from gridveil.dynamics.kron.dense import KronMap
+from gridveil.dynamics.kron.kernels import KronMap
 from gridveil.dynamics.simulate import simulate
 from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.foundation.errors import OptionError, UnstableStep
@@ -175,8 +175,8 @@ def test_the_sensitivities_are_those_of_a_time_loop(scheme, thin):
     first, second = rng.random((40, 2)), rng.random((31, 2))
     first[rng.random(first.shape) < 0.3] = np.nan
     records = [
-        Record(((0, 0),), first, np.full(first.shape, dt)),
-        Record(((6, 1), (12, 0)), second, np.full(second.shape, dt)),
+        SampledRecord(((0, 0),), first, np.full(first.shape, dt)),
+        SampledRecord(((6, 1), (12, 0)), second, np.full(second.shape, dt)),
     ]
     family = DrivenSwingFamily(
         model.edges,
@@ -189,7 +189,7 @@ def test_the_sensitivities_are_those_of_a_time_loop(scheme, thin):
     )
     u = rng.random((2, g))
     theta = np.concatenate([model.theta, u.ravel()])
-    predictor = Predictor(family, Records.of(records), dt_s=dt, scheme=scheme)
+    predictor = Predictor(family, SampledRecords.of(records), dt_s=dt, scheme=scheme)
     sampling = predictor.sampling(thin)
     moving = np.arange(len(theta))
     values = predictor.values(theta, sense, sampling)
@@ -289,7 +289,7 @@ def test_modes_that_meet_do_not_spoil_the_sensitivities(name, gap, accuracy, sch
     model = meeting(gap)[name].reduced
     g = len(model.m)
     observed = np.random.default_rng(0).random((200, g))
-    records = Records.of([Record(((0, 0),), observed, np.ones_like(observed))])
+    records = SampledRecords.of([SampledRecord(((0, 0),), observed, np.ones_like(observed))])
     predictor = Predictor(driven(model, inputs=1), records, dt_s=0.05, scheme=scheme)
     sampling = predictor.sampling()
     theta = np.concatenate([model.theta, np.linspace(0.1, 0.3, g)])
@@ -303,10 +303,10 @@ def test_modes_that_meet_do_not_spoil_the_sensitivities(name, gap, accuracy, sch
 def test_a_window_ends_so_many_samples_behind_the_event():
     one = np.random.default_rng(0).random((50, 2))
     one[7] = np.nan
-    records = Records.of(
+    records = SampledRecords.of(
         [
-            Record(((5, 0),), one, np.ones_like(one)),
-            Record(((20, 1), (30, 1)), one, np.ones_like(one)),
+            SampledRecord(((5, 0),), one, np.ones_like(one)),
+            SampledRecord(((20, 1), (30, 1)), one, np.ones_like(one)),
         ]
     )
     whole, part = Sampling.of(records), Sampling.of(records, until=10)

@@ -19,8 +19,8 @@ from gridveil.foundation.errors import OptionError
 from gridveil.foundation.shown import csv_cell, csv_name
 from gridveil.inference.records import Declaration, read_declaration
 from gridveil.inference.records.clock import sampling
+from gridveil.inference.records.declared import is_unknown, read_unknown
 from gridveil.inference.records.record import RawRecord, read_record, read_time
-from gridveil.inference.records.unknown import is_unknown, read_unknown
 
 NOT_COARSER = "No coarser record was made."
 RECORD, DECLARED = "record.csv", "record.toml"

@@ -51,7 +51,7 @@ def explain(facts: GridFacts, release: Release) -> Explained:
     -------
     Post-processing of a release with public facts: it costs nothing.
     """
-    shares, model = port_shares(facts, release), release.model
+    shares, model = port_shares(facts, release), release.swing
     if facts.load_damping.any() and not release.publishes_loads:
         raise InputError(
             "the bundle withholds its loads, so it was made without load damping, and the grid is "
@@ -132,7 +132,7 @@ def _damped(damping: float) -> str:
 
 def _differing(facts: GridFacts, release: Release) -> list[str]:
     """Public quantities of a release that are not the grid's."""
-    model, g = release.model, len(facts.machines)
+    model, g = release.swing, len(facts.machines)
     public: dict[str, tuple[Array | float, Array | float]] = {
         "T": (model.governor_rate, facts.governor_rate),
         "G": (model.droop_gain, facts.droop_gain),

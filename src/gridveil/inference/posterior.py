@@ -97,7 +97,7 @@ class Posterior:
             public.lower,
             public.upper,
             relative=loss.relative,
-            noise=loss.mechanism.noise,
+            noise=loss.noise,
         )
 
     @cached_property
@@ -248,8 +248,8 @@ def _prior(size: int, public: Range) -> Posterior:
 
 
 def posterior_mean(noisy: NoisyGrid) -> PublicTable:
-    """Make a whole table of what was drawn: posterior means of items, a sum's shared out, the box's
-    middle for no draw at all.
+    """Make a whole table of what was drawn: posterior means of items, a sum's shared out, a mean's
+    for all, the box's middle for no draw at all.
 
     A machine's share may leave the items' bounds; it is not cut off there, since the sum would then
     be another.
@@ -259,6 +259,8 @@ def posterior_mean(noisy: NoisyGrid) -> PublicTable:
         takes = noisy.allocation.of(name).takes
         if takes == "items":
             table[name] = belief[name].mean
+        elif takes == "mean":
+            table[name] = np.full(noisy.facts.sizes[name], belief[name].mean[0])
         elif takes == "sum":
             table[name] = belief[name].mean * machine_shares(noisy.facts, noisy.allocation.sharing)
         else:

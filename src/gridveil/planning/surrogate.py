@@ -85,18 +85,22 @@ def choose(
     A function of public facts, bounds and settings alone: it never sees the private grid, so it
     costs nothing.
     """
-    found = candidates(adjacency, mechanism, sharing)
+    tried = candidates(adjacency, mechanism, sharing)
     lumped = len(surrogate.facts.machines) > MOST_MACHINES
     # a lumped machine has no lines and no items: it speaks for how to share ε between sums, and for
     # nothing else
     if lumped:
-        found = [one for one in found if one.mechanism != "items" or mechanism == "items"]
+        tried = [
+            allocation
+            for allocation in tried
+            if allocation.mechanism != "items" or mechanism == "items"
+        ]
         if adjacency.counts == "one-per-group" and mechanism == "aggregates":
-            found = [one for one in found if "nothing" in one.takes]
+            tried = [allocation for allocation in tried if "nothing" in allocation.takes]
     settings = {"draws": DRAWS, "seed": 0, "lumped": lumped, "dt_s": DT_S}
     trials = Trials(surrogate, trial_event(surrogate.facts), bounds, **settings)
-    errors = [trials.distances(adjacency, one, epsilon).mean() for one in found]
-    return replace(found[int(np.argmin(errors))], origin=f"chosen on a public surrogate: {origin}")
+    errors = [trials.distances(adjacency, allocation, epsilon).mean() for allocation in tried]
+    return replace(tried[int(np.argmin(errors))], origin=f"chosen on a public surrogate: {origin}")
 
 
 def trial_event(facts: GridFacts) -> Event:

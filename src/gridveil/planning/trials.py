@@ -41,7 +41,8 @@ SWING = INERTIA.name, DAMPING.name  # what of the machines the swing equations k
 class Reduced:
     """Reduced parameters of a batch, those of the swing equations.
 
-    weights : k_r (draws, e); inertia, damping : m, d (draws, g).
+    weights : k_r (draws, e).
+    inertia, damping : m, d (draws, g).
     u : load of each step on each machine (draws, steps, g).
     """
 
@@ -153,26 +154,26 @@ class Trials:
         for some in self._chunks():
             part = drawn.some(some)
             omega = self._simulate(part)
-            found = errors(self._read(part, omega), self.reference)
+            each = errors(self._read(part, omega), self.reference)
             if whole:
                 off = omega - self._omega
-                found["L"] = self.clock.dt_s * np.einsum("rng,rng->r", off, off)
-                found |= mode_errors(self._eigenvalues(part), self._modes)
-            parts.append(found)
+                each["L"] = self.clock.dt_s * np.einsum("rng,rng->r", off, off)
+                each |= mode_errors(self._eigenvalues(part), self._modes)
+            parts.append(each)
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def distances(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Array:
         """∫ |ω − ω_surrogate|² dt of each draw (draws,), the mean over the event's steps, each
         taken alone [p.u.² s].
         """
-        drawn, found = self.reduced(adjacency, allocation, epsilon), np.empty(self.draws)
+        drawn, mismatch = self.reduced(adjacency, allocation, epsilon), np.empty(self.draws)
         with one_blas_thread():
             for some in self._chunks():
                 off = self._respond(drawn.some(some)) - self._answers
-                found[some] = (
+                mismatch[some] = (
                     self.clock.dt_s * np.einsum("rsng,rsng->r", off, off) / len(self.event.steps)
                 )
-        return found
+        return mismatch
 
     def control(self) -> Errors:
         """Errors of the public bounds alone (1,): m and d at their prior means, k in the middle,
@@ -190,6 +191,12 @@ class Trials:
         """Draw, estimate and reduce as a release does: what `perturb`, `posterior_mean` and
         `reduce` give for each draw.
         """
+        if joint := [name for name in allocation.drawn if allocation.of(name).joint]:
+            raise OptionError(
+                f"Trials do not draw the joint noise on {', '.join(joint)}.",
+                expected="noise on each value or sum (items, sum)",
+                outcome="Nothing was tried.",
+            )
         shares = allocation.over(adjacency).split(epsilon, allocation.assets)
         losses = {
             name: _loss(adjacency, name, allocation.draws[name], share)

@@ -1,6 +1,10 @@
-"""From a released value to the noisy one behind it, and to the best guess of the true one."""
+"""From released values to the noisy ones behind them, and to the best guess of the true ones: of
+one release, of several, or knowing all parameters but one asset's.
+"""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -73,3 +77,46 @@ def best_guesses(y: Array, loss: GroupLoss, bounds: Range, *, points: int = 512)
         mass = np.interp(ends[:, item], at[:, item], share, right=1.0) - share
         out[item] = centre[int(np.argmax(mass)), item]
     return np.clip(out, bounds.lower, bounds.upper)
+
+
+POINTS, PASSES, DEPTH = 2000, 3, 40.0
+
+
+def combined(y: Array, loss: GroupLoss, bounds: Range) -> Array:
+    """Mean of p(x | y_1 … y_R) ∝ Π p(y_r | x) / x on the bounds, for R noisy values each.
+
+    Noise averages out as fast as the total ε allows.
+
+    y : (R, n) clipped noisy values, in the group's unit.
+    loss : of one release. Returns (n,).
+    """
+    items = y.shape[1]
+    low = np.full(items, np.log(bounds.least))
+    high = np.full(items, np.log(bounds.upper))
+    seen = np.log(y) if loss.relative else y
+    mean = np.exp(0.5 * (low + high))
+    for _ in range(PASSES):  # each on a finer grid, where the mass is
+        s = low + (high - low) * np.linspace(0, 1, POINTS)[:, None]
+        at = s if loss.relative else np.exp(s)
+        depth = loss.noise.depth(at, seen, loss.scale)
+        depth -= depth.max(axis=0)
+        step = (high - low) / (POINTS - 1)
+        inside = depth > -DEPTH
+        first, last = inside.argmax(axis=0), POINTS - 1 - inside[::-1].argmax(axis=0)
+        density = np.exp(depth)
+        mean = (np.exp(s) * density).sum(axis=0) / density.sum(axis=0)
+        low, high = (
+            np.maximum(low, low + (first - 1) * step),
+            np.minimum(high, low + (last + 1) * step),
+        )
+    return mean
+
+
+def bound(epsilon: float) -> float:
+    """The advantage that no test against anything ε-DP exceeds: (e^ε − 1)/(e^ε + 1) = tanh(ε/2).
+
+    The all-but-one adversary knows all parameters but one asset's, and its two possible values.
+    Guessing by the sign of the log-likelihood ratio Σ ℓ_c has the largest advantage, TPR − FPR =
+    2 P(right) − 1; the mechanism's noise knows ℓ_c and that advantage (`Noise.advantage`).
+    """
+    return math.tanh(epsilon / 2)

@@ -1,8 +1,9 @@
-"""Gauss–Newton inversion of a Kron reduction whose topology the attacker knows.
+"""Inversion of a Kron reduction whose topology the attacker knows: a star in closed form, any other
+network by Gauss–Newton.
 
 Unknowns are x = log k of every line, equations the entries of L_red and, where the release carries
 it, of K_ac. With c_e the e-th column of C_γ + K_ac C_β, ∂L_red/∂k_e = c_e c_eᵀ and ∂K_ac/∂k_e =
-−c_e (C_β,e)ᵀ L_ββ⁻¹ (`gridveil.dynamics.kron.dense`). Levenberg–Marquardt from several starts;
+−c_e (C_β,e)ᵀ L_ββ⁻¹ (`gridveil.dynamics.kron.kernels`). Levenberg–Marquardt from several starts;
 the rank of the Jacobian at the answer says how much of k the release fixes, its null space which
 lines.
 """
@@ -12,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gridveil.dynamics.kron.dense import KronMap, Reduction
+from gridveil.dynamics.kron.kernels import KronMap, Reduction
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import STARTS, stage, start_named
@@ -182,3 +184,47 @@ def _identified(slope: Array) -> tuple[int, NDArray[np.bool_]]:
     _, singular, right = np.linalg.svd(np.linalg.qr(slope, mode="r"), full_matrices=True)
     rank = int((singular > RANK_TOLERANCE * singular[0]).sum())
     return rank, np.linalg.norm(right[rank:], axis=0) < FREE
+
+
+def recover_star(reduced: Array, leaves: int) -> Array:
+    """Recover a star's weights from k_r alone: k'_ij = y_i y_j, solved for log y; k_i = y_i Σ y.
+
+    All pairs count alike, so that rounding or noise in one does not decide. Two leaves are in
+    series, and two weights cannot be told from one.
+    reduced : weights of the complete graph on the leaves, order of `complete_edges` [p.u. power /
+    rad].
+
+    >>> recover_star(np.array([1, 1.6, 1, 4, 2.5, 4]), leaves=4).round(9)
+    array([ 4., 10., 16., 10.])
+    """
+    if leaves < 3:
+        raise OptionError(
+            f"A star of {leaves} leaves cannot be recovered from its reduced weight alone.",
+            expected="3 leaves or more, or the column of K_ac of its centre",
+            outcome="Nothing was recovered.",
+        )
+    pairs = np.array(list(combinations(range(leaves), 2)))
+    design = np.zeros((len(pairs), leaves))
+    design[np.arange(len(pairs)), pairs[:, 0]] = design[np.arange(len(pairs)), pairs[:, 1]] = 1.0
+    y = np.exp(np.linalg.lstsq(design, np.log(reduced), rcond=None)[0])
+    return y * y.sum()
+
+
+def recover_star_by_share(reduced: Array, share: Array) -> Array:
+    """Recover a star's weights from k_r and K_ac of its centre: k'_ij = S K_i K_j, k_i = S K_i.
+
+    reduced : as in `recover_star`; share : (leaves,) the column, k_i / Σ k. Two leaves are enough.
+
+    >>> recover_star_by_share(np.array([1.2]), np.array([0.4, 0.6])).round(9)
+    array([2., 3.])
+    """
+    i, j = np.array(list(combinations(range(len(share)), 2))).T
+    total = np.exp(np.mean(np.log(reduced) - np.log(share[i]) - np.log(share[j])))
+    return total * share
+
+
+def is_star(facts: GridFacts) -> bool:
+    """Whether a grid is a star: machines at its leaves, one bus without a machine in the middle."""
+    if len(facts.interior) != 1 or len(facts.edges) != len(facts.machines):
+        return False
+    return bool((facts.edges == facts.interior[0]).any(axis=1).all())

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.signal import lfilter
 
-from gridveil.dynamics.engine.schemes import SchemeName
+from gridveil.dynamics.engine.propagate import SchemeName
 from gridveil.grid.facts import Array, GridFacts, complete_edges
 from gridveil.inference.fit.problem import Observation
 

@@ -1,4 +1,5 @@
-"""Estimate a reduced model from public trajectories alone: what no ε can protect.
+"""Estimate a reduced model from public trajectories alone, what no ε can protect; and the most
+probable network given records, or records and a release, with public topology and bounds.
 
 A linear regression (regression.py) starts the maximum-likelihood estimate, which is Gauss-Newton on
 the simulated output error. If all of k, m, d and u grow by one factor, ω stays as it is but for
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 
 from gridveil.adversary.attack.regression import regress, with_totals
 from gridveil.dynamics.engine.objective import one_blas_thread
-from gridveil.dynamics.engine.records import Records
-from gridveil.dynamics.engine.schemes import SchemeName
+from gridveil.dynamics.engine.propagate import SchemeName
+from gridveil.dynamics.engine.records import SampledRecords
 from gridveil.dynamics.events import Event, Step
 from gridveil.dynamics.models import GridPorts
 from gridveil.dynamics.swing import REDUCED_SWING, DrivenSwingFamily
@@ -25,10 +26,13 @@ from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts, complete_edges
 from gridveil.grid.parameters import Bounds
 from gridveil.grid.tables import Values
+from gridveil.inference.fit.least_squares import FREE_SCALE
+from gridveil.inference.fit.outcome import TwoStage
 from gridveil.inference.fit.problem import Observation, as_records
-from gridveil.inference.fit.scale import FREE_SCALE
 from gridveil.inference.fit.sensitivity import Predictor, Sampling
-from gridveil.inference.fit.two_stage import check_size
+from gridveil.inference.fit.two_stage import check_size, two_stage
+from gridveil.inference.posterior import beliefs, no_release
+from gridveil.privacy.noisy import NoisyGrid
 
 NOT_ATTACKED = "Nothing was estimated."
 # Steps of Gauss-Newton at most, and the change of every entry, against its size, at which it ends.
@@ -156,7 +160,7 @@ class _OutputError:
         self.facts, self.dt_s, self.total_known = facts, dt_s, total_known
         self.scheme: SchemeName = scheme
         self.inputs = len(totals)
-        self.records = Records.of(records)
+        self.records = SampledRecords.of(records)
         self.sampling = Sampling.of(self.records)
         self.rest = g * (g - 1) // 2 + 2 * g
         known = totals if total_known else np.ones(1)
@@ -339,3 +343,38 @@ def _parts(facts: GridFacts, inputs: int) -> dict[str, slice]:
         name: slice(int(a), int(b))
         for name, a, b in zip((*REDUCED_SWING, "u"), ends[:-1], ends[1:], strict=True)
     }
+
+
+def from_records(
+    facts: GridFacts,
+    observed: Sequence[Observation],
+    bounds: Bounds,
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+    sigma: float,
+) -> TwoStage:
+    """The most probable network given records at any locations, without a release."""
+    return two_stage(
+        facts,
+        observed,
+        no_release(facts.sizes, bounds),
+        bounds,
+        dt_s=dt_s,
+        scheme=scheme,
+        sigma=sigma,
+    )
+
+
+def from_both(
+    noisy: NoisyGrid,
+    observed: Sequence[Observation],
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+    sigma: float,
+) -> TwoStage:
+    """The most probable network given a release and records together."""
+    return two_stage(
+        noisy.facts, observed, beliefs(noisy), noisy.bounds, dt_s=dt_s, scheme=scheme, sigma=sigma
+    )

@@ -17,12 +17,11 @@ from itertools import product
 
 import numpy as np
 
-from gridveil.adversary.leakage.joint import joint_delta, joint_epsilon
 from gridveil.adversary.leakage.neighbours import At, Moves, moves_of
-from gridveil.adversary.leakage.noise import own_sigma, sigma_of
+from gridveil.adversary.leakage.noise import joint_delta, joint_epsilon, own_sigma, sigma_of
 from gridveil.adversary.leakage.report import PARAMETERS, Attacker, Leakage, Uncertainty, percent
 from gridveil.dynamics.engine.objective import one_blas_thread
-from gridveil.dynamics.engine.schemes import SchemeName
+from gridveil.dynamics.engine.propagate import SchemeName
 from gridveil.dynamics.swing import REDUCED_SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import corner_named, stage

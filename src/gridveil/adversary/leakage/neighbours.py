@@ -10,7 +10,7 @@ from itertools import islice, product
 import numpy as np
 
 from gridveil.adversary.leakage.report import PARAMETERS
-from gridveil.dynamics.engine.schemes import SchemeName
+from gridveil.dynamics.engine.propagate import SchemeName
 from gridveil.foundation.progress import LEAKAGE, stage
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Bounds, of_asset

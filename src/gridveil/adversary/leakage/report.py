@@ -1,17 +1,21 @@
-"""What records were found to tell, in figures, in words and in JSON's types."""
+"""What records were found to tell: in numbers, words, JSON's types, and drawn."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gridveil.foundation.drawing import CYCLE, new_figure, plain, plain_ticks, written
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import PARAMETERS
-from gridveil.inference.fit.scale import FREE_SCALE
+from gridveil.inference.fit.least_squares import FREE_SCALE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # A group is given away below this relative standard deviation; it stays hidden above that share of
 # what the bounds leave.
@@ -206,3 +210,43 @@ def _spread(values: Array) -> dict[str, float | None] | None:
 
 def _finite(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+def plot_leakage(leakages: Mapping[str, Leakage], path: str | None = None) -> Figure:
+    """Draw the relative error that records leave in each item; a line marks what bounds leave."""
+    import numpy as np
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = new_figure(3.0 * len(PARAMETERS), 3.4, columns=len(PARAMETERS))
+    for panel, name in zip(axes, PARAMETERS, strict=True):
+        for number, (words, leakage) in enumerate(leakages.items()):
+            for known, attacker in ((True, leakage.known), (False, leakage.unknown)):
+                values = np.sort(attacker.items[name].with_bounds)
+                panel.plot(
+                    np.arange(1, len(values) + 1),
+                    100 * values,
+                    "o" if known else "x",
+                    color=CYCLE[number % len(CYCLE)],
+                    markersize=4,
+                    label=plain(f"{words}, total load {'public' if known else 'unknown'}"),
+                )
+        prior = 100 * next(iter(leakages.values())).known.items[name].prior
+        panel.axhline(
+            prior, color="#888888", linestyle="--", linewidth=0.9, label="public bounds alone"
+        )
+        panel.set_yscale("log")
+        plain_ticks(panel.yaxis)
+        # a decade at least, or hardly a tick would be left
+        panel.set_ylim(bottom=min(panel.get_ylim()[0], prior / 10))
+        panel.set_title(f"{PARAMETERS[name].plural} {name}", fontsize=9)
+        panel.set_xlabel("item, best known first", fontsize=9)
+        panel.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes[0].set_ylabel("relative error [%]", fontsize=9)
+    figure.legend(
+        *axes[0].get_legend_handles_labels(),
+        loc="outside upper center",
+        ncols=2,
+        fontsize=8,
+        frameon=False,
+    )
+    return written(figure, path)

@@ -19,9 +19,16 @@ from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
-from gridveil.inference.fit.methods import projected_gradient, quasi_newton
 from gridveil.inference.fit.outcome import Identifiability
-from gridveil.inference.fit.problem import NOT_FITTED, Observation, Problem, on_clock, problem
+from gridveil.inference.fit.problem import (
+    NOT_FITTED,
+    Observation,
+    Problem,
+    on_clock,
+    problem,
+    projected_gradient,
+    quasi_newton,
+)
 from gridveil.inference.fit.task import Task
 from gridveil.inference.fit.two_stage import is_too_large, two_stage
 from gridveil.inference.fit.unknown import EstimatedEvent, Unknown, check_known

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gridveil.dynamics.kron.dense import KronMap, Reduction
+from gridveil.dynamics.kron.kernels import KronMap, Reduction
 from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import DAMPING, INERTIA, WEIGHT

@@ -1,4 +1,6 @@
-"""The fit as an optimisation problem: J(θ) over a public box."""
+"""The fit as an optimisation problem: J(θ) over a public box, and two ways down: the paper's
+projected gradient steps, and a quasi-Newton method that converges.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridveil.dynamics.engine import LinearFamily, Objective, Record, SchemeName
+from gridveil.dynamics.engine import LinearFamily, Objective, SampledRecord, SchemeName
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import Places, ReducedModel, port_positions
 from gridveil.dynamics.simulate import Clock
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.errors import InputError
+from gridveil.foundation.progress import report
 from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.unknown import KNOWN, NOT_FITTED, Unknown
@@ -85,7 +88,7 @@ def problem(
 
 def on_clock(
     places: Places, observed: Sequence[Observation], dt_s: float
-) -> tuple[list[Record], Array, IntArray]:
+) -> tuple[list[SampledRecord], Array, IntArray]:
     """Put observations on one clock, and their events and buses on a model's places.
 
     Returns records, the load that each step of each event adds (ports, s) [p.u. power], and the
@@ -98,12 +101,12 @@ def on_clock(
 
 def as_records(
     observed: Sequence[Observation], dt_s: float
-) -> tuple[tuple[str, ...], list[Record]]:
+) -> tuple[tuple[str, ...], list[SampledRecord]]:
     """Put observations on one clock: recorded buses, and records with one input per step."""
     buses = tuple(
         dict.fromkeys(bus for observation in observed for bus in observation.trajectory.buses)
     )
-    records: list[Record] = []
+    records: list[SampledRecord] = []
     column = 0
     for observation in observed:
         count = len(observation.event.steps)
@@ -126,7 +129,7 @@ def box(family: LinearFamily) -> tuple[Array, Array]:
 
 def _record(
     observation: Observation, buses: Sequence[str], dt_s: float, columns: Sequence[int]
-) -> Record:
+) -> SampledRecord:
     """Put a trajectory on the fit's clock; samples that it does not have get no weight."""
     time, omega = observation.trajectory.time_s, observation.trajectory.omega
     samples = np.rint(time / dt_s).astype(int)
@@ -148,7 +151,7 @@ def _record(
     observed[samples[:, None], places] = omega
     between = np.diff(time)  # 30 Hz come as 0.03, 0.03 and 0.04 s; a row may be missing
     weights = np.full(observed.shape, float(between[between <= 1.5 * np.median(between)].mean()))
-    return Record(
+    return SampledRecord(
         tuple(
             (clock.sample(step.at_s), column)
             for step, column in zip(observation.event.steps, columns, strict=True)
@@ -156,3 +159,73 @@ def _record(
         observed,
         weights,
     )
+
+
+def report_step(done: int, total: int, J: float) -> None:
+    """Report an iteration of a fit, how many there may be, and J [p.u.² s]."""
+    report(f"fitting, J = {J:.3e} p.u.² s", done, total)
+
+
+def projected_gradient(
+    problem: Problem,
+    start: Array,
+    *,
+    step: float,
+    iterations: int,
+) -> tuple[Array, Array]:
+    """Take θ ← P[θ − η dJ/dθ] a fixed number of times: Algorithm 1, step 3, to the letter.
+
+    start : (p,) or (batch, p), not projected: only what the steps lead to is.
+    Returns θ of the same shape, and J before the first and after each step: (iterations + 1, ...).
+    """
+    theta = start
+    history = []
+    for iteration in range(iterations):
+        J, gradient = problem(theta)
+        history.append(J)
+        theta = np.clip(theta - step * gradient, problem.lower, problem.upper)
+        report_step(iteration + 1, iterations, float(np.mean(J)))
+    history.append(problem(theta)[0])
+    return theta, np.array(history)
+
+
+def quasi_newton(problem: Problem, start: Array, *, iterations: int) -> tuple[Array, Array, bool]:
+    """Minimise by L-BFGS-B over the box, in parameters scaled by their start.
+
+    Returns θ (p,), J of each iteration, and whether it converged.
+    """
+    from scipy.optimize import minimize
+
+    inside = np.clip(start, problem.lower, problem.upper)
+    scale = np.maximum(inside, 1e-2 * (problem.upper - problem.lower))
+    first = float(problem(inside)[0])
+    unit = first if first > 0 else 1.0
+    history = [first]
+    last: dict[str, float] = {"J": first}
+
+    def scaled(phi: Array) -> tuple[float, Array]:
+        J, gradient = problem(phi * scale)
+        last["J"] = float(J)
+        return float(J) / unit, gradient * scale / unit
+
+    def note(_: Array) -> None:
+        history.append(last["J"])
+        report_step(len(history) - 1, iterations, last["J"])
+
+    minimum = minimize(
+        scaled,
+        inside / scale,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(problem.lower / scale, problem.upper / scale, strict=True)),
+        callback=note,
+        options={
+            "maxiter": iterations,
+            "maxfun": 4 * iterations,
+            "maxcor": 30,
+            "ftol": 1e-14,
+            "gtol": 1e-7,
+        },
+    )
+    theta = np.clip(minimum.x * scale, problem.lower, problem.upper)
+    return theta, np.array(history), bool(minimum.success)

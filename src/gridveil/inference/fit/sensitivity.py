@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridveil.dynamics.engine.lti import LTI
-from gridveil.dynamics.engine.propagate import step_responses
-from gridveil.dynamics.engine.records import Records
-from gridveil.dynamics.engine.schemes import SCHEMES, SchemeName
+from gridveil.dynamics.engine.propagate import SCHEMES, SchemeName, step_responses
+from gridveil.dynamics.engine.records import SampledRecords
 from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.grid.facts import Array, IntArray
 
@@ -77,7 +76,7 @@ class Sampling:
     weights: Array
 
     @classmethod
-    def of(cls, records: Records, thin: int = 1, until: int | None = None) -> Sampling:
+    def of(cls, records: SampledRecords, thin: int = 1, until: int | None = None) -> Sampling:
         """Use every observed sample, or every thin-th; several steps must lie a stride apart.
 
         until : the last clock step after a record's first step of load that is looked at; default:
@@ -132,7 +131,7 @@ class Predictor:
     """
 
     def __init__(
-        self, family: DrivenSwingFamily, records: Records, *, dt_s: float, scheme: SchemeName
+        self, family: DrivenSwingFamily, records: SampledRecords, *, dt_s: float, scheme: SchemeName
     ) -> None:
         self.family = family
         self.records = records

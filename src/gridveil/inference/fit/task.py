@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridveil.dynamics.engine.records import Records
-from gridveil.dynamics.engine.schemes import SchemeName
+from gridveil.dynamics.engine.propagate import SchemeName
+from gridveil.dynamics.engine.records import SampledRecords
 from gridveil.dynamics.models import GridPorts
 from gridveil.dynamics.swing import SWING, DrivenSwingFamily
 from gridveil.foundation.errors import OptionError
@@ -79,7 +79,9 @@ class Task:
             [np.nan if observation.sigma is None else observation.sigma for observation in observed]
         )
         return cls(
-            coordinates, Predictor(family, Records.of(records), dt_s=dt_s, scheme=scheme), sigmas
+            coordinates,
+            Predictor(family, SampledRecords.of(records), dt_s=dt_s, scheme=scheme),
+            sigmas,
         )
 
     def sigma(self, sampling: Sampling, usual: float, least: float = 0.0) -> Array:
@@ -124,20 +126,12 @@ class ReducedResiduals:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class DirectResiduals:
+class DirectResiduals(ReducedResiduals):
     """(ω − ω̂)/σ as a function of the network, y = (log k, log m, log d), with σ per row."""
-
-    task: Task
-    sampling: Sampling
-    sigma: Array
 
     def at(self, x: Array) -> Array:
         """Residuals (rows,)."""
-        return (
-            self.task.compare(self.task.coordinates.of_network_and_machines(x), self.sampling)
-            / self.sigma
-        )
+        return super().at(self.task.coordinates.of_network_and_machines(x))
 
     def slopes(self, x: Array) -> Array:
         """Slopes (rows, size of y)."""

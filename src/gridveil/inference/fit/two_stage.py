@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from gridveil.dynamics.engine.objective import one_blas_thread
-from gridveil.dynamics.engine.schemes import SchemeName
+from gridveil.dynamics.engine.propagate import SchemeName
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import check_euler, modes
@@ -28,11 +28,9 @@ from gridveil.foundation.progress import told_to
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.coordinates import independent, linked, push
-from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
-from gridveil.inference.fit.methods import report_step
+from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise, scale_shift
 from gridveil.inference.fit.outcome import TwoStage, covariance, outcome
-from gridveil.inference.fit.problem import NOT_FITTED, Observation
-from gridveil.inference.fit.scale import scale_shift
+from gridveil.inference.fit.problem import NOT_FITTED, Observation, report_step
 from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import (
     DirectResiduals,

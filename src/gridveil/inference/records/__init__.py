@@ -14,13 +14,19 @@ import numpy as np
 from gridveil.dynamics.events import Event, Step
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.errors import InputError
-from gridveil.grid.facts import Array, GridFacts, IntArray
+from gridveil.grid.facts import Array, GridFacts, IntArray, TableFacts
 from gridveil.grid.parameters import DAMPING, Bounds
 from gridveil.inference.fit import FitSettings, Observation, Unknown
 from gridveil.inference.records.clock import lay_clock, resample, sampling
-from gridveil.inference.records.declared import Declaration, declaration, read_declaration
+from gridveil.inference.records.declared import (
+    Declaration,
+    declaration,
+    is_unknown,
+    read_declaration,
+    read_size,
+    read_unknown,
+)
 from gridveil.inference.records.record import NOT_USED, RawRecord, read_record, read_time, refusal
-from gridveil.inference.records.unknown import is_unknown, read_size, read_unknown
 
 __all__ = [
     "Declaration",
@@ -78,7 +84,8 @@ class Measured:
     on_step, interpolated, left_out : values that lay on a step of the fit's clock, that were moved
     to the nearest one on the line to a neighbour, and that had no neighbour there or shared their
     step with others.
-    repeated : rows that repeated another; unused : columns of the file that are no location.
+    repeated : rows that repeated another.
+    unused : columns of the file that are no location.
     """
 
     declared: Declaration
@@ -116,7 +123,7 @@ def read_trajectory(path: str | Path, facts: GridFacts, *, dt_s: float = 0.01) -
     return measure(read_declaration(Path(path)), facts, dt_s=dt_s)
 
 
-def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured:
+def measure(declared: Declaration, facts: TableFacts, *, dt_s: float) -> Measured:
     """Read a declared record, check it against a grid's public facts, and put it on the fit's clock
     of dt_s [s].
 
@@ -135,7 +142,7 @@ def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured
     known = set(facts.buses)
     for bus in [
         *declared.locations.values(),
-        *(bus for step in event.steps for bus in (*step.change, *step.lost)),
+        *(bus for step in event.steps for bus in (*step.change, *step.lost, *step.trips)),
     ]:
         if bus not in known:
             raise refusal(
@@ -226,18 +233,18 @@ def measure(declared: Declaration, facts: GridFacts, *, dt_s: float) -> Measured
 
 def read_all(
     declared: Sequence[Declaration],
-    facts: GridFacts,
+    facts: TableFacts,
     dt_s: float | None = None,
     bounds: Bounds | None = None,
 ) -> list[Measured]:
     """Read declared trajectories onto the fit's clock; refuse what does not fit the grid and, given
-    bounds, its event.
+    bounds of a swing model, its event.
     """
-    found = [measure(one, facts, dt_s=dt_s or FitSettings().dt_s) for one in declared]
-    if bounds is not None:
-        for one in found:
-            check_size(one, facts, bounds)
-    return found
+    records = [measure(each, facts, dt_s=dt_s or FitSettings().dt_s) for each in declared]
+    if bounds is not None and isinstance(facts, GridFacts):
+        for record in records:
+            check_size(record, facts, bounds)
+    return records
 
 
 def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
@@ -281,7 +288,7 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
         )
 
 
-def _event(declared: Declaration, facts: GridFacts) -> tuple[Event, Unknown]:
+def _event(declared: Declaration, facts: TableFacts) -> tuple[Event, Unknown]:
     """The event, or a guess that has its total on all machines alike, and what of it is to be
     estimated.
     """

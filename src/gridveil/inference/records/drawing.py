@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gridveil.foundation.drawing import CYCLE, new_figure, plain, written
+from gridveil.foundation.drawing import CYCLE, labelled, new_figure, plain, written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,10 +18,10 @@ def plot_measured(measured: Sequence[Measured], path: str | None = None) -> Figu
     event.
     """
     figure, axes = new_figure(6.4, 3.0 * len(measured) + 0.4, rows=len(measured))
-    for panel, one in zip(axes, measured, strict=True):
-        record = one.trajectory
+    for panel, shown in zip(axes, measured, strict=True):
+        record = shown.trajectory
         for number, (place, hz) in enumerate(
-            zip(one.locations, record.deviation_hz.T, strict=True)
+            zip(shown.locations, record.deviation_hz.T, strict=True)
         ):
             label = plain(f"{place.column} (bus {place.bus}), {100 * place.gaps:.0f} % gaps")
             # Dots too: a sample between two gaps makes no line.
@@ -34,7 +34,7 @@ def plot_measured(measured: Sequence[Measured], path: str | None = None) -> Figu
                 markersize=2,
                 label=label,
             )
-        for number, step in enumerate(one.event.steps):
+        for number, step in enumerate(shown.event.steps):
             panel.axvline(
                 step.at_s,
                 color="#888888",
@@ -42,9 +42,8 @@ def plot_measured(measured: Sequence[Measured], path: str | None = None) -> Figu
                 linestyle="--",
                 label="event" if number == 0 else None,
             )
-        panel.set_title(plain(f"{one.declared.file}: {one.declared.event}"), fontsize=9)
-        panel.set_xlabel("time [s]", fontsize=9)
-        panel.set_ylabel("deviation [mHz]", fontsize=9)
-        if len(one.locations) <= 12:
+        panel.set_title(plain(f"{shown.declared.file}: {shown.declared.event}"), fontsize=9)
+        labelled(panel, "time [s]", "deviation [mHz]")
+        if len(shown.locations) <= 12:
             panel.legend(fontsize=8, frameon=False)
     return written(figure, path)

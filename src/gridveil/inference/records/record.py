@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gridveil.foundation.csv_rows import csv_rows
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import RECORD_BYTES
-from gridveil.foundation.reading import plain_number, read_bytes
+from gridveil.foundation.reading import csv_rows, plain_number, read_bytes
 from gridveil.grid.facts import Array, IntArray
 
 NOT_USED = "The trajectory was not used and nothing was spent."
@@ -35,7 +34,8 @@ class RawRecord:
     time_s : (n,) on the file's own clock [s].
     values : (n, h) in the file's unit, NaN in a gap.
     zoned : whether timestamps say their zone, None where times are numbers.
-    repeated : rows that said again what another had said; unused : columns that nobody asked for.
+    repeated : rows that said again what another had said.
+    unused : columns that nobody asked for.
     """
 
     file: str

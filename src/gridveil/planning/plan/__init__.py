@@ -11,11 +11,21 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import Metrics
+from gridveil.foundation.drawing import (
+    CYCLE,
+    STYLES,
+    labelled,
+    mark_level,
+    new_figure,
+    plain,
+    written,
+)
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import counted
 from gridveil.grid.parameters import PARAMETERS, Bounds
@@ -26,6 +36,10 @@ from gridveil.planning.trials import Trials
 from gridveil.privacy.adjacency import ABSOLUTE, Adjacency, Rule
 from gridveil.privacy.allocation import MECHANISMS, MechanismName, Sharing
 from gridveil.privacy.epsilon import SMALL, float_at_least
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 # Of mechanisms whose ε differ by less, the first is proposed; topology comes last, since it keeps
 # nothing of the network.
@@ -80,26 +94,26 @@ class Plan:
         """How many values of each group of the surrogate lie outside the public bounds, where no ε
         finds them.
         """
-        found = {}
+        counts = {}
         for name in PARAMETERS:
             public, values = self.bounds[name], self.surrogate.values[name]
-            found[name] = int(((values < public.lower) | (values > public.upper)).sum())
-        return {name: count for name, count in found.items() if count}
+            counts[name] = int(((values < public.lower) | (values > public.upper)).sum())
+        return {name: count for name, count in counts.items() if count}
 
     def noise(self) -> list[Drawn]:
         """Scales of the proposal's noise beside typical values of the surrogate: a median entry, or
         the sum.
         """
         assert self.chosen is not None
-        found = []
+        rows = []
         for name, loss in self.chosen.losses().items():
             values, mechanism = self.surrogate.values[name], self.chosen.allocation.of(name)
             is_sum = mechanism.takes == "sum"
             scale = float(mechanism.noise.scale(self.chosen.adjacency.distance(name), loss))
             typical = float(values.sum() if is_sum else np.median(values))
             unit = "of its logarithm" if self.chosen.adjacency.relative else PARAMETERS[name].unit
-            found.append(Drawn(f"Σ{name}" if is_sum else name, unit, loss, scale, typical))
-        return found
+            rows.append(Drawn(f"Σ{name}" if is_sum else name, unit, loss, scale, typical))
+        return rows
 
     def counted_by(self) -> dict[Rule, Fraction]:
         """What the proposed draw costs by each rule of the same kind: ε of two rules do not
@@ -148,10 +162,10 @@ def plan(
             choices.append(search.choose(adjacency, mechanism, sharing))
             more()
         more(0, "trade-off")
-        ours = [one for one in choices if one.adjacency is adjacencies[0]]
+        ours = [choice for choice in choices if choice.adjacency is adjacencies[0]]
         chosen = _propose(ours)
         middle = float(chosen.epsilon) if chosen and chosen.epsilon else float(MOST) / CURVE[-1]
-        curves = tuple(search.curve(one, middle) for one in ours)
+        curves = tuple(search.curve(choice, middle) for choice in ours)
     return Plan(
         trials.surrogate,
         event,
@@ -190,11 +204,13 @@ def _check(targets: Sequence[Target], draws: int, quantile: float) -> None:
 
 
 def _propose(choices: Sequence[Choice]) -> Choice | None:
-    met = [one for one in choices if one.epsilon is not None]
+    met = [choice for choice in choices if choice.epsilon is not None]
     if not met:
         return None
-    least = min(one.epsilon for one in met if one.epsilon is not None)
-    return next(one for one in met if one.epsilon is not None and one.epsilon <= TIE * least)
+    least = min(choice.epsilon for choice in met if choice.epsilon is not None)
+    return next(
+        choice for choice in met if choice.epsilon is not None and choice.epsilon <= TIE * least
+    )
 
 
 def odds_in_words(epsilon: Fraction) -> str:
@@ -212,3 +228,37 @@ def odds_in_words(epsilon: Fraction) -> str:
         "an observer's odds between two neighbouring grids change by a factor of at most "
         f"e^{float(epsilon):g} = {size}: from 50 % sure to {sure}"
     )
+
+
+def plot_plan(plan: Plan, path: str | None = None) -> Figure:
+    """Draw the trade-off of a plan: error against ε of each mechanism, one panel a target, with the
+    proposed point.
+    """
+    figure, axes = new_figure(4.6 * len(plan.targets) + 0.4, 3.8, columns=len(plan.targets))
+    for panel, target in zip(axes, plan.targets, strict=True):
+        for number, curve in enumerate(plan.curves):
+            # Mechanisms may lie on top of each other: another width for each.
+            panel.loglog(
+                curve.epsilon,
+                curve.errors[target.error],
+                STYLES[number % len(STYLES)],
+                color=CYCLE[number % len(CYCLE)],
+                linewidth=3.0 - 0.7 * number,
+                label=curve.choice.mechanism,
+            )
+        mark_level(panel, target.limit, f"target, {target.limit:g} {target.unit}")
+        if plan.chosen is not None and plan.chosen.epsilon is not None:
+            at = float(plan.chosen.epsilon), plan.chosen.errors[target.error]
+            panel.plot(*at, "o", color="#000000", markersize=6, label=f"proposed, ε = {at[0]:g}")
+        name = "RoCoF" if target.figure == "rocof" else target.figure
+        rule = plan.curves[0].choice.adjacency.rule
+        labelled(panel, f"ε ({rule})", f"error of the {name} [{target.unit}]")
+        panel.legend(fontsize=8, frameon=False)
+    figure.suptitle(
+        plain(
+            f"{plan.surrogate.facts.name} (public surrogate): {100 * plan.quantile:g} % of "
+            "releases are nearer than this"
+        ),
+        fontsize=9,
+    )
+    return written(figure, path)

@@ -35,7 +35,8 @@ class Choice:
     """The least ε of one mechanism under one rule that meets the targets; None: none up to 100
     does.
 
-    share : of fresh draws that meet all targets; share_low : its 95 % lower confidence bound.
+    share : of fresh draws that meet all targets.
+    share_low : its 95 % lower confidence bound.
     errors : quantile of each error's size over those draws, by the names of `Comparison` (modes:
     the worst one's);
     L : mean of L [p.u.² s].
@@ -80,16 +81,18 @@ class Search:
     def choose(self, adjacency: Adjacency, mechanism: MechanismName, sharing: Sharing) -> Choice:
         """Find the least ε of a mechanism under a rule, with the split that needs it."""
         splits = [
-            one for one in candidates(adjacency, mechanism, sharing) if one.mechanism == mechanism
+            allocation
+            for allocation in candidates(adjacency, mechanism, sharing)
+            if allocation.mechanism == mechanism
         ]
         best = splits[len(splits) // 2]
-        found = self._least(lambda at: self._miss(adjacency, best, at), float(MOST), within=1.5)
+        least = self._least(lambda at: self._miss(adjacency, best, at), float(MOST), within=1.5)
         for _ in range(2):  # a better split at that ε, then its own ε
-            at = found or float(MOST)
-            better = min(splits, key=lambda one: self._miss(adjacency, one, at))
-            if better is best and found is None:
+            at = least or float(MOST)
+            better = min(splits, key=lambda allocation: self._miss(adjacency, allocation, at))
+            if better is best and least is None:
                 break
-            found = self._least(
+            least = self._least(
                 lambda at, split=better: self._miss(adjacency, split, at),
                 min(1.3 * at, float(MOST)),
                 within=1.02,
@@ -97,7 +100,7 @@ class Search:
             if better is best:
                 break
             best = better
-        return self._checked(Choice(adjacency, mechanism, best, None), found)
+        return self._checked(Choice(adjacency, mechanism, best, None), least)
 
     def curve(self, choice: Choice, middle: float) -> Curve:
         """Errors of a mechanism around an ε."""
@@ -117,13 +120,13 @@ class Search:
             {n: np.array([one[n] for one in found]) for n in names},
         )
 
-    def _checked(self, choice: Choice, found: float | None) -> Choice:
+    def _checked(self, choice: Choice, least: float | None) -> Choice:
         """Round ε up and check it on fresh draws of the whole model; raise it until enough of them
         meet the targets.
         """
-        if found is None:
+        if least is None:
             return choice
-        at, factor, fails = neat(found), STEP, None
+        at, factor, fails = neat(least), STEP, None
         while (met := self._check(choice, at)) is None:
             if at >= MOST:
                 return choice
@@ -160,14 +163,14 @@ class Search:
 
     def _sizes(self, errors: Errors) -> dict[str, float]:
         """Quantile of the size of each error; of modes, the worst one's of each draw."""
-        found: dict[str, float] = {}
+        sizes: dict[str, float] = {}
         for name, values in errors.items():
             if name == "L" or not values.size:
                 continue
             size = np.abs(values)
             size = size if size.ndim == 1 else np.fmax.reduce(size, axis=1)
-            found[name] = float(np.quantile(size, self.quantile, method="inverted_cdf"))
-        return found
+            sizes[name] = float(np.quantile(size, self.quantile, method="inverted_cdf"))
+        return sizes
 
     def _least(
         self, miss: Callable[[float], float], start: float, *, within: float
@@ -180,30 +183,30 @@ class Search:
         meet says nothing about ε. Far above, they fall as 1/ε.
         """
         low, high = float(LEAST), float(MOST)
-        at, found = start, miss(start)
-        while found > 1:
+        at, missed = start, miss(start)
+        while missed > 1:
             if at >= high:
                 return None
-            at = min(at * max(1.2 * found, 2.0), high)
-            found = miss(at)
-        meets = (at, found)
-        while found <= 1:
-            meets = (at, found)
+            at = min(at * max(1.2 * missed, 2.0), high)
+            missed = miss(at)
+        meets = (at, missed)
+        while missed <= 1:
+            meets = (at, missed)
             if at <= low:
                 return low
-            at = max(at * min(max(1.4 * found, 0.125), 0.75), low)
-            found = miss(at)
-        fails = (at, found)
+            at = max(at * min(max(1.4 * missed, 0.125), 0.75), low)
+            missed = miss(at)
+        fails = (at, missed)
         while meets[0] / fails[0] > within:
             part = math.log(fails[1]) / math.log(fails[1] / max(meets[1], 1e-9))
             at = fails[0] * (meets[0] / fails[0]) ** min(
                 max(part, 0.2), 0.8
             )  # on a line in logarithms
-            found = miss(at)
-            if found <= 1:
-                meets = (at, found)
+            missed = miss(at)
+            if missed <= 1:
+                meets = (at, missed)
             else:
-                fails = (at, found)
+                fails = (at, missed)
         return meets[0]
 
 

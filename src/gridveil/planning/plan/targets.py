@@ -50,14 +50,14 @@ class Target:
         RoCoF.
         """
         known = UNITS_OF[figure]
-        found = (
+        match = (
             re.fullmatch(r"([0-9.eE+-]+)\s*(\D+)", text.strip())
             if len(text) <= LONGEST_OPTION
             else None
         )
         try:
-            error, factor = known[found[2].strip().lower()] if found else ("", 0.0)
-            limit = float(found[1]) * factor if found else math.nan
+            error, factor = known[match[2].strip().lower()] if match else ("", 0.0)
+            limit = float(match[1]) * factor if match else math.nan
         except (KeyError, ValueError):
             error, limit = "", math.nan
         if not (math.isfinite(limit) and limit > 0):
