@@ -25,6 +25,7 @@ from gridveil.foundation.archive import SIGNATURE, SUMS, canonical_zip, checksum
 from gridveil.foundation.errors import BundleError, OptionError
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.privacy.provenance import Provenance
+from gridveil.publication.schema import ReleaseDocument
 from hostile_bundles import (
     CERTIFICATE,
     FORGER,
@@ -494,10 +495,8 @@ def with_number(base, name, value):
     """Another first number in an array of the model, with checksums to match."""
     from gridveil.publication.bundle import _from_mat
 
-    document = base.document(RELEASE)["model"]
-    arrays = _from_mat(
-        base.files["model.mat"], len(document["machines"]), len(document["loaded_buses"])
-    )
+    document = ReleaseDocument.read(base.files[RELEASE])
+    arrays = _from_mat(base.files["model.mat"], document.model)
     old = np.ascontiguousarray(arrays[name].T).tobytes()
     data = base.files["model.mat"]
     start = data.index(old)

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cli_helpers import gridveil
 from gridveil.foundation.errors import GridveilError, PrivateValueError
-from gridveil.foundation.home import gridveil_home
+from gridveil.foundation.files import gridveil_home
 from gridveil.publication.signing import (
     KeyInfo,
     Signer,

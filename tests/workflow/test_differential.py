@@ -3,18 +3,14 @@ wherever anything is written.
 """
 
 import shutil
-import sqlite3
-import sys
-from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
-from itertools import count
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from cli_helpers import Done, files_under, gridveil
+from differential_helpers import differing, dumped, pin_nonces
 from gridveil.cli import release as reader
 from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import RULES, Adjacency
@@ -136,29 +132,6 @@ def run(tmp_path, monkeypatch):
         return said | left
 
     return run
-
-
-def pin_nonces(monkeypatch):
-    """Let the ledger's nonces be the same in every run: all that may differ."""
-    numbers = count(1)
-    stand_in = SimpleNamespace(
-        token_hex=lambda n=32: f"{next(numbers):0{2 * n}x}",
-        token_bytes=lambda n=32: next(numbers).to_bytes(n, "big"),
-    )
-    for name, module in list(sys.modules.items()):
-        if name.startswith("gridveil.privacy.ledger") and hasattr(module, "secrets"):
-            monkeypatch.setattr(module, "secrets", stand_in)
-
-
-def dumped(path):
-    """A database as the statements that make it: its file also holds free pages and counters."""
-    with closing(sqlite3.connect(path)) as database:
-        return "\n".join(database.iterdump())
-
-
-def differing(one, other):
-    """What is not the same, or only in one of two runs."""
-    return sorted(name for name in one | other if one.get(name) != other.get(name))
 
 
 def check_equal(run, *commands, codes=(0,), **settings):
@@ -324,11 +297,11 @@ def test_a_true_value_in_the_12th_digit_of_a_public_figure_is_caught(run, monkey
 )
 def test_a_true_value_in_any_file_or_on_the_screen_is_caught(run, monkeypatch, place, name, file):
     """What each of these makes carries the true Σm in its 12th digit, or behind its last word."""
-    true, honest, opened = [0.0], getattr(place, name), algorithm.perturb
+    true, honest, opened = [0.0], getattr(place, name), algorithm.perturb_planned
 
-    def perturb(source, **settings):
-        true[0] = float(Private.open(source.values["m"]).sum())
-        return opened(source, **settings)
+    def perturb_planned(plan, **settings):
+        true[0] = float(Private.open(plan.source.values["m"]).sum())
+        return opened(plan, **settings)
 
     def telling(*arguments, **settings):
         if name == "print_text":
@@ -345,7 +318,7 @@ def test_a_true_value_in_any_file_or_on_the_screen_is_caught(run, monkeypatch, p
             return replace(made, values=told)
         return f"{made}{true[0]}"
 
-    monkeypatch.setattr(algorithm, "perturb", perturb)
+    monkeypatch.setattr(algorithm, "perturb_planned", perturb_planned)
     monkeypatch.setattr(place, name, telling)
     one, other = (run(table, release("--mechanism=items")) for table in ("one", "other"))
     assert any(file in found for found in differing(one, other))

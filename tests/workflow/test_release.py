@@ -22,7 +22,7 @@ from gridveil.foundation.errors import GridveilError, OptionError
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit import FitSettings, Observation
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.allocation import ITEMS, topology
+from gridveil.privacy.allocation import topology
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.ledger import Ledger, default_location
 from gridveil.privacy.provenance import Provenance
@@ -30,11 +30,12 @@ from gridveil.publication.ports import equal_ports
 from gridveil.publication.signing import new_key
 from gridveil.publication.unpack import read_files
 from gridveil.readers.cases import declared_public
+from gridveil.vault.perturb import PlannedDraw
 from gridveil.vault.sampler import SecureSampler
 from gridveil.vault.truth import true_model
 from gridveil.workflow.leakage import LeakageSettings, report_leakage
 from gridveil.workflow.plan import PlanSettings, plan_release
-from gridveil.workflow.publish import algorithm_1
+from gridveil.workflow.publish import FitRecords, algorithm_1
 from gridveil.workflow.release import Dialogue, release_grid
 from gridveil.workflow.settings import ReleaseSettings
 from measured_helpers import signal, write_measured
@@ -164,7 +165,7 @@ def test_a_call_and_the_command_leave_the_same(places, settings):
         ({"epsilon": "-1"}, "is not a positive number"),
         ({"epsilon": "1e-30"}, "OpenDP finds no noise scale"),
         ({"bounds": "m=3:2"}, "--bounds m: "),
-        ({"bounds": "x=1:2"}, "--bounds x is unknown"),
+        ({"bounds": "z=1:2"}, "--bounds z is unknown"),
         ({"alpha": "k=1,k=2"}, "--alpha cannot be read"),
         ({"mechanism": "magic"}, "--mechanism magic is unknown"),
         ({"profile": "other"}, "The profile 'other' is unknown"),
@@ -304,9 +305,9 @@ def test_the_steps_themselves_refuse_what_would_be_spent_for_nothing(places):
     made = simulate(true_model(source), event, horizon_s=2.0, dt_s=0.05)
     observed = [Observation(event, made, Provenance("simulated", "the source"))]
     common = {"epsilon": exact("1/2"), "adjacency": Adjacency(), "bounds": Bounds()}
-    steps = {"settings": FitSettings(), "allocation": ITEMS, "start": "posterior"}
+    steps = {"settings": FitSettings(), "start": "posterior"}
     with pytest.raises(OptionError, match="is not public"):
-        algorithm_1(source, observed, **common, **steps, ledger=book)
+        algorithm_1(PlannedDraw(source, **common), FitRecords(observed), **steps, ledger=book)
     ports = equal_ports(source.facts)
     with pytest.raises(OptionError, match="nothing to merge"):
         publish(source, **common, ledger=book, allocation=topology(), ports=ports)

@@ -50,6 +50,7 @@ from gridveil.publication.schema import (
     EDGES_UP_TO,
     SCHEMA_VERSION,
     ExportDocument,
+    ModelDocument,
     ReferenceDocument,
     ReleaseDocument,
 )
@@ -62,7 +63,10 @@ CERTIFICATE, IN_WORDS = "certificate.json", "certificate.txt"
 OWN_FILES = {DOCUMENT, ARRAYS, REFERENCE, README, CERTIFICATE, IN_WORDS, SUMS, SIGNATURE}
 # Fields of a document, names of buses aside: a reader of JSON makes an object, or an error, of
 # each.
-MOST_FIELDS, LISTED_BUS = 5000, re.compile(rb'"[GL][1-9][0-9]{0,6}",\s*')
+MOST_FIELDS, LISTED_BUS = (
+    5000,
+    re.compile(rb'"[GL][1-9][0-9]{0,6}(?: [A-Za-z0-9_.]{1,50})?",\s*'),
+)
 
 
 @dataclass(frozen=True)
@@ -196,7 +200,7 @@ def contents(
     stage("writing the bundle")
     files = {
         DOCUMENT: _json(document),
-        ARRAYS: to_mat(release.model.arrays | _edges(len(release.model.machines))),
+        ARRAYS: to_mat(_arrays(release)),
         REFERENCE: reference.to_csv().encode(),
         README: readme(release, document).encode(),
     }
@@ -294,10 +298,7 @@ def _read_release(path: Path, files: Mapping[str, bytes]) -> tuple[ReleaseDocume
         )
     try:
         document = ReleaseDocument.read(files[DOCUMENT])
-        m = document.model
-        return document, from_document(
-            document, _from_mat(files[ARRAYS], len(m.machines), len(m.loaded_buses))
-        )
+        return document, from_document(document, _from_mat(files[ARRAYS], document.model))
     except (ValidationError, GridveilError, KeyError, ValueError) as error:
         problem = (
             f"{DOCUMENT} or {ARRAYS} does not follow schema {SCHEMA_VERSION} "
@@ -473,9 +474,26 @@ def _json(document: BaseModel) -> bytes:
     return json_file(document.model_dump(mode="json", exclude_unset=True))
 
 
-def _from_mat(data: bytes, machines: int, loaded: int) -> dict[str, Array]:
-    """Read the model's arrays; whether they are a model's, `model_problems` says."""
-    return from_mat(data, ReducedModel.shapes(machines, loaded), _edges(machines))
+def _arrays(release: Release) -> dict[str, Array | IntArray]:
+    """The arrays of a model of either kind, as a file has them."""
+    if isinstance(release.model, ReducedModel):
+        return release.model.arrays | _edges(len(release.model.machines))
+    # What knows devices is imported where there are some: most bundles have none.
+    from gridveil.publication.detailed import arrays_of
+
+    assert release.shown is not None, "a detailed release shows a case"
+    return dict(arrays_of(release.model, release.shown))
+
+
+def _from_mat(data: bytes, model: ModelDocument) -> dict[str, Array]:
+    """Read the model's arrays; whether they are a model's, `release_problems` says."""
+    if model.detailed is not None:
+        from gridveil.publication.detailed import shapes_of
+
+        return from_mat(data, shapes_of(model), {})
+    machines = len(model.machines)
+    shapes = ReducedModel.shapes(machines, len(model.loaded_buses))
+    return from_mat(data, shapes, _edges(machines))
 
 
 def check_fits(facts: GridFacts, bounds: Bounds, loaded: int) -> None:

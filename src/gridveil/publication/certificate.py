@@ -15,9 +15,8 @@ import numpy as np
 from pydantic import Field
 
 from gridveil.foundation.version import __version__
-from gridveil.grid.parameters import PARAMETERS
+from gridveil.grid.parameters import SWING, family_of, parameters_of
 from gridveil.privacy.adjacency import Rule
-from gridveil.privacy.adjacency import in_words as neighbours
 from gridveil.privacy.epsilon import SMALL
 from gridveil.privacy.ledger.accounts import Receipt
 from gridveil.privacy.ledger.chain import Head, head_is_genuine
@@ -115,7 +114,7 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
     return CertificateDocument(
         certificate_version=CERTIFICATE_VERSION,
         adjacency=g.rule,
-        neighbours=neighbours(g.rule),
+        neighbours=g.neighbours,
         epsilon_asked=str(g.epsilon),
         epsilon_charged=str(g.spent),
         groups=groups_document(g),
@@ -203,17 +202,20 @@ def contradiction(one: CertificateDocument, other: CertificateDocument) -> str |
 
 def in_plain_words(certificate: CertificateDocument) -> str:
     """Say the same for people."""
-    losses = group_losses(certificate.groups)
+    losses, family = group_losses(certificate.groups), family_of(certificate.groups)
+    declared = parameters_of(family)
+    alone = {"sum": " (their sum alone)", "mean": " (their mean alone)"}
     groups = "\n".join(
-        f"  {name}{' (their sum alone)' if loss.mechanism.takes == 'sum' else ''}: α = "
+        f"  {name}{alone.get(loss.mechanism.takes, '')}: α = "
         f"{loss.alpha_in_words}, ε asked {loss.epsilon}, ε charged {loss.spent!r}, "
         f"{loss.mechanism.noise.name} scale {loss.scale!r} "
         f"{'of the logarithm' if loss.relative else loss.unit}"
         for name, loss in losses.items()
     )
     undrawn = "".join(
-        f"  {name}: nothing of the {of.title}s was drawn, and nothing was spent on them\n"
-        for name, of in PARAMETERS.items()
+        f"  {name}: nothing of the {declared[name].plural} was drawn, and nothing was spent on "
+        f"{'them' if family == SWING else 'it'}\n"
+        for name in certificate.groups
         if name not in losses
     )
     conditions = (
@@ -242,7 +244,7 @@ def in_plain_words(certificate: CertificateDocument) -> str:
 
 {undrawn}{groups}
   mechanism: {certificate.mechanism}
-  operating point inside k: {certificate.operating_point}
+  {operating_point(family)}: {certificate.operating_point}
 
 At most, an observer's odds between two neighbours change by a factor of {factor}.
 Releases add up: with this one, ε = {spent} of a budget of {certificate.lineage_budget} was spent on this grid.
@@ -260,6 +262,13 @@ Ledger {head.ledger}: entry {certificate.ledger_entry}, nonce {certificate.ledge
 commitment to the draw {certificate.draw_commitment}; head after the draw: {head.count} rows, {head.mac}
 Signed by: {certificate.signed_by or "nobody: this bundle carries no signature"}
 """  # noqa: E501
+
+
+def operating_point(family: str) -> str:
+    """Call the operating point: it is inside the weights of a swing model, and in no entry of a
+    detailed one.
+    """
+    return "operating point inside k" if family == SWING else "operating point"
 
 
 def _odds(epsilon: Fraction) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from fractions import Fraction
 
+from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.devices import devices_of
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import default_scheme
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import Bounds, Range, released
+from gridveil.grid.parameters import FAMILIES, SWING, Bounds, Range, family_of, released
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.provenance import Provenance
 from gridveil.publication.release import (
@@ -30,6 +31,7 @@ from gridveil.publication.schema import (
     ReleaseDocument,
     group_losses,
     groups_document,
+    means_of,
 )
 
 EQUATIONS = (
@@ -68,6 +70,11 @@ def equations(model: ReducedModel) -> tuple[str, ...]:
 def to_document(release: Release) -> ReleaseDocument:
     """Describe a release; its arrays go elsewhere."""
     guarantee, model, bounds = release.guarantee, release.model, release.bounds
+    valid_for, not_valid_for = VALID_FOR, NOT_VALID_FOR
+    if not isinstance(model, ReducedModel):
+        from gridveil.publication import detailed
+
+        valid_for, not_valid_for = detailed.VALID_FOR, detailed.NOT_VALID_FOR
     return ReleaseDocument(
         schema_version=SCHEMA_VERSION,
         kind="gridveil release: Kron-reduced, synthetic frequency dynamics",
@@ -85,31 +92,59 @@ def to_document(release: Release) -> ReleaseDocument:
             not_protected=release.not_protected,
             hides_network=guarantee.hides_network,
         ),
-        model=ModelDocument(
-            equations=equations(model),
-            sign_convention=SIGN_CONVENTION,
-            units=model_units(),
-            machines=model.machines,
-            loaded_buses=model.ports[len(model.machines) :],
-            omega_b=model.omega_b,
-            frequency_hz=model.frequency_hz,
-            base_mva=model.base_mva,
-            loads_published=bool((model.loads == model.loads).all()),
-            load_damping=release.load_damping,
-        ),
-        bounds={name: (r.lower, r.upper) for name, r in bounds.items()},
+        model=_model_document(release),
+        bounds=bounds_document(bounds, guarantee),
         clipped=release.clipped,
         fit=FitDocument(**asdict(release.fitted)) if release.fitted else None,
         reference=_reference(model),
         public_inputs=dict(release.public_inputs),
         provenance=tuple(ProvenanceDocument(**asdict(one)) for one in release.provenance),
-        valid_for=VALID_FOR,
-        not_valid_for=NOT_VALID_FOR,
+        valid_for=valid_for,
+        not_valid_for=not_valid_for,
         licence="as its publisher states; gridveil claims none",
     )
 
 
-def _reference(model: ReducedModel) -> ReferenceDocument:
+def _model_document(release: Release) -> ModelDocument:
+    """Describe a model of either kind."""
+    model = release.model
+    if isinstance(model, ReducedModel):
+        own = {
+            "equations": equations(model),
+            "sign_convention": SIGN_CONVENTION,
+            "units": model_units(),
+            "load_damping": release.load_damping,
+        }
+    else:
+        from gridveil.publication import detailed
+
+        assert release.shown is not None, "a detailed release shows a case"
+        own = {
+            "equations": detailed.EQUATIONS,
+            "sign_convention": detailed.SIGN_CONVENTION,
+            "units": dict(detailed.UNITS),
+            "detailed": detailed.detailed_document(model, release.shown),
+        }
+    return ModelDocument(
+        machines=model.machines,
+        loaded_buses=model.ports[len(model.machines) :],
+        omega_b=model.omega_b,
+        frequency_hz=model.frequency_hz,
+        base_mva=model.base_mva,
+        loads_published=bool((model.loads == model.loads).all()),
+        **own,
+    )
+
+
+def bounds_document(bounds: Bounds, guarantee: Guarantee) -> dict[str, tuple[float, float]]:
+    """Public bounds: of a swing model, those of reduced parameters too; of a detailed one, of those
+    that its table has.
+    """
+    names = bounds if bounds.family == SWING else guarantee.parameters
+    return {name: (bounds[name].lower, bounds[name].upper) for name in names}
+
+
+def _reference(model: ReducedModel | DetailedModel) -> ReferenceDocument:
     """Choose a run that a recipient can repeat: exact, or for many machines a short one of a few of
     them.
     """
@@ -124,14 +159,26 @@ def _reference(model: ReducedModel) -> ReferenceDocument:
 def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Release:
     """Build a release from its document and its arrays."""
     g, m = document.guarantee, document.model
+    family = family_of(g.groups)
+    signed = {name: of.bounds.signed for name, of in FAMILIES[family].items()}
+    if m.detailed is None:
+        shown, model = (
+            None,
+            ReducedModel.of_arrays(
+                arrays,
+                ports=m.machines + m.loaded_buses,
+                omega_b=m.omega_b,
+                frequency_hz=m.frequency_hz,
+                base_mva=m.base_mva,
+            ),
+        )
+    else:
+        from gridveil.publication.detailed import read_detailed
+
+        model, shown = read_detailed(m, arrays)
     return Release(
-        model=ReducedModel.of_arrays(
-            arrays,
-            ports=m.machines + m.loaded_buses,
-            omega_b=m.omega_b,
-            frequency_hz=m.frequency_hz,
-            base_mva=m.base_mva,
-        ),
+        model=model,
+        shown=shown,
         guarantee=Guarantee(
             epsilon=Fraction(g.epsilon),
             spent=Fraction(g.spent),
@@ -142,10 +189,13 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
             conditional_on=g.conditional_on,
             demo=document.demo,
             hides_network=g.hides_network,
+            parameters=tuple(g.groups),
+            means=means_of(g.groups),
         ),
         bounds=Bounds(
-            {name: Range(*ends) for name, ends in document.bounds.items()},
+            {name: Range(*ends, signed[name]) for name, ends in document.bounds.items()},
             origin=document.public_inputs["bounds"],
+            family=family,
         ),
         clipped=document.clipped,
         fitted=FitSummary(**document.fit.model_dump()) if document.fit else None,

@@ -82,13 +82,13 @@ def port_shares(facts: GridFacts, release: Release) -> Array | None:
 
     Raises InputError where the release cannot be of this grid, by public sizes.
     """
-    loaded, ports = len(loaded_buses(facts)), len(release.model.ports) - len(release.model.machines)
+    loaded, ports = len(loaded_buses(facts)), len(release.swing.ports) - len(release.swing.machines)
     merged, hidden = PORTS in release.public_inputs, release.guarantee.hides_network
-    if len(release.model.machines) != len(facts.machines) or (
+    if len(release.swing.machines) != len(facts.machines) or (
         not hidden and (ports > loaded if merged else ports != loaded)
     ):
         raise InputError(
-            f"the bundle has {len(release.model.machines)} machines and {ports} ports for load, "
+            f"the bundle has {len(release.swing.machines)} machines and {ports} ports for load, "
             f"the grid {len(facts.machines)} and {loaded}: it is not a release of this grid",
             outcome="Nothing was computed and nothing was written.",
             remedy="Name the grid that the bundle was made of, with the same options.",
@@ -131,7 +131,7 @@ def merge_loads(release: Release, facts: GridFacts, ports: Sequence[IntArray]) -
     A linear map of the released K_ac and loads, chosen by public facts alone: post-processing, and
     the guarantee stays.
     """
-    model, g = release.model, len(release.model.machines)
+    model, g = release.swing, len(release.swing.machines)
     merged = replace(
         model,
         ports=(*model.machines, *(f"L{number}" for number in range(1, len(ports) + 1))),

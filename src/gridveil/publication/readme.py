@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.guarantee import GroupLoss
+from gridveil.publication.certificate import operating_point
 from gridveil.publication.export import FORMATS
 from gridveil.publication.release import Release
 from gridveil.publication.schema import EDGES_UP_TO, ReleaseDocument
@@ -23,7 +23,7 @@ def readme(release: Release, document: ReleaseDocument) -> str:
     losses = release.guarantee.groups
     groups = "\n".join(
         _group_row(name, losses[name]) if name in losses else f"| {name} | | nothing was drawn | |"
-        for name in PARAMETERS
+        for name in release.guarantee.parameters
     )
     conditions = (
         "\n".join(f"- {_plain(condition)}" for condition in g.conditional_on)
@@ -39,20 +39,11 @@ def readme(release: Release, document: ReleaseDocument) -> str:
             "grid's own network is not shown"
         )
     key = "" if release.demo else "  # --key PUBLIC_KEY, from the publisher, checks who signed it"
-    loads = (
-        "published in `loads`"
-        if m.loads_published
-        else "not published (`loads` is NaN); give events bus by bus"
-    )
+    point = operating_point(release.guarantee.family).capitalize()
     scheme = (
         "exact integration"
         if document.reference.scheme == "exact"
         else "the trapezoidal rule, some machines only"
-    )
-    order = (
-        "of `edges` (numbered from 1)"
-        if len(m.machines) <= EDGES_UP_TO
-        else "1-2, 1-3, …, 2-3, 2-4, …, row by row"
     )
     return f"""# A gridveil release
 
@@ -81,10 +72,7 @@ python -c "import gridveil; print(gridveil.load('.').simulate('{document.referen
 ```
 
 {m.sign_convention}
-M, D, T and G are diagonal: `m`, `d`, `governor_rate`, `droop_gain`. L has -k_r off its diagonal and rows that sum to 0. All
-states start at 0. `loads` lists the machines first, then the loaded buses; `uniform:+10%` adds a tenth of it from t = 0 on.
-omega_b = {m.omega_b!r} rad/s, nominal frequency {m.frequency_hz:g} Hz, base {m.base_mva:g} MVA.
-`k_r` lists the weights of the complete graph of machines in the order {order}. Nominal loads: {loads}.
+{_arrays(document)}
 
 | quantity | unit |
 |---|---|
@@ -97,7 +85,7 @@ Not valid for: {document.not_valid_for}.
 
 {g.in_words}
 
-Adjacency `{g.adjacency}`, ε = {g.epsilon}, mechanism: {g.mechanism}. Operating point inside k: {g.operating_point}.
+Adjacency `{g.adjacency}`, ε = {g.epsilon}, mechanism: {g.mechanism}. {point}: {g.operating_point}.
 
 | group | α | ε | noise scale |
 |---|---|---|---|
@@ -109,6 +97,34 @@ Conditional on:
 Not protected:
 {unprotected}
 """  # noqa: E501
+
+
+def _arrays(document: ReleaseDocument) -> str:
+    """Say what the arrays of model.mat are."""
+    m = document.model
+    if (detailed := m.detailed) is not None:
+        devices = ", ".join(f"{device.count} {device.model}" for device in detailed.case.devices)
+        return f"""All states start at 0. `loads` lists the units first, then the loaded buses, as released; \
+`uniform:+10%` adds a tenth of it from t = 0 on.
+omega_b = {m.omega_b!r} rad/s, nominal frequency {m.frequency_hz:g} Hz, base {m.base_mva:g} MVA. {len(detailed.states)} states.
+
+Beside the linear model stands a nonlinear one, {detailed.case.buses} buses with {devices}:
+one array a parameter, `MODEL_parameter`, and `MODEL_unit` for the units that have one. {detailed.case.words}
+{detailed.moved_words}"""  # noqa: E501
+    order = (
+        "of `edges` (numbered from 1)"
+        if len(m.machines) <= EDGES_UP_TO
+        else "1-2, 1-3, …, 2-3, 2-4, …, row by row"
+    )
+    loads = (
+        "published in `loads`"
+        if m.loads_published
+        else "not published (`loads` is NaN); give events bus by bus"
+    )
+    return f"""M, D, T and G are diagonal: `m`, `d`, `governor_rate`, `droop_gain`. L has -k_r off its diagonal and rows that sum to 0. All
+states start at 0. `loads` lists the machines first, then the loaded buses; `uniform:+10%` adds a tenth of it from t = 0 on.
+omega_b = {m.omega_b!r} rad/s, nominal frequency {m.frequency_hz:g} Hz, base {m.base_mva:g} MVA.
+`k_r` lists the weights of the complete graph of machines in the order {order}. Nominal loads: {loads}."""  # noqa: E501
 
 
 def _plain(words: str) -> str:

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.engine import SchemeName
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import Mode, modes, simulate
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation import crash_points
+from gridveil.foundation.errors import GridveilError
+from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import GridFacts, IntArray
-from gridveil.grid.parameters import WEIGHT, Bounds
+from gridveil.grid.parameters import SWING, WEIGHT, Bounds
 from gridveil.inference.fit import EstimatedEvent, FitResult, Observation
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.guarantee import (
+    DETAILED_NOT_PROTECTED,
     GOVERNORS_NOT_PROTECTED,
     LOADS_NOT_PROTECTED,
     MACHINES_NOT_PROTECTED,
@@ -35,7 +39,9 @@ from gridveil.privacy.noisy import NoisyGrid
 from gridveil.privacy.provenance import Provenance
 
 if TYPE_CHECKING:
+    from gridveil.inference.fit.detailed import DetailedFit
     from gridveil.publication.bundle import Report
+    from gridveil.publication.detailed import Shown
     from gridveil.publication.signing import Signer
 
 VALID_FOR = (
@@ -43,6 +49,7 @@ VALID_FOR = (
 )
 # public inputs that stand for them
 RATINGS, RULES, PORTS = ("machine ratings", "rules for awkward data", "ports for load")
+LOAD_MODEL = "how loads depend on voltage"
 PORTS_TOLD = (
     "loaded buses that share a column of K_ac, or a zone, are one port, chosen by the "
     "topology alone"
@@ -83,9 +90,10 @@ class Release:
     events : what the fit found of events that were not wholly known; a bundle does not carry them.
     load_damping : public damping per p.u. of load [p.u. power / p.u. frequency], which d includes;
     None: not known, as in a bundle of an earlier gridveil.
+    shown : what a detailed release shows beside its linear model.
     """
 
-    model: ReducedModel
+    model: ReducedModel | DetailedModel
     guarantee: Guarantee
     bounds: Bounds
     clipped: dict[str, int]
@@ -95,6 +103,7 @@ class Release:
     receipt: Receipt | None = None
     events: tuple[EstimatedEvent, ...] = ()
     load_damping: float | None = None
+    shown: Shown | None = None
     ledger: Ledger | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -146,9 +155,23 @@ class Release:
         )
 
     @property
+    def swing(self) -> ReducedModel:
+        """Its model, for whatever knows swing models alone."""
+        if not isinstance(self.model, ReducedModel):
+            raise GridveilError(
+                "This release has a detailed model, and swing models alone are known here.",
+                outcome="Nothing was written.",
+                remedy="Use simulate, verify or export, or a swing release of the grid.",
+            )
+        return self.model
+
+    @property
     def not_protected(self) -> tuple[str, ...]:
         """What this very release does not protect."""
         guarantee = self.guarantee
+        trajectory = [TRAJECTORY_NOT_PROTECTED] if self.provenance else []
+        if guarantee.family != SWING:
+            return (*DETAILED_NOT_PROTECTED, *trajectory)
         found: list[str] = (
             [MACHINES_NOT_PROTECTED] if guarantee.hides_network else list(NETWORK_NOT_PROTECTED)
         )
@@ -164,9 +187,7 @@ class Release:
                 if weights.relative
                 else OPERATING_POINT_NOT_PROTECTED
             )
-        if self.provenance:
-            found.append(TRAJECTORY_NOT_PROTECTED)
-        return tuple(found)
+        return (*found, *trajectory)
 
     @property
     def demo(self) -> bool:
@@ -217,24 +238,73 @@ class Release:
         return report
 
 
+def detailed_release(
+    noisy: NoisyGrid[DetailedFacts],
+    model: DetailedModel,
+    shown: Shown,
+    ledger: Ledger | None,
+    fitted: DetailedFit | None = None,
+    observed: Sequence[Observation] = (),
+) -> Release:
+    """Put a detailed release together; model and shown have neutral names already."""
+    summary = fitted and FitSummary(
+        fitted.mismatch_before,
+        fitted.mismatch_after,
+        len(fitted.history) - 1,
+        fitted.converged,
+        "common-factors",
+    )
+    return Release(
+        model=model,
+        guarantee=replace(
+            noisy.guarantee, conditional_on=tuple(record.in_words() for record in observed)
+        ),
+        bounds=noisy.bounds,
+        clipped=noisy.clipped(),
+        fitted=summary,
+        public_inputs=declared_inputs(
+            bounds=noisy.bounds.origin,
+            allocation=noisy.allocation,
+            load_model=noisy.facts.zip_model,
+            rules=_policies(noisy.facts.policy, hides_network=False),
+        ),
+        provenance=tuple(record.provenance for record in observed),
+        receipt=noisy.receipt,
+        shown=shown,
+        ledger=ledger,
+    )
+
+
 def declared_inputs(
-    *, bounds: str, loads: bool, allocation: Allocation, rules: str = "", merged: bool = False
+    *,
+    bounds: str,
+    allocation: Allocation,
+    loads: bool = False,
+    load_model: str = "",
+    rules: str = "",
+    merged: bool = False,
 ) -> dict[str, str]:
     """Say where public inputs come from; also for whoever verifies a bundle, from what it says
     itself.
 
     bounds : their origin, in the owner's words.
-    loads : whether they are published.
+    loads : whether those of a swing model are published.
+    load_model : of a detailed model, in the owner's words.
     rules : for awkward data.
     merged : whether loaded buses share ports.
     """
-    found = {
-        "bounds": bounds,
+    declared = {
         "loads": "declared public by the owner" if loads else "withheld",
         "T, G, omega_b": "of the owner's grid file or settings, or gridveil's defaults; declared "
         "public by the owner",
-        "allocation": allocation.in_words(),
     }
+    if allocation.family != SWING:
+        declared = {
+            LOAD_MODEL: load_model,
+            "values that are not drawn": "typical ones of each device model, with the signs and "
+            "zeros of the grid's own",
+        }
+    found = {"bounds": bounds, **declared, "allocation": allocation.in_words()}
     if allocation.shares_by_rating:
         found[RATINGS] = "declared public by the owner"
     if rules:
@@ -274,6 +344,13 @@ def neutral_names(facts: GridFacts) -> dict[str, str]:
     }
 
 
+def detailed_names(facts: DetailedFacts) -> dict[str, str]:
+    """Map the owner's units and loaded buses to the names of a detailed bundle's ports."""
+    names = {unit: f"G{number}" for number, unit in enumerate(facts.units, start=1)}
+    loaded = [bus for bus in dict.fromkeys(facts.loads.tolist()) if bus not in facts.machines]
+    return names | {facts.buses[bus]: f"L{n}" for n, bus in enumerate(loaded, start=1)}
+
+
 def neutral(model: ReducedModel, facts: GridFacts) -> ReducedModel:
     """Rename buses and leave out those without load."""
     names = neutral_names(facts)
@@ -291,6 +368,6 @@ def neutral(model: ReducedModel, facts: GridFacts) -> ReducedModel:
     )
 
 
-def reference_event(model: ReducedModel) -> str:
+def reference_event(model: ReducedModel | DetailedModel) -> str:
     """The event of a bundle's reference trajectory, in words that `simulate` reads."""
     return "uniform:+10%" if np.isfinite(model.loads).all() else f"load:{model.machines[0]}=+0.1"

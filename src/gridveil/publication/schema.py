@@ -19,8 +19,16 @@ from pydantic import (
 )
 from pydantic_core import core_schema, from_json
 
-from gridveil.foundation.words import PLAIN
-from gridveil.grid.parameters import DECLARED, PARAMETERS, Parameter, of_asset
+from gridveil.foundation.limits import PLAIN
+from gridveil.grid.parameters import (
+    DETAILED,
+    FAMILIES,
+    SWING,
+    Parameter,
+    family_of,
+    of_asset,
+    parameters_of,
+)
 from gridveil.privacy.adjacency import Rule
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.mechanisms import REGISTERED, GroupLoss
@@ -28,6 +36,8 @@ from gridveil.privacy.mechanisms import REGISTERED, GroupLoss
 SCHEMA_VERSION = 1
 # machines; above, model.mat leaves `edges` out. With another number old bundles would not verify
 EDGES_UP_TO = 400
+# of a detailed case and its model: the algebra is dense, and whoever verifies does it again
+MOST_BUSES, MOST_STATES = 3000, 6000
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -43,6 +53,7 @@ Words = Annotated[str, Field(pattern=PLAIN, max_length=10_000)]
 Machine = Annotated[str, Field(pattern=r"^G[1-9][0-9]*$", max_length=8)]
 LoadedBus = Annotated[str, Field(pattern=r"^L[1-9][0-9]*$", max_length=8)]
 Port = Annotated[str, Field(pattern=r"^[GL][1-9][0-9]*$", max_length=8)]
+State = Annotated[str, Field(pattern=r"^G[1-9][0-9]* [a-z]+\.[A-Za-z0-9_.]+$", max_length=60)]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
 
 
@@ -83,20 +94,33 @@ class GroupDocument(Document):
     )
     drawn: Annotated[str, AfterValidator(_drawing), Field(max_length=40)] = Field(
         default="items",
-        description="what was drawn, by the mechanism's name: items (every entry) or sum (their "
-        "sum alone)",
+        description="what was drawn, by the mechanism's name: items (every entry), sum (their sum "
+        "alone), box (every entry, jointly with others of its asset), box-means (their mean, "
+        "jointly with others)",
+    )
+    entries: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
+        default=None, description="where their mean alone was drawn, over how many entries it is"
     )
     relative: bool = Field(
         default=False,
         description="whether the noise was added to logarithms, for a distance of log(1 + alpha)",
     )
+    together: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1,
+        description="how many parameters were drawn jointly, this one included: ε is spent once on "
+        "all of them",
+    )
 
 
 @dataclass(frozen=True)
 class _Of:
-    """A mapping that names each declared parameter once, in the registry's order."""
+    """A mapping that names parameters of one family, in the registry's order: of a swing model each
+    once, of a detailed one those that its table has.
 
-    declared: Mapping[str, Parameter]
+    reduced : whether what follows from parameters is among them.
+    """
+
+    reduced: bool = False
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -106,26 +130,38 @@ class _Of:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        names = list(self.declared)
-        return handler(schema) | {"propertyNames": {"enum": names}, "required": names}
+        swing, detailed = (list(self._declared(family)) for family in (SWING, DETAILED))
+        return handler(schema) | {
+            "anyOf": [
+                {"propertyNames": {"enum": swing}, "required": swing},
+                {"propertyNames": {"enum": detailed}, "minProperties": 1},
+            ]
+        }
 
     def _check(self, given: dict[str, T]) -> dict[str, T]:
-        if list(given) != list(self.declared):
-            raise ValueError(f"expected the parameters {', '.join(self.declared)}")
+        family = family_of(given)
+        expected = list(self._declared(family))
+        if family != SWING:
+            expected = [name for name in expected if name in given]
+        if list(given) != expected:
+            raise ValueError(f"expected the parameters {', '.join(expected)}")
         return given
+
+    def _declared(self, family: str) -> Mapping[str, Parameter]:
+        return FAMILIES[family] if self.reduced else parameters_of(family)
 
 
 def _drawn_of_machines(
     groups: dict[str, GroupDocument | None],
 ) -> dict[str, GroupDocument | None]:
-    if any(groups[name] is None for name in of_asset("machine")):
+    if family_of(groups) == SWING and any(groups[name] is None for name in of_asset("machine")):
         raise ValueError("something is drawn of every parameter of machines")
     return groups
 
 
 Groups = Annotated[
     dict[str, GroupDocument | None],
-    _Of(PARAMETERS),
+    _Of(),
     AfterValidator(_drawn_of_machines),
     Field(
         description="privacy by parameter; null: nothing of it was drawn, nothing was spent on it"
@@ -164,10 +200,12 @@ def groups_document(guarantee: Guarantee) -> dict[str, GroupDocument | None]:
             scale=loss.scale,
             drawn=loss.drawn,
             relative=loss.relative,
+            **({"entries": guarantee.means[name]} if name in guarantee.means else {}),
+            **({"together": loss.together} if loss.together > 1 else {}),
         )
         for name, loss in guarantee.groups.items()
     }
-    return {name: described.get(name) for name in PARAMETERS}
+    return {name: described.get(name) for name in guarantee.parameters}
 
 
 def group_losses(groups: Mapping[str, GroupDocument | None]) -> dict[str, GroupLoss]:
@@ -181,10 +219,53 @@ def group_losses(groups: Mapping[str, GroupDocument | None]) -> dict[str, GroupL
             loss.scale,
             loss.drawn,
             loss.relative,
+            loss.together,
         )
         for name, loss in groups.items()
         if loss is not None
     }
+
+
+def means_of(groups: Mapping[str, GroupDocument | None]) -> dict[str, int]:
+    """Read back over how many entries each mean is."""
+    return {name: loss.entries for name, loss in groups.items() if loss and loss.entries}
+
+
+class DeviceDocument(Document):
+    """Devices of one model."""
+
+    model: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=20)]
+    count: Annotated[int, Field(ge=1, le=10**6)]
+
+
+class CaseDocument(Document):
+    """The case that a detailed release shows, in model.mat: how many there are of each thing."""
+
+    form: Literal["reduced", "network"] = Field(
+        description="reduced: units on the reduced admittance; network: the whole released case"
+    )
+    buses: Annotated[int, Field(ge=1, le=MOST_BUSES)]
+    branches: Annotated[int, Field(ge=0, le=MOST_BUSES**2)]
+    loads: Count
+    units: Annotated[int, Field(ge=1, le=10**6)]
+    slack: Count = Field(description="the unit whose bus holds the angle, from 0")
+    devices: Annotated[Many[DeviceDocument], Field(min_length=1, max_length=100)]
+    words: Words = Field(description="what it shows, and what it cannot carry")
+
+
+class DetailedDocument(Document):
+    """What a detailed model has beside its matrices."""
+
+    states: Annotated[Many[State], Field(min_length=1, max_length=MOST_STATES)] = Field(
+        description="names of x"
+    )
+    angles: Many[Count] = Field(description="positions in x of angles, which turn together")
+    case: CaseDocument
+    moved: Annotated[float, Field(ge=0, le=1)] = Field(
+        description="how far released values were moved toward public ones, for the model to be "
+        "stable: 0 not at all, 1 all the way"
+    )
+    moved_words: Words = Field(description="which values those are")
 
 
 class ModelDocument(Document):
@@ -204,6 +285,9 @@ class ModelDocument(Document):
         description="damping that the owner declared of a p.u. of load, in p.u. power / p.u. "
         "frequency; d includes it. null: not known, as in a bundle of an earlier gridveil",
     )
+    detailed: DetailedDocument | None = Field(
+        default=None, description="of a model with detailed devices"
+    )
 
 
 class FitDocument(Document):
@@ -213,8 +297,9 @@ class FitDocument(Document):
     mismatch_after: Finite = Field(description="J of the fitted model, p.u.^2 s")
     iterations: Count
     converged: bool
-    method: Literal["", "two-stage", "l-bfgs-b", "projected-gradient"] = Field(
-        default="", description="two-stage, l-bfgs-b or projected-gradient"
+    method: Literal["", "two-stage", "l-bfgs-b", "projected-gradient", "common-factors"] = Field(
+        default="",
+        description="two-stage, l-bfgs-b or projected-gradient; of a detailed model common-factors",
     )
     by_records: Count | None = Field(
         default=None, description="directions of the parameters that the records fix (two-stage)"
@@ -268,9 +353,9 @@ class ReleaseDocument(Document):
     guarantee: GuaranteeDocument
     model: ModelDocument
     bounds: Annotated[
-        dict[str, Ends], _Of(DECLARED), Field(description="public bounds [lower, upper]")
+        dict[str, Ends], _Of(reduced=True), Field(description="public bounds [lower, upper]")
     ]
-    clipped: Annotated[dict[str, Count], _Of(PARAMETERS)]
+    clipped: Annotated[dict[str, Count], _Of()]
     fit: FitDocument | None
     reference: ReferenceDocument
     public_inputs: dict[Words, Words] = Field(

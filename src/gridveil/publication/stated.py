@@ -15,16 +15,25 @@ from itertools import permutations
 import numpy as np
 from pydantic import BaseModel
 
+from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import OptionError
+from gridveil.grid.detailed import SOLVED_ON_THE_RELEASE
 from gridveil.grid.facts import OPERATING_POINTS, Array, GridFacts
-from gridveil.grid.parameters import DAMPING, DECLARED, PARAMETERS, Bounds, assets
+from gridveil.grid.parameters import DAMPING, DECLARED, SWING, Bounds, assets, parameters_of
 from gridveil.inference.fit.unknown import Unknown
-from gridveil.privacy.allocation import TAKEN, Allocation, Sharing, asked
+from gridveil.privacy.allocation import Allocation, Sharing, asked, taken_of
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.guarantee import Guarantee, whole_loss
-from gridveil.privacy.mechanisms import for_demos_only
-from gridveil.publication.release import PORTS, RATINGS, RULES, Release, declared_inputs
+from gridveil.privacy.mechanisms import for_demos_only, parts
+from gridveil.publication.release import (
+    LOAD_MODEL,
+    PORTS,
+    RATINGS,
+    RULES,
+    Release,
+    declared_inputs,
+)
 
 # What any public number of a model lies below, or is 0; and what inertia and the like lie above.
 # p.u., 1/s, rad/s, Hz, MVA.
@@ -69,12 +78,7 @@ def model_problems(model: ReducedModel) -> Iterator[str]:
     """A model that swings and settles: m > 0 and d, k_r, T, G ≥ 0 make it stable, whatever their
     values are.
     """
-    g = len(model.machines)
-    if model.ports != (
-        *(f"G{i + 1}" for i in range(g)),
-        *(f"L{i + 1}" for i in range(len(model.ports) - g)),
-    ):
-        yield "its buses are not called G1, G2, … and L1, L2, …"
+    yield from named_problems(model)
     # A NaN has bits to spare: only the one that gridveil writes hides nothing.
     withheld = model.loads.tobytes() == np.full(model.loads.shape, np.nan).tobytes()
     public = ("governor_rate", "droop_gain", "K_ac", "loads")
@@ -84,6 +88,16 @@ def model_problems(model: ReducedModel) -> Iterator[str]:
             return
     if model.K_ac.size and not np.allclose(model.K_ac.sum(axis=0), 1, rtol=0, atol=1e-6):
         yield "the shares in K_ac do not add up to 1"
+
+
+def named_problems(model: ReducedModel | DetailedModel) -> Iterator[str]:
+    """Neutral names, and public numbers of a size that a release has."""
+    g = len(model.machines)
+    if model.ports != (
+        *(f"G{i + 1}" for i in range(g)),
+        *(f"L{i + 1}" for i in range(len(model.ports) - g)),
+    ):
+        yield "its buses are not called G1, G2, … and L1, L2, …"
     for name in ("omega_b", "frequency_hz", "base_mva"):
         if not LEAST <= getattr(model, name) <= MOST:
             yield f"{name} of its model is no number that a release has"
@@ -132,15 +146,52 @@ def check_declared(facts: GridFacts, bounds: Bounds) -> None:
 
 def release_problems(release: Release) -> Iterator[str]:
     """Facts of a release that do not fit together, the noise's scale and its ε above all."""
-    guarantee, bounds = release.guarantee, release.bounds
-    yield from model_problems(release.model)
-    for name, public in bounds.items():
+    swing = release.guarantee.family == SWING
+    if isinstance(release.model, ReducedModel) != swing:
+        yield "its model is none of those that its guarantee speaks of"
+        return
+    model = release.model
+    if isinstance(model, ReducedModel):
+        yield from model_problems(model)
+    elif release.shown is None:
+        yield "it shows no case beside its model"
+        return
+    else:
+        from gridveil.publication.detailed import detailed_problems, drawn_problems
+
+        yield from named_problems(model)
+        yield from detailed_problems(model, release.shown)
+        yield from drawn_problems(
+            release.shown, release.guarantee, release.bounds, fitted=release.fitted is not None
+        )
+    yield from _bounds_problems(release)
+    yield from _mechanism_problems(release.guarantee)
+    if swing:
+        yield from _swing_problems(release)
+    elif release.guarantee.operating_point != SOLVED_ON_THE_RELEASE:
+        yield "its operating point is none that gridveil knows"
+    yield from guarantee_problems(release)
+
+
+def guarantee_problems(release: Release) -> Iterator[str]:
+    """What a release of any family says of its noise, its inputs and its conditions."""
+    yield from _loss_problems(release)
+    yield from _clipped_problems(release)
+    yield from _input_problems(release)
+    yield from _condition_problems(release)
+
+
+def _bounds_problems(release: Release) -> Iterator[str]:
+    for name, public in release.bounds.items():
         if public.upper > MOST:
             yield f"the bounds of {name} are none that a release has"
-    yield from _mechanism_problems(guarantee)
+
+
+def _swing_problems(release: Release) -> Iterator[str]:
+    """An operating point, a network and damping that a swing model cannot have."""
+    guarantee, model, g = release.guarantee, release.swing, len(release.model.machines)
     if guarantee.operating_point not in {*OPERATING_POINTS, *OPERATING_POINTS.values()}:
         yield "its operating point is none that gridveil knows"
-    model, g = release.model, len(release.model.machines)
     shown = _lines_drawn(release) or model.ports[g:] != ("L1",)
     alike = (model.K_ac == 1 / g).all() and all(
         len(np.unique(values)) <= 1
@@ -152,10 +203,6 @@ def release_problems(release: Release) -> Iterator[str]:
     yield from _drawn_problems(release)
     if release.load_damping and not (release.publishes_loads and release.load_damping <= MOST):
         yield "its damping of loads is none that a release has"
-    yield from _loss_problems(release)
-    yield from _clipped_problems(release)
-    yield from _input_problems(release)
-    yield from _condition_problems(release)
 
 
 def _mechanism_problems(guarantee: Guarantee) -> Iterator[str]:
@@ -173,7 +220,7 @@ def _mechanism_problems(guarantee: Guarantee) -> Iterator[str]:
 
 def _lines_drawn(release: Release) -> bool:
     """Whether anything of the lines was drawn."""
-    return any(PARAMETERS[name].asset == "line" for name in release.guarantee.groups)
+    return any(DECLARED[name].asset == "line" for name in release.guarantee.groups)
 
 
 def _drawn_problems(release: Release) -> Iterator[str]:
@@ -183,7 +230,7 @@ def _drawn_problems(release: Release) -> Iterator[str]:
     A fit may leave them anywhere; damping holds public damping of loads as well, where there is
     any.
     """
-    machines, groups = release.model.of_machines, release.guarantee.groups
+    machines, groups = release.swing.of_machines, release.guarantee.groups
     if missing := [name for name in machines if name not in groups]:
         yield f"nothing was drawn of {missing[0]}"
         return
@@ -211,27 +258,36 @@ def _drawn_problems(release: Release) -> Iterator[str]:
 
 def _loss_problems(release: Release) -> Iterator[str]:
     """rule(distance / scale) ≤ ε, group by group and for the whole, in exact numbers."""
-    guarantee, machines = release.guarantee, len(release.model.machines)
+    guarantee = release.guarantee
     try:
         exact(guarantee.epsilon)
         adjacency = guarantee.adjacency
     except OptionError:
         yield "its ε or α is no number that a release has"
         return
+    declared, kinds = parameters_of(guarantee.family), assets(guarantee.family)
+    for _, names in parts({name: loss.drawn for name, loss in guarantee.groups.items()}, kinds):
+        drawn = [guarantee.groups[name] for name in names]
+        if any(loss.together != len(names) for loss in drawn) or (
+            len({(loss.epsilon, loss.spent) for loss in drawn}) > 1
+            or (len(names) > 1 and adjacency.counts != "one-asset")
+        ):
+            yield f"{', '.join(names)} cannot have been drawn together as stated"
     for name, loss in guarantee.groups.items():
         mechanism = loss.mechanism
-        if (loss.unit, loss.relative) != (
-            PARAMETERS[name].unit,
-            adjacency.relative,
-        ) or mechanism.takes not in TAKEN[PARAMETERS[name].asset]:
+        if (
+            (loss.unit, loss.relative) != (declared[name].unit, adjacency.in_ratios(name))
+            or mechanism.takes not in taken_of(declared[name])
+            or (mechanism.takes == "mean") != (name in guarantee.means)
+        ):
             yield f"guarantee.groups.{name} is none that gridveil draws"
         # Only the owner knows whether entries were sums of parts, parallel circuits say: roundings
         # of such may be counted. How many lines there were, the distance does not depend on.
-        public = release.bounds[name]
+        public, entries = release.bounds[name], _entries(release, name)
         least, most = (
             mechanism.noise.cost(
                 mechanism.distance(
-                    asked(adjacency, name, public, machines, loss.epsilon, summed=summed)
+                    asked(adjacency, name, public, entries, loss.epsilon, summed=summed)
                 ),
                 Fraction(loss.scale),
             )
@@ -241,30 +297,38 @@ def _loss_problems(release: Release) -> Iterator[str]:
             yield f"the noise on {name} has a scale that costs more than the ε stated for it"
         elif Fraction(loss.spent) > most * (1 + SLACK):
             yield f"the noise on {name} has another scale than the ε stated for it needs"
-    shares = adjacency.loss(
-        {name: loss.epsilon for name, loss in guarantee.groups.items()}, assets()
-    )
+    shares = adjacency.loss({name: loss.epsilon for name, loss in guarantee.groups.items()}, kinds)
     if (
-        guarantee.spent != whole_loss(adjacency, guarantee.groups, assets())
+        guarantee.spent != whole_loss(adjacency, guarantee.groups, kinds)
         or not guarantee.spent <= shares <= guarantee.epsilon
     ):
         yield f"ε of its groups does not make up its own, by the rule of {guarantee.rule}"
 
 
+def _entries(release: Release, name: str) -> int:
+    """How many entries a parameter has, where that is published: those of a swing model's machines,
+    and those behind a mean; else 1.
+    """
+    guarantee = release.guarantee
+    of_machines = guarantee.family == SWING and DECLARED[name].asset == "machine"
+    return guarantee.means.get(name, len(release.model.machines) if of_machines else 1)
+
+
 def _clipped_problems(release: Release) -> Iterator[str]:
     """Counts of values on a bound: no more than were drawn.
 
-    The number of lines is not published.
+    The number of lines, and of the items of a detailed model, is not published.
     """
-    drawn, machines = release.guarantee.groups, len(release.model.machines)
-    if tuple(release.clipped) != tuple(PARAMETERS) or any(
+    guarantee, drawn = release.guarantee, release.guarantee.groups
+    if tuple(release.clipped) != guarantee.parameters or any(
         count and name not in drawn for name, count in release.clipped.items()
     ):
         yield "clipped does not count what was drawn"
     elif any(
-        release.clipped[name] > loss.mechanism.size(machines)
+        release.clipped[name] > loss.mechanism.size(_entries(release, name))
         for name, loss in drawn.items()
-        if PARAMETERS[name].asset == "machine"
+        if name in guarantee.means
+        or (guarantee.family == SWING and DECLARED[name].asset == "machine")
     ):
         yield "clipped counts more than was drawn"
 
@@ -274,10 +338,13 @@ def _input_problems(release: Release) -> Iterator[str]:
     stated, guarantee = release.public_inputs, release.guarantee
     draws = {
         name: guarantee.groups[name].drawn if name in guarantee.groups else "nothing"
-        for name in PARAMETERS
+        for name in guarantee.parameters
     }
     shares = {name: loss.epsilon / guarantee.epsilon for name, loss in guarantee.groups.items()}
-    given = [None, *(dict(order) for order in permutations(shares.items()))]
+    # A detailed allocation has its parameters in one order; those of a swing model are few.
+    swing = guarantee.family == SWING
+    orders = permutations(shares.items()) if swing else [shares.items()]
+    given = [None, *(dict(order) for order in orders)]
     words, rules = stated.get("allocation", ""), stated.get(RULES, "")
     if rules and not all(RULE.fullmatch(rule) for rule in rules.split(", ")):
         yield f"public_inputs.{RULES} is none that gridveil states"
@@ -294,7 +361,8 @@ def _input_problems(release: Release) -> Iterator[str]:
         return
     derived = declared_inputs(
         bounds=stated.get("bounds", ""),
-        loads=release.publishes_loads,
+        loads=swing and release.publishes_loads,
+        load_model=stated.get(LOAD_MODEL, ""),
         allocation=found,
         rules=rules,
         merged=PORTS in stated and not guarantee.hides_network,

@@ -83,7 +83,7 @@ def _at_release(
     check_machines(len(facts.machines))
     verify(path)
     release = load(path)
-    found, guarantee = explain(facts, release), release.guarantee
+    explained, guarantee = explain(facts, release), release.guarantee
     fitted = ", fitted to a trajectory" if release.fitted else ""
     notes = [
         f"Figures come from a noisy release (ε = {guarantee.epsilon}{fitted}) and hold near it: "
@@ -107,13 +107,13 @@ def _at_release(
         )
     notes += ["It is a DEMO: made with a seed, it protects nothing."] * release.demo
     return Basis(
-        found.table,
-        found.table,
+        explained.table,
+        explained.table,
         f"the noisy release {path.name}",
         replace(
             release.bounds,
             ranges={**release.bounds, **{name: settings.bounds[name] for name in bounded}},
         ),
         adjacency_over(guarantee.adjacency, settings.adjacency, settings.alpha),
-        (*notes, *found.doubts),
+        (*notes, *explained.doubts),
     )

@@ -13,7 +13,7 @@ from typing import Any
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import Metrics, read
 from gridveil.dynamics.simulate import Mode
-from gridveil.dynamics.trajectory import Response, Trajectory
+from gridveil.dynamics.trajectory import BusResponse, Trajectory
 from gridveil.foundation.archive import check_free, write_files
 from gridveil.foundation.errors import GridveilError, OptionError
 from gridveil.publication.bundle import load
@@ -32,7 +32,7 @@ class Simulated:
     release: Release
     trajectory: Trajectory
     system: Metrics
-    responses: Sequence[Response]
+    responses: Sequence[BusResponse]
     modes: Sequence[Mode]
 
 

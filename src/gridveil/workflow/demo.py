@@ -90,6 +90,6 @@ def worst_error_mhz(demo: Demo) -> tuple[float, float]:
     """Largest distance from the source's frequency, noisy and fitted [mHz]."""
     to_mhz = 1e3 * demo.source.frequency_hz
     return tuple(
-        float(np.abs(one.omega - demo.source.omega).max() * to_mhz)
-        for one in (demo.noisy, demo.fitted)
+        float(np.abs(trajectory.omega - demo.source.omega).max() * to_mhz)
+        for trajectory in (demo.noisy, demo.fitted)
     )  # pyright: ignore[reportReturnType]

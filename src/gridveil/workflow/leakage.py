@@ -87,22 +87,24 @@ class LeakageSettings(GridSettings):
     @classmethod
     def read(cls, given: Mapping[str, Any], config: Path | None = None) -> dict[str, Any]:
         """Turn texts into the fields' own types."""
-        found = super().read(given, config)
-        keep, rate, step = (found.pop(name, None) for name in ("keep", "rate", "round_to"))
-        found["coarser"] = Coarser(
+        settings = super().read(given, config)
+        keep, rate, step = (settings.pop(name, None) for name in ("keep", "rate", "round_to"))
+        settings["coarser"] = Coarser(
             names_of(keep) if keep is not None else None,
             _hz(rate, "--rate", "10Hz") if rate is not None else None,
             _hz(step, "--round", "1mHz", bare=False) if step is not None else None,
         )
-        found["bounded"] = tuple(pairs_of("bounds", given.get("bounds"), PARAMETERS))
-        return found
+        settings["bounded"] = tuple(pairs_of("bounds", given.get("bounds"), PARAMETERS))
+        return settings
 
 
 @dataclass(frozen=True, eq=False)
 class LeakageReport:
     """What records give away, by what the record is; joint : what they promise beside a release.
 
-    sigma : noise of a sample [p.u.]; rounded : of a rounded one; sigma_from : its origin.
+    sigma : noise of a sample [p.u.].
+    rounded : of a rounded one.
+    sigma_from : its origin.
     """
 
     records: Mapping[str, Leakage]
@@ -148,10 +150,10 @@ def given_away(
             "gives away."
         )
     with staged(LEAKAGE):
-        found = compute(
+        leakage = compute(
             at_middle(facts, bounds), observed, bounds, adjacency, sigma=sigma, dt_s=dt_s
         )
-    return GivenAway(found, sigma_from)
+    return GivenAway(leakage, sigma_from)
 
 
 def report_leakage(settings: LeakageSettings) -> LeakageReport:
@@ -179,11 +181,11 @@ def report_leakage(settings: LeakageSettings) -> LeakageReport:
         if how.asked:
             made = _made_coarser(measured[0], how, Path(folder) / "coarser", facts)
             records[how.in_words()] = [made], how.sigma(noise, nominal_hz)
-        found = {name: _leakage(basis, *record) for name, record in records.items()}
+        leakages = {name: _leakage(basis, *record) for name, record in records.items()}
         if how.asked:
-            coarse = found[how.in_words()]
+            coarse = leakages[how.in_words()]
             notes = (*coarse.notes, *how.notes(noise, nominal_hz))
-            found[how.in_words()] = replace(coarse, notes=notes)
+            leakages[how.in_words()] = replace(coarse, notes=notes)
         # At the noise before rounding, which only post-processes what the noise covers.
         joint = {}
         if settings.delta is not None:
@@ -192,14 +194,14 @@ def report_leakage(settings: LeakageSettings) -> LeakageReport:
                 for name, (record, _) in records.items()
             }
         if plot:
-            from gridveil.adversary.leakage.drawing import plot_leakage
+            from gridveil.adversary.leakage.report import plot_leakage
 
             with writing(plot, "--plot"):
-                plot_leakage(found, str(plot))
+                plot_leakage(leakages, str(plot))
         if out:  # last: whatever fails before leaves nothing there
             copy_coarser(Path(folder) / "coarser", out)
     rounded = how.sigma(noise, nominal_hz) if how.step_hz is not None else None
-    return LeakageReport(found, joint, noise, rounded, noise_origin, nominal_hz)
+    return LeakageReport(leakages, joint, noise, rounded, noise_origin, nominal_hz)
 
 
 def _check_coarser(how: Coarser, out: Path | None, records: int) -> None:
@@ -227,12 +229,12 @@ def _check_coarser(how: Coarser, out: Path | None, records: int) -> None:
 
 
 def _leakage(basis: Basis, measured: Sequence[Measured], sigma: float) -> Leakage:
-    observed = [one.observation for one in measured]
+    observed = [record.observation for record in measured]
     with staged(LEAKAGE):
-        found = compute(
+        leakage = compute(
             basis.table, observed, basis.bounds, basis.adjacency, sigma=sigma, origin=basis.origin
         )
-    return replace(found, notes=(*basis.notes, *found.notes))
+    return replace(leakage, notes=(*basis.notes, *leakage.notes))
 
 
 def _made_coarser(measured: Measured, how: Coarser, folder: Path, facts: GridFacts) -> Measured:
@@ -257,9 +259,9 @@ def _hz(text: str, option: str, example: str, *, bare: bool = True) -> float:
     bare : whether a number without its unit will do, in Hz.
     """
     pattern = r"\s*([0-9.eE+-]+)\s*(mHz|Hz)" + ("?" if bare else "") + r"\s*"
-    found = re.fullmatch(pattern, text) if len(text) <= LONGEST_OPTION else None
+    match = re.fullmatch(pattern, text) if len(text) <= LONGEST_OPTION else None
     try:
-        value = float(found[1]) * (1e-3 if found[2] == "mHz" else 1.0) if found else 0.0
+        value = float(match[1]) * (1e-3 if match[2] == "mHz" else 1.0) if match else 0.0
     except ValueError:
         value = 0.0
     if not 0 < value < 1e6:
@@ -275,7 +277,7 @@ def _hz(text: str, option: str, example: str, *, bare: bool = True) -> float:
 def _sigma(text: str | None, measured: Sequence[Measured], nominal_hz: float) -> tuple[float, str]:
     """Noise of a sample [p.u.], and where it is from."""
     if text is None:
-        return min(sigma_of(one.observation) for one in measured)
+        return min(sigma_of(record.observation) for record in measured)
     if text.strip().endswith("Hz"):
         return _hz(text, "--sigma", "5mHz") / nominal_hz, "--sigma"
     try:
@@ -344,5 +346,5 @@ def _on_own_grid(basis: Basis, measured: Sequence[Measured]) -> list[Observation
     others.
     """
     if basis.claimed.facts is not basis.table.facts:
-        measured = read_all([one.declared for one in measured], basis.claimed.facts)
-    return [one.observation for one in measured]
+        measured = read_all([record.declared for record in measured], basis.claimed.facts)
+    return [record.observation for record in measured]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from gridveil.foundation.errors import InputError, OptionError
 from gridveil.foundation.progress import RELEASE, staged
@@ -22,9 +23,12 @@ from gridveil.workflow.settings import GridSettings
 OWN = ("inertia", "damping", "base", "island")
 
 
-def open_named(settings: GridSettings) -> SourceGrid:
+def open_named(settings: GridSettings) -> SourceGrid[Any]:
     """Open the grid that settings name, read as they say."""
-    return open_grid(settings.grid, dynamics_file=settings.dynamics, options=settings.reading)
+    model: Any = settings.said_family or settings.model
+    return open_grid(
+        settings.grid, dynamics_file=settings.dynamics, options=settings.reading, model=model
+    )
 
 
 def open_surrogate(
@@ -48,9 +52,7 @@ def open_surrogate(
     return declared_public(other, ledger, own=own)
 
 
-def inspect_grid(
-    settings: GridSettings, plot: Path | None = None
-) -> tuple[GridFacts, list[Measured]]:
+def inspect_grid(settings: GridSettings, plot: Path | None = None) -> tuple[Any, list[Measured]]:
     """Read and check a grid and its trajectories; plot : a figure of those."""
     if plot and not settings.trajectory:
         raise OptionError(
@@ -60,7 +62,7 @@ def inspect_grid(
         check_figure(plot)
     with staged(RELEASE[:2]):
         facts = open_named(settings).facts
-    measured = read_all(settings.trajectory, facts)
+    measured = read_all(settings.trajectory, facts) if settings.trajectory else []
     if plot:
         from gridveil.inference.records.drawing import plot_measured
 

@@ -90,7 +90,7 @@ def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan:
     source = open_grid(
         settings.surrogate, dynamics_file=settings.dynamics, options=settings.reading
     )
-    found = search(
+    planned = search(
         declared_public(source, ledger),
         settings.targets,
         event=Event.parse(settings.event, base_mva=source.facts.base_mva),
@@ -102,8 +102,8 @@ def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan:
         quantile=settings.quantile,
     )
     if settings.plot:
-        from gridveil.planning.plan.drawing import plot_plan
+        from gridveil.planning.plan import plot_plan
 
         with writing(settings.plot, "--plot"):
-            plot_plan(found, str(settings.plot))
-    return found
+            plot_plan(planned, str(settings.plot))
+    return planned

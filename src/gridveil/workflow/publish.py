@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from gridveil.dynamics.kron import networkless_model, reduce
@@ -30,7 +30,7 @@ from gridveil.privacy.mechanisms import Sampler
 from gridveil.publication.bundle import check_fits
 from gridveil.publication.ports import merge_loads
 from gridveil.publication.release import Release, loaded_buses
-from gridveil.vault.perturb import perturb
+from gridveil.vault.perturb import PlannedDraw, perturb_planned
 from gridveil.vault.sampler import SecureSampler, makes_demo
 from gridveil.vault.source import SourceGrid
 
@@ -61,78 +61,72 @@ def publish(
     paper's way).
     ports : groups of loaded buses that are shown as one port each; default: each alone.
     """
-    sampler = sampler or SecureSampler()
     settings = settings or FitSettings()
-    check_observed(observed, source.facts, settings, bounds, sampler)
+    records = FitRecords(observed, sampler or SecureSampler())
+    check_records(observed, source.facts, settings, bounds)
     allocation = allocation or (
         ITEMS if observed else share_out(source.facts, adjacency, epsilon, bounds)
     )
     check_allocation(source.facts, bounds, allocation, fits=bool(observed))
+    plan = PlannedDraw(source, epsilon, adjacency, bounds, allocation)
     return algorithm_1(
-        source,
-        observed,
-        epsilon=epsilon,
-        adjacency=adjacency,
-        bounds=bounds,
-        ledger=ledger,
-        settings=settings,
-        sampler=sampler,
-        lineage=lineage,
-        allocation=allocation,
-        start=start,
-        ports=ports,
+        plan, records, ledger=ledger, settings=settings, start=start, lineage=lineage, ports=ports
     )
+
+
+@dataclass(frozen=True, eq=False)
+class FitRecords:
+    """Records that what this sampler draws may be fitted to: one simulated from the source, which
+    would carry private values past the noise, is refused unless a demo is made.
+    """
+
+    observed: Sequence[Observation] = ()
+    sampler: Sampler = field(default_factory=SecureSampler)
+
+    def __post_init__(self) -> None:
+        origins = {observation.provenance.origin for observation in self.observed}
+        if origins - {"measured"} and not makes_demo(self.sampler):
+            raise OptionError(
+                "A trajectory simulated from the source grid is not public.",
+                outcome=NOTHING_SPENT,
+                remedy="Use a measured, published trajectory, or none; simulated ones are for "
+                "demos.",
+            )
 
 
 @sealed
 def algorithm_1(
-    source: SourceGrid,
-    observed: Sequence[Observation],
+    plan: PlannedDraw,
+    records: FitRecords,
     *,
-    epsilon: Fraction,
-    adjacency: Adjacency,
-    bounds: Bounds,
     ledger: Ledger | None,
     settings: FitSettings,
-    allocation: Allocation,
     start: Start,
-    sampler: Sampler | None = None,
     lineage: str | None = None,
     ports: Sequence[IntArray] | None = None,
 ) -> Release:
-    """Draw, reduce and fit what `check_observed` and `check_allocation` have let pass.
-
-    What would spend ε for nothing, or carry private values past the noise, is refused here again.
-    """
-    _check_origin(observed, sampler or SecureSampler())
+    """Draw, reduce and fit what `check_records` and `check_allocation` have let pass."""
+    observed, facts, allocation = records.observed, plan.source.facts, plan.allocation
     if ports is not None:
         check_mergeable(allocation)
-    noisy = perturb(  # step 1: spends ε
-        source,
-        epsilon=epsilon,
-        adjacency=adjacency,
-        bounds=bounds,
-        ledger=ledger,
-        sampler=sampler,
-        lineage=lineage,
-        allocation=allocation,
-    )
+    # Step 1: spends ε.
+    noisy = perturb_planned(plan, ledger=ledger, sampler=records.sampler, lineage=lineage)
     # Step 2 and what follows: post-processing.
     table = (
         noisy if start == "clipped" and allocation.mechanism == "items" else posterior_mean(noisy)
     )
     if allocation.hides_network:
         assert isinstance(table, PublicTable), "sums have no clipped items"
-        reduced = networkless_model(table, middle(bounds[WEIGHT.name]))
+        reduced = networkless_model(table, middle(plan.bounds[WEIGHT.name]))
     else:
         # Trajectories and their events may lie on any bus; without one, only loaded buses are
         # needed.
-        reduced = reduce(table, None if observed else loaded_buses(source.facts))
+        reduced = reduce(table, None if observed else loaded_buses(facts))
     crash_points.step("reduced")
     # Step 3: post-processing.
-    fitted = fit(reduced, observed, settings, bounds, noisy) if observed else None
+    fitted = fit(reduced, observed, settings, plan.bounds, noisy) if observed else None
     release = replace(Release.of(noisy, reduced, fitted, observed), ledger=ledger)
-    return release if ports is None else merge_loads(release, source.facts, ports)
+    return release if ports is None else merge_loads(release, facts, ports)
 
 
 def check_mergeable(allocation: Allocation) -> None:
@@ -185,27 +179,3 @@ def check_allocation(
             remedy="Choose the mechanism items, or leave the trajectory out.",
         )
     check_fits(facts, bounds, 1 if allocation.hides_network else len(loaded_buses(facts)))
-
-
-def check_observed(
-    observed: Sequence[Observation],
-    facts: GridFacts,
-    settings: FitSettings,
-    bounds: Bounds,
-    sampler: Sampler | None = None,
-) -> None:
-    """Refuse trajectories that are not public or cannot be fitted, before anything is drawn."""
-    _check_origin(observed, sampler or SecureSampler())
-    check_records(observed, facts, settings, bounds)
-
-
-def _check_origin(observed: Sequence[Observation], sampler: Sampler) -> None:
-    """Refuse a trajectory that was simulated from the source: it would carry private values past
-    the noise.
-    """
-    if not makes_demo(sampler) and any(one.provenance.origin != "measured" for one in observed):
-        raise OptionError(
-            "A trajectory simulated from the source grid is not public.",
-            outcome=NOTHING_SPENT,
-            remedy="Use a measured, published trajectory, or none; simulated ones are for demos.",
-        )

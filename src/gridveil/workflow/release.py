@@ -6,43 +6,61 @@ Every guard is here or below: whoever calls it meets the same ones, in the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from gridveil.foundation import crash_points
-from gridveil.foundation.archive import check_free
-from gridveil.foundation.errors import NOTHING_SPENT, GridveilError
+from gridveil.foundation.archive import SUMS, check_free
+from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, Interrupted
+from gridveil.foundation.interrupts import Ended, held, signal_of
 from gridveil.foundation.progress import RELEASE, staged
-from gridveil.grid.facts import GridFacts, IntArray
-from gridveil.grid.parameters import PARAMETERS, Bounds
+from gridveil.grid.detailed import DetailedFacts
+from gridveil.grid.facts import GridFacts, IntArray, TableFacts
+from gridveil.grid.parameters import DETAILED, Bounds
 from gridveil.grid.tables import PublicTable
+from gridveil.inference.fit import check_records
+from gridveil.inference.fit.detailed import DetailedFitSettings
 from gridveil.inference.records import Measured, read_all
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.ledger import Account, Ledger, Receipt
+from gridveil.privacy.ledger.accounts import check_family, counted
 from gridveil.publication.bundle import Report
 from gridveil.publication.certificate import SELECTION
 from gridveil.publication.export import check_formats
 from gridveil.publication.ports import equal_ports, named_ports, zone_ports
 from gridveil.publication.release import Release
 from gridveil.publication.signing import open_signer
+from gridveil.publication.unpack import read_files
 from gridveil.readers.cases import BUNDLED
-from gridveil.vault.perturb import check_draw, version_of
+from gridveil.vault.perturb import PlannedDraw, version_of
 from gridveil.vault.source import SourceGrid
+from gridveil.workflow.detailed import (
+    check_detailed_records,
+    check_public_end,
+    check_writable,
+    detailed_algorithm,
+    usual_allocation,
+)
 from gridveil.workflow.leakage import GivenAway, given_away
 from gridveil.workflow.opening import open_named, open_surrogate
-from gridveil.workflow.outcome import outcome_told
 from gridveil.workflow.publish import (
+    FitRecords,
     algorithm_1,
     check_allocation,
     check_mergeable,
-    check_observed,
     share_out,
 )
 from gridveil.workflow.settings import ReleaseSettings
+
+if TYPE_CHECKING:
+    from gridveil.privacy.ledger import Entry, Ledger
 
 # What a notice is about: the cost of several draws, what a record gives away, default bounds.
 About = Literal["cost", "leakage", "bounds"]
@@ -73,12 +91,13 @@ class Released:
     facts : public, of the grid.
     ports : the owner's buses behind each port, where ports were merged.
     leakage : what the trajectories give away by themselves; None: not computed.
-    warnings : what an owner should not overlook; default_bounds : was said before the charge.
+    warnings : what an owner should not overlook.
+    default_bounds : was said before the charge.
     """
 
     releases: tuple[Release, ...]
     reports: tuple[Report, ...]
-    facts: GridFacts
+    facts: TableFacts
     measured: tuple[Measured, ...]
     allocation: Allocation
     ports: Mapping[str, tuple[str, ...]]
@@ -112,63 +131,126 @@ def release_grid(settings: ReleaseSettings, dialogue: Dialogue | None = None) ->
         check_free(place)
     with staged(RELEASE):
         source = open_named(settings)
-    facts, fit = source.facts, settings.preset.settings
-    check_formats(settings.formats, len(facts.machines))
-    measured = read_all(settings.trajectory, facts, fit.dt_s, settings.bounds)
-    observed = [record.observation for record in measured]
-    check_observed(observed, facts, fit, settings.bounds)
-    book = Ledger(settings.ledger_place, witness=settings.witness)
-    crash_points.step("opened")
-    lineage = settings.lineage or Path(facts.name).stem
-    known = book.account(lineage)
-    adjacency = settings.neighbours(known)
-    leaked = _shown_leakage(settings, measured, facts, adjacency, dialogue)
-    with staged(RELEASE):
-        allocation = settings.allocation or _shared_out(settings, facts, adjacency, book)
-    check_allocation(facts, settings.bounds, allocation, fits=bool(observed))
-    # Perturb plans each draw itself, and trusts nobody; here a mistake is told before a question.
-    check_draw(source, settings.epsilon, adjacency, settings.bounds, allocation)
-    ports = _ports(settings.merge_loads, facts, allocation)
+    facts = source.facts
+    detailed = facts.family == DETAILED
+    check_formats(settings.formats, len(facts.machines), detailed=detailed)
+    prepare = _prepared_detailed if detailed else _prepared_swing
+    prepared = prepare(settings, source, dialogue)
+    plan, book, lineage = prepared.plan, prepared.book, prepared.lineage
     signer = open_signer(dialogue.passphrase)
     if settings.count > 1:
-        _set_aside(settings, source, adjacency, allocation, book, lineage, known, dialogue)
+        _set_aside(plan, settings.count, book, lineage, prepared.known, dialogue)
     default_bounds = None
-    if settings.bounds == settings.preset.bounds and settings.grid not in BUNDLED:
-        default_bounds = _default_bounds(settings.bounds)
+    if plan.bounds.origin == Bounds().origin and settings.grid not in BUNDLED:
+        default_bounds = _default_bounds(plan.bounds, facts)
         dialogue.notice("bounds", default_bounds)
     made: list[tuple[Release, Report]] = []
     with outcome_told(book, lineage, places, settings.epsilon, dialogue.outcome):
         for place in places:
             with staged(RELEASE):
-                release = algorithm_1(
-                    source,
-                    observed,
-                    epsilon=settings.epsilon,
-                    adjacency=adjacency,
-                    bounds=settings.bounds,
-                    ledger=book,
-                    settings=fit,
-                    lineage=lineage,
-                    allocation=allocation,
-                    start=settings.preset.start,
-                    ports=ports,
-                )
+                release = prepared.make()
                 made.append((release, release.save(place, signer, settings.formats)))
     releases, reports = zip(*made, strict=True)
     return Released(
         releases,
         reports,
         facts,
-        tuple(measured),
-        allocation,
-        {} if ports is None else named_ports(facts, ports),
-        leaked,
+        prepared.measured,
+        plan.allocation,
+        prepared.ports,
+        prepared.leaked,
         book.location,
         lineage,
         signer.key_id if signer else None,
-        tuple(warnings(settings.epsilon, releases[-1].clipped, facts, allocation)),
+        tuple(warnings(settings.epsilon, releases[-1].clipped, facts, plan.allocation)),
         default_bounds,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """A release whose every check has passed.
+
+    plan : of each draw.
+    make : charges, draws and makes one release.
+    known : the lineage's account before it.
+    """
+
+    plan: PlannedDraw[Any]
+    make: Callable[[], Release]
+    book: Ledger
+    lineage: str
+    known: Account | None
+    measured: tuple[Measured, ...] = ()
+    ports: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    leaked: GivenAway | None = None
+
+
+def _opened(settings: ReleaseSettings, facts: TableFacts) -> tuple[Ledger, str, Account | None]:
+    """The ledger, the lineage to charge, and its account, which counts this family or none yet."""
+    book = Ledger(settings.ledger_place, witness=settings.witness)
+    crash_points.step("opened")
+    lineage = settings.lineage or Path(facts.name).stem
+    known = book.account(lineage)
+    check_family(known, facts.family)
+    return book, lineage, known
+
+
+def _prepared_swing(settings: ReleaseSettings, source: SourceGrid, dialogue: Dialogue) -> _Prepared:
+    """Check a release of a swing model, and show what its records give away."""
+    facts, fit = source.facts, settings.preset.settings
+    measured = read_all(settings.trajectory, facts, fit.dt_s, settings.bounds)
+    observed = [record.observation for record in measured]
+    records = FitRecords(observed)
+    check_records(observed, facts, fit, settings.bounds)
+    book, lineage, known = _opened(settings, facts)
+    adjacency = settings.neighbours(known)
+    leaked = _shown_leakage(settings, measured, facts, adjacency, dialogue)
+    with staged(RELEASE):
+        allocation = settings.allocation or _shared_out(settings, facts, adjacency, book)
+    check_allocation(facts, settings.bounds, allocation, fits=bool(observed))
+    plan = PlannedDraw(source, settings.epsilon, adjacency, settings.bounds, allocation)
+    ports = _ports(settings.merge_loads, facts, allocation)
+
+    def make() -> Release:
+        return algorithm_1(
+            plan,
+            records,
+            ledger=book,
+            settings=fit,
+            start=settings.preset.start,
+            lineage=lineage,
+            ports=ports,
+        )
+
+    named = {} if ports is None else named_ports(facts, ports)
+    return _Prepared(plan, make, book, lineage, known, tuple(measured), named, leaked)
+
+
+def _prepared_detailed(
+    settings: ReleaseSettings, source: SourceGrid[DetailedFacts], dialogue: Dialogue
+) -> _Prepared:
+    """Check a release of a detailed model, and ask whether its records may be used."""
+    settings.check_detailed()
+    facts, fit = source.facts, DetailedFitSettings(exponents="zip" not in settings.reading)
+    measured = read_all(settings.trajectory, facts, fit.dt_s)
+    records = FitRecords([record.observation for record in measured])
+    check_detailed_records(records.observed, facts)
+    book, lineage, known = _opened(settings, facts)
+    adjacency = settings.neighbours(known, facts.family)
+    bounds = settings.bounds_of(facts.family)
+    allocation = usual_allocation(facts, adjacency)
+    plan = PlannedDraw(source, settings.epsilon, adjacency, bounds, allocation)
+    check_writable(settings.formats, check_public_end(facts.public))
+    if measured:
+        _ask(dialogue, "What these records give away of a detailed grid is not computed.")
+
+    def make() -> Release:
+        return detailed_algorithm(
+            plan, records, ledger=book, lineage=lineage, form=settings.form, settings=fit
+        )
+
+    return _Prepared(plan, make, book, lineage, known, tuple(measured))
 
 
 def _shown_leakage(
@@ -181,20 +263,25 @@ def _shown_leakage(
     """Show what the trajectories give away by themselves, and ask whether to go on."""
     if not measured:
         return None
-    found = given_away(
+    leaked = given_away(
         measured, facts, settings.bounds, adjacency, dt_s=settings.preset.settings.dt_s
     )
-    if isinstance(found, str):
-        dialogue.notice("leakage", found)
+    if isinstance(leaked, str):
+        dialogue.notice("leakage", leaked)
         return None
-    dialogue.notice("leakage", found.leakage.verdict())
+    _ask(dialogue, leaked.leakage.verdict())
+    return leaked
+
+
+def _ask(dialogue: Dialogue, words: str) -> None:
+    """Say what records give away, and ask whether to go on."""
+    dialogue.notice("leakage", words)
     if not dialogue.goes_on():
         raise GridveilError(
             "The release was called off.",
             outcome=NOTHING_SPENT,
             remedy="A coarser record may tell less: gridveil leakage --keep … --rate … --round …",
         )
-    return found
 
 
 def _shared_out(
@@ -229,31 +316,29 @@ def _ports(
 
 
 def _set_aside(
-    settings: ReleaseSettings,
-    source: SourceGrid,
-    adjacency: Adjacency,
-    allocation: Allocation,
+    plan: PlannedDraw,
+    count: int,
     book: Ledger,
     lineage: str,
     known: Account | None,
     dialogue: Dialogue,
 ) -> None:
     """Say what several draws cost; see that the budget covers them all, or set one that does."""
-    epsilon, count = settings.epsilon, settings.count
+    epsilon, allocation = plan.epsilon, plan.allocation
     dialogue.notice(
         "cost", f"{count} draws at ε = {epsilon} each cost ε = {count * epsilon} together."
     )
     dialogue.notice("cost", SELECTION)
     if known is None:
-        book.set_budget(lineage, adjacency, count * epsilon, version_of(source, book))
+        book.set_budget(lineage, plan.adjacency, count * epsilon, version_of(plan.source, book))
     else:
-        losses = allocation.over(adjacency).split(epsilon, allocation.assets)
-        known.check_covers(epsilon, losses, count)
+        losses = allocation.over(plan.adjacency).split(epsilon, allocation.assets)
+        known.check_covers(epsilon, counted(losses, allocation.draws, plan.adjacency), count)
 
 
-def _default_bounds(bounds: Bounds) -> str:
+def _default_bounds(bounds: Bounds, facts: TableFacts) -> str:
     shown = ", ".join(
-        f"{name} {bounds[name].lower:g}:{bounds[name].upper:g}" for name in PARAMETERS
+        f"{name} {bounds[name].lower:g}:{bounds[name].upper:g}" for name in facts.parameters
     )
     return (
         f"public bounds are the defaults, {shown}; values beyond them are clipped, and the release "
@@ -262,25 +347,130 @@ def _default_bounds(bounds: Bounds) -> str:
 
 
 def warnings(
-    epsilon: Fraction, clipped: Mapping[str, int], facts: GridFacts, allocation: Allocation
+    epsilon: Fraction, clipped: Mapping[str, int], facts: TableFacts, allocation: Allocation
 ) -> list[str]:
     """Say what an owner should not overlook: an ε that hides little, bounds that hold the
     values.
     """
-    found = []
+    words = []
     if epsilon > 10:
-        found.append(
+        words.append(
             f"ε = {epsilon} hides next to nothing: odds between neighbours may change by e^ε."
         )
     for name, count in clipped.items():
-        if count > (0 if allocation.draws[name] == "sum" else facts.sizes[name] / 4):
-            what = f"The noisy sum of {name} lies on its public bounds"
-            if allocation.draws[name] == "items":
+        takes = allocation.of(name).takes
+        if count > (facts.sizes[name] / 4 if takes == "items" else 0):
+            what = f"The noisy {takes} of {name} lies on its public bounds"
+            if takes == "items":
                 what = (
                     f"{count} of {facts.sizes[name]} entries of {name} lie on their public bounds"
                 )
-            found.append(
+            words.append(
                 f"{what}: if these do not fit the grid, the model is poor. Choose --bounds "
                 f"{name}=… from public knowledge."
             )
-    return found
+    return words
+
+
+class Note(Protocol):
+    """Takes what stands, in a sentence; done : all that was asked for."""
+
+    def __call__(self, words: str, *, done: bool = False) -> None:
+        """Keep it."""
+        ...
+
+
+@contextmanager
+def outcome_told(
+    book: Ledger, lineage: str, places: Sequence[Path], epsilon: Fraction, note: Note
+) -> Iterator[None]:
+    """Say what stands at the end. A bundle that was moved to its place but not noted in the ledger
+    is noted first.
+
+    epsilon : of each bundle.
+    """
+    before = len(book.charged)
+    note(
+        f"What was charged to the lineage {lineage}, gridveil ledger show says."
+    )  # until more is known
+    try:
+        yield
+        note(_words(lineage, len(places) * epsilon, dict.fromkeys(places, True)), done=True)
+    except BaseException as error:
+        with held():  # a second Ctrl-C must not break off the answer to the first
+            charged, words, done = _outcome(book, lineage, before, places)
+            note(words, done=done)
+        if done or not isinstance(error, GridveilError | Ended | KeyboardInterrupt):
+            raise
+        if isinstance(error, GridveilError):
+            raise error.also(words) if charged else error from None
+        remedy = (
+            "See gridveil ledger show; another release may need gridveil ledger budget."
+            if charged
+            else ""
+        )
+        raise Interrupted(
+            "Interrupted", outcome=words, remedy=remedy, signal=signal_of(error)
+        ) from None
+
+
+def _outcome(
+    book: Ledger, lineage: str, before: int, places: Sequence[Path]
+) -> tuple[bool, str, bool]:
+    """Whether anything was charged, what became of it in a sentence, and whether all places hold
+    bundles that are noted.
+    """
+    try:
+        mine = {
+            entry.number: entry
+            for entry in book.entries(lineage)
+            if entry.number in book.charged[before:]
+        }
+    except GridveilError as error:
+        return (
+            True,
+            f"What was charged to the lineage {lineage} cannot be read: {error.problem}",
+            False,
+        )
+    if not mine:
+        return False, NOTHING_SPENT, False
+    noted = {place: _note(book, place, mine) for place in places}
+    charged = sum((entry.epsilon for entry in mine.values()), Fraction(0))
+    return True, _words(lineage, charged, noted), all(noted.values())
+
+
+def _words(lineage: str, charged: Fraction, noted: Mapping[Path, bool | None]) -> str:
+    """What was charged, which bundles stand, and which of them the ledger could not note."""
+    standing, missing, unnoted = (
+        [str(place) for place, known in noted.items() if known in wanted]
+        for wanted in ((True, False), (None,), (False,))
+    )
+    words = f"ε = {charged} was charged to the lineage {lineage} and stays spent; "
+    if not standing:
+        return f"{words}there is no bundle."
+    stands = "these bundles stand" if len(standing) > 1 else "the bundle stands"
+    words += f"{stands}: {', '.join(standing)}"
+    if missing:
+        words += f"; there is no {', '.join(missing)}"
+    if unnoted:
+        words += f"; the ledger could not note that {', '.join(unnoted)} was published"
+        words += ", and lists its draw without a bundle"
+    return f"{words}."
+
+
+def _note(book: Ledger, place: Path, mine: dict[int, Entry]) -> bool | None:
+    """Note the bundle at a place if the ledger has not: True if it is noted then, False if not,
+    None: no bundle of this run.
+    """
+    try:
+        files = read_files(place).files
+        entry = mine[json.loads(files["certificate.json"])["ledger_entry"]]
+    except (GridveilError, KeyError, ValueError, TypeError):
+        return None
+    if entry.state == "published":
+        return True
+    try:
+        book.mark_published(entry.number, hashlib.sha256(files[SUMS]).hexdigest())
+    except GridveilError:
+        return False
+    return True

@@ -12,26 +12,55 @@ from difflib import get_close_matches
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from gridveil.foundation.errors import NOTHING_SPENT, InputError, OptionError
 from gridveil.foundation.toml import read_toml
-from gridveil.grid.parameters import DECLARED, PARAMETERS, WEIGHT, Bounds, Range
+from gridveil.grid.parameters import (
+    DECLARED,
+    DETAILED,
+    FAMILIES,
+    PARAMETERS,
+    SWING,
+    WEIGHT,
+    Bounds,
+    Range,
+    family_of,
+    parameters_of,
+)
 from gridveil.inference.records import Declaration, declaration, read_declaration
 from gridveil.planning.profiles import PROFILES, Profile
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, MECHANISMS, Allocation, aggregates, topology
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.ledger import Account, default_location
-from gridveil.readers.dynamics import Dynamics, Policy
+from gridveil.publication.detailed import Form
+from gridveil.readers.dynamics import Detailed, Dynamics, Policy
 
 # What may be said of a grid over its file and a file of dynamics.
+TABLES = ("fuels", "machines", "policy", "detailed")
 READING = (
-    *(name for name in Dynamics.model_fields if name not in ("fuels", "machines", "policy")),
+    *(name for name in Dynamics.model_fields if name not in TABLES),
     *Policy.model_fields,
+    *Detailed.model_fields,
+)
+# Of those, what a detailed model takes from its file, or has no place for.
+OF_SWING = (
+    "inertia",
+    "damping",
+    "governor_rate",
+    "droop_gain",
+    "load_damping",
+    "base",
+    "omega_b",
+    "operating_point",
+    "taps",
+    "without_dynamics",
+    "publish_loads",
 )
 SHARINGS = ("equal", "rating")
 MOST_DRAWS = 1000
+USUAL_RULES = {SWING: "one-asset", DETAILED: "one-asset-relative"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +72,8 @@ class GridSettings:
     dynamics : a file with dynamics and policies.
     reading : what is said over both, by the names in READING.
     adjacency : the rule; None: the ledger's or the profile's.
+    model : swing, detailed, or auto: a detailed one where the file has controls of its machines and
+    no setting is of swing models alone.
     alpha : distances protected, by group; a group left out has the rule's own.
     bounds : public.
     trajectory : public records to fit, or to look at.
@@ -52,12 +83,37 @@ class GridSettings:
     dynamics: Path | None = None
     reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
     adjacency: str | None = None
+    model: str = SWING
     alpha: Mapping[str, Fraction] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
     trajectory: tuple[Declaration, ...] = ()
 
     def __post_init__(self) -> None:
-        adjacency_over(None, self.adjacency, self.alpha)
+        check_one_of("model", self.model, ("auto", "swing", "detailed"))
+        adjacency_over(None, self.adjacency, self.alpha, self.said_family or SWING)
+
+    @property
+    def said_family(self) -> str | None:
+        """The family that the settings name; None: the file decides."""
+        rule = self.adjacency or ""
+        named = {*self.alpha, *(self.bounds if self.bounds.family != SWING else ())}
+        if self.model == DETAILED or rule.startswith("asset-l1") or family_of(named) != SWING:
+            return DETAILED
+        return SWING if self.model == SWING or self.swing_only else None
+
+    @property
+    def swing_only(self) -> tuple[str, ...]:
+        """What is set that only swing models have."""
+        said = [name for name in OF_SWING if name in self.reading]
+        bounded = self.bounds.family == SWING and self.bounds.origin != Bounds().origin
+        said += ["bounds"] if bounded else []
+        said += ["alpha"] if self.alpha and family_of(self.alpha) == SWING else []
+        said += ["adjacency"] if self.adjacency and not self.adjacency.endswith("-relative") else []
+        return tuple(said)
+
+    def bounds_of(self, family: str) -> Bounds:
+        """Public bounds of a family: what was given, or its own."""
+        return self.bounds if self.bounds.family == family else Bounds(family=family)
 
     @classmethod
     def keys(cls) -> set[str]:
@@ -79,19 +135,19 @@ class GridSettings:
             raise unknown_key(min(unknown), cls.keys())
         if "grid" not in known:
             raise missing("grid", "GRID")
-        found = {name: known[name] for name in known if name not in (*READING, "bounds_origin")}
-        found["grid"] = str(known["grid"])
-        found["reading"] = {name: known[name] for name in READING if name in known}
-        found["bounds"] = bounds_over(
+        settings = {name: known[name] for name in known if name not in (*READING, "bounds_origin")}
+        settings["grid"] = str(known["grid"])
+        settings["reading"] = {name: known[name] for name in READING if name in known}
+        settings["bounds"] = bounds_over(
             profile_named(known.get("profile", "default")).bounds,
             known.get("bounds"),
             known.get("bounds_origin"),
         )
         if "dynamics" in known:
-            found["dynamics"] = Path(known["dynamics"])
-        found["alpha"] = alpha_of(known.get("alpha"))
-        found["trajectory"] = declarations(known.get("trajectory"), config)
-        return found
+            settings["dynamics"] = Path(known["dynamics"])
+        settings["alpha"] = alpha_of(known.get("alpha"))
+        settings["trajectory"] = declarations(known.get("trajectory"), config)
+        return settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +167,11 @@ class ReleaseSettings(GridSettings):
     count : how many releases to draw.
     formats : other tools' formats to put into the bundle.
     merge_loads : equal, or a number of zones.
+    form : what a detailed release shows beside its linear model: reduced, or the whole network.
     """
 
     epsilon: Fraction
+    model: str = "auto"
     mechanism: str | None = None
     split: Mapping[str, Fraction] | None = None
     share_by: str = "equal"
@@ -126,11 +184,13 @@ class ReleaseSettings(GridSettings):
     count: int = 1
     formats: tuple[str, ...] = ()
     merge_loads: str | None = None
+    form: Form = "reduced"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "epsilon", exact(self.epsilon))
         object.__setattr__(self, "out", Path(self.out))
+        check_one_of("form", self.form, get_args(Form))
         profile_named(self.profile or "default")
         if not (type(self.count) is int and 1 <= self.count <= MOST_DRAWS):
             raise OptionError(
@@ -146,7 +206,7 @@ class ReleaseSettings(GridSettings):
                 outcome=NOTHING_SPENT,
             )
         # A mistake in these is found before a file is read.
-        if allocation := self.allocation:
+        if self.said_family != DETAILED and (allocation := self.allocation):
             allocation.over(self.neighbours(None)).split(self.epsilon, allocation.assets)
 
     @classmethod
@@ -165,17 +225,19 @@ class ReleaseSettings(GridSettings):
     @classmethod
     def read(cls, given: Mapping[str, Any], config: Path | None = None) -> dict[str, Any]:
         """Turn texts into the fields' own types."""
-        found = super().read(given, config)
-        if "epsilon" not in found:
+        settings = super().read(given, config)
+        if "epsilon" not in settings:
             raise missing("epsilon", "--epsilon")
-        found["epsilon"] = exact(found["epsilon"])
+        settings["epsilon"] = exact(settings["epsilon"])
         readers = {
             "split": shares_of,
             "out": Path,
             "formats": names_of,
             "merge_loads": str,
         }
-        return found | {name: read(found[name]) for name, read in readers.items() if name in found}
+        return settings | {
+            name: read(settings[name]) for name, read in readers.items() if name in settings
+        }
 
     @property
     def preset(self) -> Profile:
@@ -195,13 +257,32 @@ class ReleaseSettings(GridSettings):
         stem, suffix = self.out.stem, self.out.suffix
         return [self.out.with_name(f"{stem}-{n + 1}{suffix}") for n in range(self.count)]
 
-    def neighbours(self, account: Account | None) -> Adjacency:
+    @property
+    def swing_only(self) -> tuple[str, ...]:
+        """What is set that only swing models have."""
+        own = ("mechanism", "split", "surrogate", "profile", "merge_loads")
+        said = [name for name in own if getattr(self, name) is not None]
+        said += ["share_by"] if self.share_by != "equal" else []
+        return (*super().swing_only, *said)
+
+    def check_detailed(self) -> None:
+        """Refuse what a detailed release has no place for, before anything is charged."""
+        if said := self.swing_only:
+            option = said[0].replace("_", "-")
+            raise OptionError(
+                f"--{option} is for swing models, and this release has a detailed one.",
+                outcome=NOTHING_SPENT,
+                remedy=f"Leave --{option} out, or choose --model swing.",
+            )
+
+    def neighbours(self, account: Account | None, family: str = SWING) -> Adjacency:
         """What was asked for; where nothing was, what the lineage's budget fixes, else the
-        profile's rule and the usual α.
+        profile's rule (of detailed models, one-asset-relative) and the usual α.
         """
         fixed = account.adjacency if account else None
-        usual = self.preset.rule if fixed is None or self.profile is not None else None
-        return adjacency_over(fixed, self.adjacency or usual, self.alpha)
+        preset = self.preset.rule if family == SWING else USUAL_RULES[family]
+        usual = preset if fixed is None or self.profile is not None else None
+        return adjacency_over(fixed, self.adjacency or usual, self.alpha, family)
 
     @property
     def drawn(self) -> str:
@@ -232,14 +313,18 @@ class ReleaseSettings(GridSettings):
 
 
 def adjacency_over(
-    fixed: Adjacency | None, rule: str | None, alpha: Mapping[str, Fraction]
+    fixed: Adjacency | None,
+    rule: str | None,
+    alpha: Mapping[str, Fraction],
+    family: str = SWING,
 ) -> Adjacency:
     """What was asked for; where nothing was, what a budget fixes, else the usual rule and its usual
     α.
     """
-    rule = rule or (fixed.rule if fixed else "one-asset")
-    usual = fixed if fixed and fixed.rule == rule else Adjacency(rule)  # pyright: ignore[reportArgumentType]
-    return Adjacency(usual.rule, {**usual.alpha, **alpha})
+    rule = rule or (fixed.rule if fixed else USUAL_RULES[family])
+    same = fixed and fixed.rule == rule and fixed.family == family
+    usual = fixed if fixed and same else Adjacency(rule, family=family)  # pyright: ignore[reportArgumentType]
+    return Adjacency(usual.rule, {**usual.alpha, **alpha}, family=family)
 
 
 def profile_named(name: Any) -> Profile:
@@ -265,7 +350,7 @@ def alpha_of(value: Any) -> dict[str, Fraction]:
     """Distances protected, exact, by group: of "k=1,m=1/2", or of a mapping."""
     return {
         name: exact(distance, name=f"alpha of {name}")
-        for name, distance in pairs_of("alpha", value, PARAMETERS).items()
+        for name, distance in pairs_of("alpha", value, _names(PARAMETERS)).items()
     }
 
 
@@ -273,11 +358,19 @@ def bounds_over(usual: Bounds, value: Any, origin: Any = None) -> Bounds:
     """Public bounds: of "k=1:100,m=1:40", or of a mapping, over the usual ones."""
     if isinstance(value, Bounds):
         return value
-    given = {name: _range(name, text) for name, text in pairs_of("bounds", value, DECLARED).items()}
+    pairs = pairs_of("bounds", value, _names(DECLARED))
+    family = family_of(pairs)
+    given = {name: _range(name, text, family) for name, text in pairs.items()}
     return Bounds(
-        {**usual, **given},
+        {**usual, **given} if family == SWING else given,
         origin=origin or ("declared public by the owner" if given else usual.origin),
+        family=family,
     )
+
+
+def _names(of_swing: Iterable[str]) -> tuple[str, ...]:
+    """Names of groups of either family."""
+    return (*of_swing, *parameters_of(DETAILED))
 
 
 def shares_of(value: Any) -> dict[str, Fraction]:
@@ -297,30 +390,30 @@ def pairs_of(option: str, value: Any, known: Iterable[str] | None = None) -> dic
     """Values by group, of a text such as "k=1,m=1/2" or of a mapping; known : the groups."""
     if value is None:
         return {}
-    found: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
+    pairs: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
     for part in [] if isinstance(value, Mapping) else str(value).split(","):
         name, equals, text = (piece.strip() for piece in part.partition("="))
-        if not equals or name in found:
+        if not equals or name in pairs:
             raise OptionError(
                 f"--{option} cannot be read.",
                 expected=f"each group once, such as {EXAMPLES[option]}",
             )
-        found[name] = text
-    for name in found:
+        pairs[name] = text
+    for name in pairs:
         if known is not None and name not in known:
             raise OptionError(
                 f"--{option} {name} is unknown.",
                 expected=f"groups among {', '.join(known)}, as in {EXAMPLES[option]}",
             )
-    return found
+    return pairs
 
 
-def _range(name: str, value: Any) -> Range:
+def _range(name: str, value: Any, family: str) -> Range:
     if isinstance(value, Range):
         return value
     lower, _, upper = str(value).partition(":")
     try:
-        return Range(float(lower), float(upper))
+        return Range(float(lower), float(upper), FAMILIES[family][name].bounds.signed)
     except ValueError:
         raise OptionError(
             f"--bounds {name} is not two numbers.", expected="lower:upper, such as 1:100"
@@ -340,24 +433,24 @@ def declarations(value: Any, config: Path | None = None) -> tuple[Declaration, .
     themselves.
     """
     listed = list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
-    found: list[Declaration] = []
+    declared: list[Declaration] = []
     files: set[Path] = set()
-    for one in listed:
-        if isinstance(one, (str, Path)):
-            if (place := Path(one).absolute()) in files:
+    for given in listed:
+        if isinstance(given, (str, Path)):
+            if (place := Path(given).absolute()) in files:
                 raise OptionError(
-                    f"The trajectory {one} is given twice, and would count as two records.",
+                    f"The trajectory {given} is given twice, and would count as two records.",
                     outcome=NOTHING_SPENT,
                     remedy="Give each once.",
                 )
             files.add(place)
-            found.append(read_declaration(Path(one)))
-        elif isinstance(one, Declaration):
-            found.append(one)
+            declared.append(read_declaration(Path(given)))
+        elif isinstance(given, Declaration):
+            declared.append(given)
         else:
             file, folder = (config.name, config.parent) if config else ("settings", Path())
-            found.append(declaration(one, file=f"{file} [trajectory]", folder=folder))
-    return tuple(found)
+            declared.append(declaration(given, file=f"{file} [trajectory]", folder=folder))
+    return tuple(declared)
 
 
 def missing(name: str, meaning: str) -> OptionError:
@@ -385,10 +478,10 @@ NUMBERS = {"epsilon", "count", "merge_loads", "trajectory", *READING}
 
 
 def _read_config(path: Path, keys: set[str]) -> dict[str, Any]:
-    found = {name.replace("-", "_"): value for name, value in read_toml(path).items()}
-    for name, value in found.items():
+    config = {name.replace("-", "_"): value for name, value in read_toml(path).items()}
+    for name, value in config.items():
         if name not in keys:
             raise unknown_key(name, keys, path.name)
         if name not in NUMBERS and not isinstance(value, str):
             raise InputError(f"{name} is not usable", file=path.name, expected="text in quotes")
-    return found
+    return config

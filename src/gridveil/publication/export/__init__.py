@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 from gridveil.dynamics.events import Event
+from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import BundleError, OptionError
 from gridveil.publication.export import andes, matlab, matpower, psse, statespace, tables
 from gridveil.publication.export.common import NOT_WRITTEN, Format
@@ -39,7 +40,7 @@ def export(release: Release, to: str, event: Event | str | None = None) -> dict[
     """
     chosen = format_named(to)
     chosen.check_size(len(release.model.machines))
-    chosen.check_devices(release)
+    chosen.check_model(release)
     if not all(PLAIN_NAME.fullmatch(port) for port in release.model.ports):
         raise BundleError(
             "A bus of the model has a name that gridveil never gives: letters and digits only.",
@@ -58,7 +59,9 @@ def export(release: Release, to: str, event: Event | str | None = None) -> dict[
         event = Event.parse(
             event or reference_event(release.model), base_mva=release.model.base_mva
         )
-    return dict(chosen.write(release, event if isinstance(event, Event) else None))
+    write = chosen.write if isinstance(release.model, ReducedModel) else chosen.write_detailed
+    assert write is not None, "check_model refuses what has no words for the model"
+    return dict(write(release, event if isinstance(event, Event) else None))
 
 
 def format_named(name: str) -> Format:
@@ -72,7 +75,12 @@ def format_named(name: str) -> Format:
     return FORMATS[name]
 
 
-def check_formats(names: Iterable[str], machines: int) -> None:
-    """Refuse unknown formats, and those too small for the machines, before anything is drawn."""
+def check_formats(names: Iterable[str], machines: int, *, detailed: bool = False) -> None:
+    """Refuse unknown formats, those too small for the machines, and those that have no words for a
+    detailed model, before anything is drawn.
+    """
     for name in names:
-        format_named(name).check_size(machines)
+        chosen = format_named(name)
+        chosen.check_size(machines)
+        if detailed:
+            chosen.check_detailed()

@@ -44,7 +44,7 @@ SWING_PER_STEP, LONGEST_STEP_S = 0.1, 0.01
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
     """Write buses, lines, classical machines, governors, loads of 0 and the event on them."""
     assert event is not None
-    model, base = release.model, release.model.base_mva
+    model, base = release.swing, release.swing.base_mva
     names, reference = model.machines, reference_machines(model)
     numbers = range(1, len(names) + 1)
     stubs = _stubs(model)
@@ -180,6 +180,15 @@ def time_step(model: ReducedModel) -> float:
     )
 
 
+def write_detailed(release: Release, event: Event | None) -> dict[str, bytes]:
+    """Write the case that a detailed release shows; it carries no event."""
+    from gridveil.publication.export.detailed_andes import detailed_andes
+
+    del event
+    assert release.shown is not None, "a detailed release shows a case"
+    return detailed_andes(release.shown.case)
+
+
 FORMAT = Format(
     "andes",
     1,
@@ -188,4 +197,5 @@ FORMAT = Format(
     carries_event=True,
     largest=500,
     because="it lists every pair of machines as a line",
+    write_detailed=write_detailed,
 )

@@ -34,6 +34,8 @@ class Format:
     largest : most machines that it takes, None for any number.
     because : what grows too large beyond it.
     carries_devices : whether it holds the parameters of devices.
+    write_detailed : makes the files of a release with a detailed model; None: it has no words for
+    one.
     """
 
     name: str
@@ -44,15 +46,30 @@ class Format:
     largest: int | None = None
     because: str = ""
     carries_devices: bool = False
+    write_detailed: Callable[[Release, Event | None], Mapping[str, bytes]] | None = None
 
-    def check_devices(self, release: Release) -> None:
-        """Refuse a model with devices that the format has no words for."""
+    def check_model(self, release: Release) -> None:
+        """Refuse a model, or devices of one, that the format has no words for."""
+        if not isinstance(release.model, ReducedModel):
+            self.check_detailed()
+            return
         if release.model.device and not self.carries_devices:
             raise GridveilError(
                 f"The format {self.name} cannot hold {', '.join(release.model.device)}, which "
                 "devices of this model have.",
                 outcome=NOT_WRITTEN,
                 remedy="Use the format mat or csv.",
+            )
+
+    def check_detailed(self) -> None:
+        """Refuse a detailed model where the format has no words for one; a release asks this before
+        it draws.
+        """
+        if self.write_detailed is None:
+            raise GridveilError(
+                f"The format {self.name} has no words for a detailed model.",
+                outcome=NOT_WRITTEN,
+                remedy="Use andes, psse, mat or statespace.",
             )
 
     def check_size(self, machines: int) -> None:
@@ -81,16 +98,27 @@ class Line:
 def about(release: Release) -> tuple[str, ...]:
     """Say what a file is, in ASCII, which every tool reads; the demo's mark comes first."""
     model, guarantee = release.model, release.guarantee
+    meant = (
+        "All variables are deviations from the operating point that k_r holds: loads, generation "
+        "and angles start at 0.",
+        f"Valid for: {VALID_FOR}.",
+        f"Not valid for: {NOT_VALID_FOR}.",
+    )
+    if release.shown is not None:
+        from gridveil.publication import detailed
+
+        meant = (
+            detailed.FORMS[release.shown.form],
+            f"Valid for: {detailed.VALID_FOR}.",
+            f"Not valid for: {detailed.NOT_VALID_FOR}.",
+        )
     return (
         *((DEMO_MARK,) if release.demo else ()),
         "gridveil release: Kron-reduced, synthetic frequency dynamics. Buses have neutral names.",
         f"epsilon = {guarantee.epsilon}, adjacency {guarantee.rule}.",
         f"omega_b = {model.omega_b!r} rad/s; nominal frequency {model.frequency_hz!r} Hz; p.u. of "
         f"{model.base_mva!r} MVA.",
-        "All variables are deviations from the operating point that k_r holds: loads, generation "
-        "and angles start at 0.",
-        f"Valid for: {VALID_FOR}.",
-        f"Not valid for: {NOT_VALID_FOR}.",
+        *meant,
     )
 
 

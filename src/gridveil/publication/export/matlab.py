@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.events import Event
 from gridveil.publication.document import SIGN_CONVENTION, equations, model_units
 from gridveil.publication.export.common import Format, about
@@ -18,7 +19,7 @@ EDGES_UP_TO = 1000
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
     """Write the arrays of `model.mat` with names, units, equations and their numbers."""
     del event
-    model = release.model
+    model = release.swing
     numbers = {
         name: float(getattr(model, name)) for name in ("omega_b", "frequency_hz", "base_mva")
     }
@@ -37,10 +38,34 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
     return {FILE: mat_file(content)}
 
 
+def write_detailed(release: Release, event: Event | None) -> dict[str, bytes]:
+    """Write the arrays of `model.mat` of a detailed release with names, units and equations."""
+    from gridveil.publication import detailed
+
+    del event
+    model, shown = release.model, release.shown
+    assert isinstance(model, DetailedModel), "a swing model has a writer of its own"
+    assert shown is not None, "a detailed release shows a case"
+    content = detailed.arrays_of(model, shown) | {
+        "machines": cells(model.machines),
+        "loaded_buses": cells(model.ports[model.units :]),
+        "states": cells(model.states),
+        "equations": cells(detailed.EQUATIONS),
+        "about": cells(about(release)),
+        "sign_convention": detailed.SIGN_CONVENTION,
+        "omega_b": model.omega_b,
+        "frequency_hz": model.frequency_hz,
+        "base_mva": model.base_mva,
+        "demo": release.demo,
+    }
+    return {FILE: mat_file(content)}
+
+
 FORMAT = Format(
     "mat",
     1,
     write,
     runs=f"octave-cli --eval \"r = load('{FILE}'); disp(r.units); disp([r.m r.d])\"",
     carries_devices=True,
+    write_detailed=write_detailed,
 )

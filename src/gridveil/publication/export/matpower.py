@@ -35,7 +35,7 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
 
 
 def _case(release: Release) -> str:
-    model, base = release.model, release.model.base_mva
+    model, base = release.swing, release.swing.base_mva
     reference = reference_machines(model)
     numbers = range(1, len(model.machines) + 1)
     unit = [
@@ -89,7 +89,7 @@ def _case(release: Release) -> str:
 
 
 def _dynamics(release: Release) -> str:
-    model = release.model
+    model = release.swing
     parts = [
         *(f"# {line}" for line in about(release)),
         f"# The dynamics of {CASE}, as gridveil reads them: gridveil inspect {CASE}",

@@ -17,6 +17,7 @@ from gridveil.publication.export.common import (
     reference_machines,
     source_reactance,
 )
+from gridveil.publication.export.raw import OWNERS, raw_text
 from gridveil.publication.export.tables import PORTS, ports_table
 from gridveil.publication.release import Release
 
@@ -24,28 +25,6 @@ RAW, DYR = "psse.raw", "psse.dyr"
 # Of the network's own reactance, in ZSORCE: less would use up the single precision of some
 # programs.
 ZSORCE_SHARE = 1e-3
-SECTIONS = (
-    "BUS",
-    "LOAD",
-    "FIXED SHUNT",
-    "GENERATOR",
-    "BRANCH",
-    "TRANSFORMER",
-    "AREA",
-    "TWO-TERMINAL DC",
-    "VOLTAGE SOURCE CONVERTER",
-    "IMPEDANCE CORRECTION",
-    "MULTI-TERMINAL DC",
-    "MULTI-SECTION LINE",
-    "ZONE",
-    "INTER-AREA TRANSFER",
-    "OWNER",
-    "FACTS DEVICE",
-    "SWITCHED SHUNT",
-    "GNE DEVICE",
-    "INDUCTION MACHINE",
-)
-OWNERS = (1, 1.0, 0, 1.0, 0, 1.0, 0, 1.0)
 
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
@@ -59,7 +38,7 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
 
 
 def _raw(release: Release) -> str:
-    model, base = release.model, release.model.base_mva
+    model, base = release.swing, release.swing.base_mva
     reference = reference_machines(model)
     numbers, zsorce = range(1, len(model.machines) + 1), source_reactance(model, ZSORCE_SHARE)
     records: dict[str, Iterable[str]] = {
@@ -120,12 +99,7 @@ def _raw(release: Release) -> str:
         "[Hz]"
     ]
     text += [_title(release), f"omega_b = {model.omega_b!r} rad/s; p.u. of {base!r} MVA"]
-    for section, following in zip(SECTIONS, (*SECTIONS[1:], ""), strict=True):
-        text += records.get(section, ())
-        text.append(
-            f"0 / END OF {section} DATA" + (f", BEGIN {following} DATA" if following else "")
-        )
-    return "\n".join([*text, "Q", ""])
+    return raw_text(text, records)
 
 
 def _title(release: Release) -> str:
@@ -134,7 +108,7 @@ def _title(release: Release) -> str:
 
 def _dyr(release: Release) -> str:
     """H = M / 2 [s] and D [p.u.] on MBASE; R = 1/G [p.u.], T1 = 1/T [s]."""
-    model = release.model
+    model = release.swing
     text = [f"// {line}" for line in (*about(release), *_legend(model))]
     of_machines = (model.values[own.name].tolist() for own in (INERTIA, DAMPING))
     for n, (m, d) in enumerate(zip(*of_machines, strict=True), start=1):
@@ -160,6 +134,15 @@ def _quoted(name: str, width: int) -> str:
     return f"'{name:<{width}}'"
 
 
+def write_detailed(release: Release, event: Event | None) -> dict[str, bytes]:
+    """Write the case that a detailed release shows; it carries no event."""
+    from gridveil.publication.export.detailed_psse import detailed_raw_dyr
+
+    del event
+    assert release.shown is not None, "a detailed release shows a case"
+    return detailed_raw_dyr(release.shown.case)
+
+
 FORMAT = Format(
     "psse",
     1,
@@ -170,4 +153,5 @@ FORMAT = Format(
     ),
     largest=500,
     because="it lists every pair of machines as a branch",
+    write_detailed=write_detailed,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.events import Event
 from gridveil.publication.export.common import Format, about
 from gridveil.publication.export.matfile import cells, mat_file
@@ -19,6 +20,12 @@ UNITS = {
     "p": "p.u. power",
 }
 
+DETAILED_UNITS = {
+    "time": "s",
+    "input": "p.u. power (P, then Q, consumed at a port beyond its load)",
+    "output": "p.u. frequency (deviation at a port), then p.u. voltage",
+}
+
 
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
     """Write A, B, C, D from the load at every port to the frequency at every port.
@@ -27,7 +34,7 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
     remain.
     """
     del event
-    model = release.model
+    model = release.swing
     names, every = model.machines, len(model.ports)
     lti = model.lti(np.eye(every), np.arange(every))
     states = (
@@ -54,6 +61,37 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
     return {FILE: mat_file(arrays)}
 
 
+def write_detailed(release: Release, event: Event | None) -> dict[str, bytes]:
+    """Write A, B, C, D of a detailed model: P and Q at every port, to frequency and voltage there.
+
+    Angles count from the last unit's, as for a swing model.
+    """
+    del event
+    model = release.model
+    assert isinstance(model, DetailedModel), "a swing model has a writer of its own"
+    kept = [name for place, name in enumerate(model.states) if place != model.angles[-1]]
+    lti = model.whole
+    arrays = {
+        "A": lti.A,
+        "B": lti.B,
+        "C": lti.C,
+        "D": lti.D,
+        "states": cells(tuple(kept)),
+        "inputs": cells(tuple(f"{power}_{port}" for power in "PQ" for port in model.ports)),
+        "outputs": cells(
+            tuple(f"{what}_{port}" for what in ("omega", "v") for port in model.ports)
+        ),
+        "loads": model.loads,
+        "omega_b": model.omega_b,
+        "frequency_hz": model.frequency_hz,
+        "base_mva": model.base_mva,
+        "units": DETAILED_UNITS,
+        "about": cells(about(release)),
+        "demo": release.demo,
+    }
+    return {FILE: mat_file(arrays)}
+
+
 FORMAT = Format(
     "statespace",
     1,
@@ -64,4 +102,5 @@ FORMAT = Format(
     ),
     largest=1000,
     because="A is a dense square of three rows per machine",
+    write_detailed=write_detailed,
 )

@@ -17,7 +17,7 @@ MACHINES, WEIGHTS, PORTS = "machines.csv", "weights.csv", "ports.csv"
 def write(release: Release, event: Event | None) -> dict[str, bytes]:
     """Write three tables; lines in front of each, behind a #, say what it is."""
     del event
-    model, names = release.model, release.model.machines
+    model, names = release.swing, release.swing.machines
     columns = [*model.of_machines, "governor_rate", "droop_gain"]
     machines = zip(names, *(model.arrays[name].tolist() for name in columns), strict=True)
     weight = REDUCED_WEIGHT.name
@@ -35,7 +35,7 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
 
 def ports_table(release: Release) -> bytes:
     """Write each port's nominal load (nan if withheld) and its shares [I, K_ac] of machines."""
-    model = release.model
+    model = release.swing
     heads = (
         "port",
         _head("loads"),
@@ -50,7 +50,7 @@ def _head(name: str) -> str:
 
 
 def _table(release: Release, heads: Sequence[str], rows: Iterable[Iterable[str | float]]) -> bytes:
-    text = [f"# {line}" for line in (*about(release), *equations(release.model))]
+    text = [f"# {line}" for line in (*about(release), *equations(release.swing))]
     text += [",".join(map(csv_cell, row)) for row in (heads, *rows)]
     return "\n".join([*text, ""]).encode("ascii")
 

@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gridveil.foundation.archive import check_outside_bundles
-from gridveil.foundation.files import replace_whole, sweep, sync_folder
-from gridveil.foundation.home import gridveil_home
+from gridveil.foundation.files import gridveil_home, replace_whole, sweep, sync_folder
 from gridveil.foundation.limits import KEY_BYTES
 from gridveil.foundation.reading import read_regular
 from gridveil.publication.signing.private import Signer, from_pem, needs_passphrase, to_pem

@@ -1,0 +1,223 @@
+"""A release with detailed devices: what is drawn, and what post-processing makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from gridveil.dynamics.detailed.entries import ENTRIES, ITEM_SHARE
+from gridveil.dynamics.detailed.estimate import toward_mean
+from gridveil.dynamics.detailed.linearise import linearise
+from gridveil.dynamics.detailed.projection import check_public_end, project
+from gridveil.dynamics.detailed.reduction import reduce_case
+from gridveil.foundation import crash_points
+from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, OptionError
+from gridveil.foundation.progress import stage
+from gridveil.foundation.sealed import sealed
+from gridveil.grid.case import DetailedCase
+from gridveil.grid.detailed import DetailedFacts
+from gridveil.grid.facts import Array
+from gridveil.grid.parameters import Bounds
+from gridveil.inference.fit.detailed import DetailedFitSettings, fit_detailed
+from gridveil.inference.fit.problem import Observation
+from gridveil.inference.fit.unknown import KNOWN
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.allocation import Allocation
+from gridveil.privacy.ledger import Ledger
+from gridveil.privacy.mechanisms import Sampler
+from gridveil.privacy.noisy import NoisyGrid
+from gridveil.publication.detailed import Form, Shown, moved_words, neutral_case, neutral_model
+from gridveil.publication.export.detailed_andes import detailed_andes
+from gridveil.publication.export.detailed_psse import detailed_raw_dyr
+from gridveil.publication.release import Release, detailed_release
+from gridveil.publication.schema import MOST_BUSES, MOST_STATES
+from gridveil.vault.perturb import PlannedDraw, perturb_planned
+from gridveil.vault.sampler import SecureSampler
+from gridveil.vault.source import SourceGrid
+from gridveil.workflow.publish import FitRecords
+
+# Formats that hold the case with its devices.
+CASE_WRITERS = {"andes": detailed_andes, "psse": detailed_raw_dyr}
+STATES_OF_A_UNIT = 30  # more than any known combination of devices has
+TREATMENTS = {
+    "protect": "noise on every entry",
+    "mean": "noise on the mean over all entries",
+    "typical": "a public value, no noise",
+}
+
+
+def treatments(facts: DetailedFacts) -> dict[str, str]:
+    """What is done with each parameter, in words."""
+    return {name: TREATMENTS[ENTRIES[name].treatment] for name in facts.parameters}
+
+
+def usual_allocation(facts: DetailedFacts, adjacency: Adjacency) -> Allocation:
+    """What is drawn of each parameter by its usual treatment, and with which share of ε.
+
+    Where a whole asset may move, its items are drawn jointly, and so are the means; elsewhere each
+    has noise of its own, and the whole ε.
+    """
+    jointly = adjacency.counts == "one-asset"
+    ways = {
+        "protect": "box" if jointly else "items",
+        "mean": "box-means" if jointly else "mean",
+        "typical": "nothing",
+    }
+    treatments = {name: ENTRIES[name].treatment for name in facts.parameters}
+    draws = {name: ways[treatment] for name, treatment in treatments.items()}
+    if not jointly:
+        return Allocation(draws, origin="gridveil's usual treatments")
+    shares: dict[str, Fraction] = {}
+    for name, treatment in treatments.items():
+        if treatment == "typical":
+            continue
+        asset = facts.parameters[name].asset
+        both = {treatments[other] for other in treatments if facts.parameters[other].asset == asset}
+        part = ITEM_SHARE[asset] if {"protect", "mean"} <= both else Fraction(1)
+        shares[name] = part if treatment == "protect" or part == 1 else 1 - part
+    return Allocation(draws, shares, origin="gridveil's usual treatments")
+
+
+@sealed
+def publish_detailed(
+    source: SourceGrid[DetailedFacts],
+    observed: Sequence[Observation] = (),
+    *,
+    epsilon: Fraction,
+    adjacency: Adjacency | None = None,
+    bounds: Bounds | None = None,
+    ledger: Ledger | None,
+    sampler: Sampler | None = None,
+    lineage: str | None = None,
+    allocation: Allocation | None = None,
+    form: Form = "reduced",
+    settings: DetailedFitSettings | None = None,
+) -> Release:
+    """Release a private grid with its devices: draw, solve the released power flow, move what is
+    not stable toward public values, linearise, and fit to public records, if there are any.
+
+    settings : of the fit; it estimates how loads depend on voltage unless told otherwise.
+
+    Without arguments of their own, adjacency, bounds and allocation are the usual ones of detailed
+    tables: one-asset-relative, α = 5 %.
+
+    Privacy
+    -------
+    The private case is never solved: all after `perturb` sees released and public values alone. No
+    draw is repeated: an unstable one is moved by a public rule, whose end is known to be stable
+    before anything is charged.
+    """
+    facts = source.facts
+    adjacency = adjacency or Adjacency("one-asset-relative", family=facts.family)
+    bounds = bounds or Bounds(family=facts.family)
+    allocation = allocation or usual_allocation(facts, adjacency)
+    check_writable((), check_public_end(facts.public))
+    plan = PlannedDraw(source, epsilon, adjacency, bounds, allocation)
+    records = FitRecords(observed, sampler or SecureSampler())
+    check_detailed_records(records.observed, facts)
+    return detailed_algorithm(
+        plan, records, ledger=ledger, lineage=lineage, form=form, settings=settings
+    )
+
+
+def check_detailed_records(observed: Sequence[Observation], facts: DetailedFacts) -> None:
+    """Refuse events that a detailed fit cannot place, before anything is charged."""
+    for record in observed:
+        gone = record.event.tripped
+        places = {bus for step in record.event.steps for bus in step.change}
+        misplaced = [bus for bus in gone if bus not in facts.units]
+        misplaced += sorted(places - {*facts.buses, *facts.units})
+        if misplaced or len(set(gone)) < len(gone) or len(gone) == len(facts.units):
+            raise OptionError(
+                "A record's event names a machine or bus that is not there, a machine twice, or "
+                "all machines.",
+                expected="load at buses of the grid, and trips of some of its machines",
+                outcome=NOTHING_SPENT,
+            )
+        whole = any(step.uniform or step.lost for step in record.event.steps)
+        if whole or record.unknown != KNOWN:
+            raise OptionError(
+                "A detailed model is fitted to events of known places and sizes.",
+                expected="an event such as load:BUS=+200MW or trip:BUS",
+                outcome=NOTHING_SPENT,
+                remedy="Give it bus by bus in MW, or release a swing model (--model swing).",
+            )
+
+
+def check_writable(formats: Sequence[str], end: DetailedCase) -> None:
+    """Refuse a case that is too large for a bundle, and formats that cannot hold its devices, by
+    writing a public one, before anything is charged.
+
+    end : of `check_public_end`.
+    """
+    units = len(end.units.bus)
+    if len(end.buses) > MOST_BUSES or units * STATES_OF_A_UNIT > MOST_STATES:
+        raise OptionError(
+            f"A detailed release of {len(end.buses)} buses and {units} units is too large.",
+            expected=f"up to {MOST_BUSES} buses and {MOST_STATES // STATES_OF_A_UNIT} units",
+            outcome=NOTHING_SPENT,
+            remedy="Release a swing model (--model swing).",
+        )
+    for name in CASE_WRITERS.keys() & set(formats):
+        try:
+            CASE_WRITERS[name](end)
+        except GridveilError as error:
+            raise GridveilError(error.problem, outcome=NOTHING_SPENT, remedy=error.remedy) from None
+
+
+@sealed
+def detailed_algorithm(
+    plan: PlannedDraw[DetailedFacts],
+    records: FitRecords,
+    *,
+    ledger: Ledger | None,
+    lineage: str | None = None,
+    form: Form = "reduced",
+    settings: DetailedFitSettings | None = None,
+) -> Release:
+    """Draw what was planned, and make a model of it. `check_public_end` and
+    `check_detailed_records` come before.
+    """
+    noisy = perturb_planned(  # spends ε
+        plan, ledger=ledger, sampler=records.sampler, lineage=lineage
+    )
+    stage("finding the operating point")
+    projected = project(noisy.facts.public, estimates(noisy))
+    crash_points.step("reduced")
+    case, equilibrium, fitted = projected.case, projected.equilibrium, None
+    if records.observed:
+        stage("fitting")
+        seen = {bus for record in records.observed for bus in record.trajectory.buses}
+        seen |= {bus for one in records.observed for step in one.event.steps for bus in step.change}
+        ports = np.union1d(case.loads.bus, [i for i, bus in enumerate(case.buses) if bus in seen])
+        fitted = fit_detailed(case, ports, records.observed, settings or DetailedFitSettings())
+        case, equilibrium = fitted.case, fitted.equilibrium
+    model = linearise(case, equilibrium, case.loads.bus)
+    shown = case if form == "network" else reduce_case(case, equilibrium).case
+    return detailed_release(
+        noisy,
+        neutral_model(model),
+        Shown(
+            neutral_case(shown),
+            form,
+            max(projected.shares.values(), default=0.0),
+            moved_words(projected.shares),
+        ),
+        ledger,
+        fitted,
+        records.observed,
+    )
+
+
+def estimates(noisy: NoisyGrid[DetailedFacts]) -> dict[str, Array]:
+    """Guess the entries behind what was drawn: items of machines, which are often alike, are drawn
+    toward their mean as far as their noise explains that they differ.
+    """
+    values = {name: noisy.values[name] for name in noisy.allocation.drawn}
+    for name, loss in noisy.guarantee.groups.items():
+        of_machines = noisy.facts.parameters[name].asset == "machine"
+        if of_machines and loss.relative and loss.mechanism.takes == "items":
+            values[name] = toward_mean(values[name], loss.noise.deviation * loss.scale)
+    return values
