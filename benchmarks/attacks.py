@@ -22,8 +22,7 @@ from gridveil import (
     publish,
     simulate,
 )
-from gridveil.adversary.attack.averaging import combined
-from gridveil.adversary.attack.guess import best_guesses, noisy_values, within
+from gridveil.adversary.attack.guess import best_guesses, combined, noisy_values, within
 from gridveil.adversary.attack.network import invert, port_patterns
 from gridveil.adversary.attack.topology import equal_columns, guess_edges
 from gridveil.assurance.audit import alphas, measure_advantage, perturbed
@@ -87,7 +86,7 @@ def lines():
                 sampler=DemoSampler((seed, 5)),
             )
             made = released(source, epsilon, seed)
-            found = invert(made.model, facts, bounds, patterns, starts=1)
+            found = invert(made.swing, facts, bounds, patterns, starts=1)
             free = (k - 1 > bounds.lower) & (k + 1 < bounds.upper)
             noisy.append(within(drawn.values["k"], k, loss)[free])
             apart.append(within(drawn.values["k"], k, loss)[~free])
@@ -156,10 +155,10 @@ def edges():
                     released(source, Fraction(1), seed, ports=one) for one in (None, ports)
                 )
                 guess, pairs = (
-                    guess_edges(merged.model, Bounds()["k"]),
+                    guess_edges(merged.swing, Bounds()["k"]),
                     true_pairs(facts, shares)[0],
                 )
-                behind = sum(map(len, equal_columns(merged.model.K_ac)))
+                behind = sum(map(len, equal_columns(merged.swing.K_ac)))
                 cost = price(made, merged, shares, truth)
                 rows.append([guess.f1(pairs, total), guess.blind_f1(pairs, total), behind, *cost])
             f, blind, behind, before, after, change = np.mean(rows, axis=0)
@@ -174,11 +173,11 @@ def edges():
             0,
             allocation=topology(shares={"m": Fraction(1, 2), "d": Fraction(1, 2)}),
         )
-        guess = guess_edges(made.model, Bounds()["k"], ports=len(made.model.m))
+        guess = guess_edges(made.swing, Bounds()["k"], ports=len(made.swing.m))
         pairs = {pair for pair in own if max(pair) < len(facts.machines)}
         f1, blind = guess.f1(pairs, total), guess.blind_f1(pairs, total)
         print(
-            f"| {name} | topology mode | {len(made.model.m)} | {f1:.3f} | {blind:.3f} |", flush=True
+            f"| {name} | topology mode | {len(made.swing.m)} | {f1:.3f} | {blind:.3f} |", flush=True
         )
 
 

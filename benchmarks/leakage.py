@@ -15,8 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from gridveil.adversary.attack.likely_network import from_both, from_records, from_release
-from gridveil.adversary.attack.trajectory import estimate
+from gridveil.adversary.attack.trajectory import estimate, from_both, from_records
 from gridveil.adversary.leakage import leakage
 from gridveil.dynamics.engine import SchemeName
 from gridveil.dynamics.events import Event
@@ -27,6 +26,7 @@ from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.fit import Observation
+from gridveil.inference.posterior import posterior_mean
 from gridveil.planning.surrogate import at_middle
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.provenance import Provenance
@@ -191,7 +191,11 @@ def sources(draws: int = 6) -> None:
                 )
                 for seed in range(draws)
             ]
-            show(f"release alone, ε = {epsilon}", [from_release(one) for one in released], truth)
+            show(
+                f"release alone, ε = {epsilon}",
+                [reduce(posterior_mean(noisy)) for noisy in released],
+                truth,
+            )
             both = [
                 from_both(n, [observed(r)], **SETTINGS).model
                 for n, r in zip(released, records, strict=True)

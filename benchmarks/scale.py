@@ -16,9 +16,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from gridveil.dynamics.kron.sparse import eliminate
+from gridveil.dynamics.kron.kernels import eliminate
+from gridveil.readers.cases import read_grid
 from gridveil.readers.cases.packages import package_case
-from gridveil.readers.formats import read_grid
 
 CASES = {
     "case_ACTIVSg2000": None,

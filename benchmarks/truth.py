@@ -1,0 +1,366 @@
+"""How near releases come to the grid: their linear models against ANDES's nonlinear simulation.
+
+`python benchmarks/truth.py --cache FOLDER` prints the tables of docs/truth.md; `--table` chooses
+one. Truth is simulated once and kept in the cache. Steps of 2–5 % of load, 20 s; event A is the
+record that fits see (two or three machines' buses, σ = 1e-4 p.u., 50 Hz), the others are judged.
+A demo: seeds and truth are known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gridveil.dynamics.detailed.model import DetailedModel
+from gridveil.dynamics.detailed.projection import project
+from gridveil.dynamics.events import Event
+from gridveil.dynamics.simulate import simulate
+from gridveil.foundation.drawing import CYCLE, labelled, mark_demo, new_figure, written
+from gridveil.grid.case import DetailedCase
+from gridveil.grid.detailed import DetailedFacts
+from gridveil.grid.facts import Array
+from gridveil.inference.fit import Observation
+from gridveil.inference.fit.detailed import DetailedFitSettings, fit_detailed
+from gridveil.privacy.adjacency import Adjacency
+from gridveil.publication.release import detailed_names
+from gridveil.readers.detailed import locked
+from gridveil.readers.dynamics import Detailed as DeclaredLoads
+from gridveil.vault.sampler import DemoSampler
+from gridveil.vault.source import SourceGrid
+from gridveil.workflow.detailed import publish_detailed
+from truth_cases import CASES, DT_S, HORIZON_S, LOAD_KINDS, RECORD, Bar, LoadKind, TruthCase
+from truth_controls import SwingStudy, fitted_response, record_of
+from truth_detailed import Detailed
+from truth_judge import Answer, Scores, answers_of, judge_answer, mean_scores, table
+from truth_runs import Runs, Truth
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A case with one kind of load, and its truth."""
+
+    runs: Runs
+    name: str
+    kind: LoadKind
+
+    @property
+    def case(self) -> TruthCase:
+        """The case with its events."""
+        return CASES[self.name]
+
+    @property
+    def column(self) -> str:
+        """Its name in tables."""
+        return f"{self.name} {self.kind}"
+
+    def truths(self, events: Sequence[str]) -> list[Truth]:
+        """What the grid does after some events."""
+        return [self.runs.truth(self.name, self.kind, event) for event in events]
+
+    def record(self, seed: int) -> Observation:
+        """The public record, with its noise."""
+        return record_of(self.runs, self.case, self.kind, seed)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model of the tables.
+
+    answer : of a grid and a seed, answers to events; None where the row says nothing of the grid.
+    drawn : whether a seed changes it.
+    """
+
+    name: str
+    answer: Callable[[Grid, int], Answer | None]
+    drawn: bool = True
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table: grids, models, and the events that they are judged by."""
+
+    title: str
+    grids: tuple[tuple[str, LoadKind], ...]
+    rows: tuple[Row, ...]
+    trips: bool = False
+
+    def events(self, case: TruthCase) -> tuple[str, ...]:
+        """The events that are judged."""
+        return tuple(case.trips) if self.trips else case.held_out
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+@cache
+def _swing(runs: Runs, name: str) -> SwingStudy:
+    return SwingStudy.of(CASES[name], runs)
+
+
+@cache
+def _detailed(runs: Runs, name: str, kind: LoadKind) -> Detailed:
+    return Detailed.true(runs, name, kind)
+
+
+def swing_exact(grid: Grid, _seed: int) -> Answer:
+    """The swing model without noise; D = 2 on machine base."""
+    return answers_of(_swing(grid.runs, grid.name).truth)
+
+
+def swing_released(grid: Grid, seed: int) -> Answer:
+    """The swing release without a record."""
+    return answers_of(_swing(grid.runs, grid.name).released(seed))
+
+
+def swing_fitted(grid: Grid, seed: int) -> Answer:
+    """The swing release, fitted to the record."""
+    return answers_of(_swing(grid.runs, grid.name).fitted(seed, grid.record(seed)))
+
+
+def response_fitted(grid: Grid, seed: int) -> Answer:
+    """A frequency response fitted to the record."""
+    return fitted_response(grid.record(seed)).answer
+
+
+def detailed_exact(grid: Grid, _seed: int) -> Answer:
+    """The detailed model without noise."""
+    return answers_of(_detailed(grid.runs, grid.name, grid.kind).model)
+
+
+def detailed_trip(grid: Grid, _seed: int) -> Answer:
+    """The same, of which the machine is taken out."""
+    return _detailed(grid.runs, grid.name, grid.kind).answer_trip
+
+
+@cache
+def _source(runs: Runs, name: str, kind: LoadKind) -> SourceGrid[DetailedFacts]:
+    declared: Any = {"IZ": (0.0, 1.0, 0.0, 1.0, 0.0, 0.0)}.get(kind, kind)
+    return locked(_detailed(runs, name, kind).case, DeclaredLoads(zip=declared))
+
+
+def _released(
+    grid: Grid, seed: int, rule: Any, observed: Sequence[Observation] = ()
+) -> DetailedModel:
+    """A demo release's linear model, under the names of the grid's own buses."""
+    source = _source(grid.runs, grid.name, grid.kind)
+    if observed:  # how loads depend on voltage is not declared: the middle, then estimated
+        public = unknown_loads(source.facts.public)
+        source = replace(source, facts=replace(source.facts, public=public))
+    release = publish_detailed(
+        source,
+        observed,
+        epsilon=Fraction(1),
+        adjacency=Adjacency(rule, family=source.facts.family),
+        ledger=None,
+        sampler=DemoSampler(seed=seed),
+    )
+    model = release.model
+    assert isinstance(model, DetailedModel)
+    own = {name: bus for bus, name in detailed_names(source.facts).items()}
+    states = (state.rsplit(" ", 1) for state in model.states)
+    return replace(
+        model,
+        ports=tuple(own[port] for port in model.ports),
+        states=tuple(f"{own[port]} {state}" for port, state in states),
+    )
+
+
+def detailed_released(grid: Grid, seed: int) -> Answer:
+    """The detailed release without a record."""
+    return answers_of(_released(grid, seed, "one-asset-relative"))
+
+
+def detailed_released_l1(grid: Grid, seed: int) -> Answer:
+    """The same under the weaker adjacency."""
+    return answers_of(_released(grid, seed, "asset-l1-relative"))
+
+
+def detailed_fitted(grid: Grid, seed: int) -> Answer:
+    """The detailed release, fitted to the record."""
+    return answers_of(_released(grid, seed, "one-asset-relative", [grid.record(seed)]))
+
+
+def public_fitted(grid: Grid, seed: int) -> Answer:
+    """No release: declared topology, public values everywhere, fitted to the record."""
+    public = unknown_loads(_source(grid.runs, grid.name, grid.kind).facts.public)
+    case = project(public, {}).case
+    fitted = fit_detailed(case, np.unique(case.loads.bus), [grid.record(seed)], CONTROL)
+    return answers_of(fitted.model)
+
+
+def tripped(model: DetailedModel) -> Answer:
+    """Answer a trip with the machine gone; its name is told, and the MW that were lost."""
+
+    def answer(truth: Truth) -> Array:
+        omega = np.zeros_like(truth.omega)
+        names = [bus for bus in truth.machines if bus != truth.tripped]
+        event = Event.trip({truth.tripped: truth.lost.real})
+        omega[:, truth.staying] = simulate(
+            model, event, horizon_s=HORIZON_S, dt_s=DT_S, buses=names
+        ).omega
+        return omega
+
+    return answer
+
+
+def released_trip(grid: Grid, seed: int) -> Answer:
+    """The detailed release without a record, of which the machine is taken out."""
+    return tripped(_released(grid, seed, "one-asset-relative"))
+
+
+def unknown_loads(case: DetailedCase) -> DetailedCase:
+    """Half constant impedance, half constant power: the middle, where nothing is declared."""
+    half = np.full_like(case.loads.impedance, 0.5)
+    return replace(case, loads=replace(case.loads, impedance=half, current=np.zeros_like(half)))
+
+
+# Public values are further from the grid than a release: priors three times as wide.
+CONTROL = DetailedFitSettings(widened=3.0, items=False)
+RELEASED = Row("detailed release, ε = 1", detailed_released)
+RELEASED_L1 = Row("detailed release, ε = 1, asset-l1", detailed_released_l1)
+FITTED = Row("detailed release, ε = 1, fitted to A", detailed_fitted)
+PUBLIC = Row("no release, public values fitted to A", public_fitted)
+SWING = Row("swing, no noise", swing_exact, drawn=False)
+SWING_RELEASED = Row("swing release, ε = 1", swing_released)
+SWING_FITTED = Row("swing release, ε = 1, fitted to A", swing_fitted)
+RESPONSE = Row("SFR fitted to A, no release", response_fitted)
+DETAILED = Row("detailed, no noise", detailed_exact, drawn=False)
+
+Grids = tuple[tuple[str, LoadKind], ...]
+NOISE_FREE: Grids = tuple(
+    (name, kind) for name in ("ieee39", "kundur", "kundur-large") for kind in LOAD_KINDS
+)
+FOUR: Grids = (
+    ("ieee39", "Z"),
+    ("ieee39", "P"),
+    ("kundur", "Z"),
+    ("kundur", "P"),
+)
+# The larger steps of kundur beside the four.
+SIX: Grids = (*FOUR, ("kundur-large", "Z"), ("kundur-large", "P"))
+DRAWN: Grids = (("ieee39", "P"), ("kundur", "Z"))
+UNLIKE: Grids = tuple(("ieee39-unlike", kind) for kind in LOAD_KINDS)
+OLD: Grids = (
+    ("ieee39", "Z"),
+    ("ieee39", "IZ"),
+    ("ieee39", "P"),
+    ("kundur", "Z"),
+    ("kundur", "P"),
+    ("ieee14", "Z"),
+)
+TABLES: Mapping[str, Study] = {
+    "noise-free": Study("no noise", NOISE_FREE, (SWING, DETAILED)),
+    "no-record": Study("ε = 1, no record", SIX, (SWING_RELEASED, RELEASED, RELEASED_L1)),
+    "record": Study("ε = 1, one record", SIX, (SWING_FITTED, RESPONSE, PUBLIC, FITTED)),
+    "unlike": Study("machines that differ", UNLIKE, (SWING_FITTED, RESPONSE, PUBLIC, FITTED)),
+    "trips": Study(
+        "two trips",
+        tuple(("ieee39", kind) for kind in LOAD_KINDS),
+        (
+            SWING,
+            RESPONSE,
+            Row("detailed, no noise, machine left in", detailed_exact, drawn=False),
+            Row("detailed, no noise, machine gone", detailed_trip, drawn=False),
+            Row("detailed release, ε = 1, machine left in", detailed_released),
+            Row("detailed release, ε = 1, machine gone", released_trip),
+        ),
+        trips=True,
+    ),
+    "swing": Study("swing releases", OLD, (SWING, SWING_RELEASED, SWING_FITTED, RESPONSE)),
+}
+
+
+def measure(study: Study, runs: Runs, draws: int, seed: int) -> dict[str, dict[str, Scores]]:
+    """Judge every row on every grid: scores by row and column, means over draws."""
+    grids = [Grid(runs, name, kind) for name, kind in study.grids]
+    for grid in grids:
+        runs.prepare([(grid.name, grid.kind)], [*study.events(grid.case), RECORD])
+    bar = Bar(len(grids) * len(study.rows))
+    found: dict[str, dict[str, Scores]] = {row.name: {} for row in study.rows}
+    for grid in grids:
+        truths = grid.truths(study.events(grid.case))
+        for row in study.rows:
+            seeds = range(seed, seed + (draws if row.drawn else 1))
+            answers = [row.answer(grid, one) for one in seeds]
+            scores = [judge_answer(answer, truths) for answer in answers if answer is not None]
+            if scores:
+                found[row.name][grid.column] = mean_scores(scores)
+            bar.step(f"{grid.column}: {row.name}")
+    return found
+
+
+def draw(runs: Runs, path: Path, seed: int) -> None:
+    """Draw one held-out event on two grids: truth, swing release, SFR and detailed release."""
+    figure, axes = new_figure(9.0, 3.4, columns=2)
+    for panel, (name, kind) in zip(axes, DRAWN, strict=True):
+        grid = Grid(runs, name, kind)
+        (truth,) = grid.truths([grid.case.held_out[0]])
+        lines = {
+            "grid (nonlinear)": (truth.omega, {"color": "#000000", "linewidth": 2.2}),
+            "swing release": (swing_fitted(grid, seed)(truth), {"color": CYCLE[3]}),
+            "SFR, no release": (
+                response_fitted(grid, seed)(truth),
+                {"color": CYCLE[2], "linestyle": ":"},
+            ),
+            "detailed release": (
+                detailed_fitted(grid, seed)(truth),
+                {"color": CYCLE[0], "linestyle": "--"},
+            ),
+        }
+        for words, (omega, style) in lines.items():
+            mhz = 1000 * truth.system_hz(omega)
+            panel.plot(truth.time_s, mhz, label=words, **{"linewidth": 1.4, **style})
+        panel.set_title(f"{name}, loads of kind {kind}, a step that no fit saw", fontsize=9)
+        labelled(panel, "time [s]", "frequency of the system [mHz]")
+    axes[0].legend(fontsize=8, frameon=False)
+    mark_demo(figure)
+    written(figure, str(path))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cache", type=Path, required=True, help="folder that keeps the truth")
+    parser.add_argument("--table", choices=[*TABLES], action="append", help="only this one")
+    parser.add_argument("--draws", type=int, default=20, help="draws of a random row")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--plot", type=Path, help="draw a held-out event there instead")
+    asked = parser.parse_args()
+    runs, document = Runs(asked.cache), {}
+    if asked.plot:
+        draw(runs, asked.plot, asked.seed)
+        return
+    for name in asked.table or TABLES:
+        study = TABLES[name]
+        found = measure(study, runs, asked.draws, asked.seed)
+        if asked.json:
+            document[name] = {
+                row: {
+                    column: {
+                        "rms_mhz": scores.rms_mhz.tolist(),
+                        "nadir_percent": scores.nadir_percent.tolist(),
+                    }
+                    for column, scores in cells.items()
+                }
+                for row, cells in found.items()
+            }
+        else:
+            columns = [f"{case} {kind}" for case, kind in study.grids]
+            print(
+                table(f"{study.title}: nadir % / RMS mHz", columns, found), end="\n\n", flush=True
+            )
+    if asked.json:
+        print(json.dumps({"draws": asked.draws, "seed": asked.seed, "tables": document}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
