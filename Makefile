@@ -29,6 +29,7 @@ check: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/detailed_gradient.py
 
 # Every fit at the same epsilon, with its control beside it; on IEEE-30 100 draws per row, on ieee39 10, on IEEE-118 5; then releases
 # without a trajectory, 1000 draws per row, and events that are not known. An hour or more.

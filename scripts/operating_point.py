@@ -20,9 +20,8 @@ import numpy as np
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array
 from gridveil.readers.assemble import assemble
-from gridveil.readers.cases import HERE, declared_public
+from gridveil.readers.cases import HERE, declared_public, read_grid
 from gridveil.readers.dynamics import read_dynamics
-from gridveil.readers.formats import read_grid
 from gridveil.readers.network import FileGrid
 
 CASE = HERE / "ieee30.m"

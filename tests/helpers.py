@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
-from gridveil.dynamics.engine import LTI, Record
+from gridveil.dynamics.engine import LTI, SampledRecord
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import FullModel, ReducedModel
 from gridveil.grid.facts import GridFacts
@@ -290,7 +290,7 @@ def transition_slope(F: np.ndarray, dF: np.ndarray, dt: float, scheme: str) -> n
 
 
 def forward_sensitivities(
-    plain: Plain, theta: np.ndarray, records: Sequence[Record], dt: float, scheme: str
+    plain: Plain, theta: np.ndarray, records: Sequence[SampledRecord], dt: float, scheme: str
 ) -> tuple[float, np.ndarray]:
     """J and dJ/dθ by a time loop: z_{n+1} = E z_n beside s_{n+1} = E s_n + dE z_n for each
     parameter.

@@ -306,6 +306,11 @@ zero_x = "merge"
 island = "largest"
 taps = "ignore"
 without_dynamics = "drop"
+model = "swing"
+form = "reduced"
+unknown_devices = "refuse"
+without_machine = "refuse"
+zip = "Z"
 """
 
 
@@ -620,7 +625,10 @@ def test_a_screen_that_knows_no_greek_does_not_stop_a_release(tmp_path):
 
 @pytest.mark.parametrize(
     ("step", "said"),
-    [("perturb", "nothing was spent"), ("reduce", "ε = 1/2 was charged to the lineage star5")],
+    [
+        ("perturb_planned", "nothing was spent"),
+        ("reduce", "ε = 1/2 was charged to the lineage star5"),
+    ],
 )
 def test_an_interrupt_says_what_it_cost(tmp_path, ledger, monkeypatch, step, said):
     def interrupt(*_, **__):

@@ -11,7 +11,7 @@ import pytest
 
 from cli_helpers import INERTIA, X, as_json, charges, gridveil, make_release, write_grid
 from gridveil import Adjacency, load, open_grid
-from gridveil.adversary.attack.star import recover_star
+from gridveil.adversary.attack.network import recover_star
 from gridveil.adversary.coarsen import Coarser, write_coarser
 from gridveil.adversary.leakage import leakage
 from gridveil.cli import release as cli
@@ -613,7 +613,7 @@ def test_a_coarser_record_is_written_last(tmp_path, monkeypatch):
     given = ["leakage", "star5", "--trajectory", record, "--keep=4", "--out", tmp_path / "out"]
     with monkeypatch.context() as full:
         full.setattr(
-            "gridveil.adversary.leakage.drawing.plot_leakage",
+            "gridveil.adversary.leakage.report.plot_leakage",
             Mock(side_effect=OSError(28, "No space left on device")),
         )
         done = gridveil(*given, "--plot", tmp_path / "a.png")

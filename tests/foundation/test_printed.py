@@ -333,7 +333,7 @@ def test_a_machine_is_no_formula_in_exported_tables(tmp_path):
 
 
 def test_a_name_is_no_mathematics_in_a_figure(tmp_path):
-    from gridveil.dynamics.drawing import plot_trajectory
+    from gridveil.dynamics.trajectory import plot_trajectory
 
     names = ("$\\frac{$", "a$b$c", "\x1b", "_hidden", "x\ny")
     path = tmp_path / "figure.svg"

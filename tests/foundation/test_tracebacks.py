@@ -25,9 +25,8 @@ from gridveil.privacy.allocation import ITEMS
 from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.mechanisms import USUAL
 from gridveil.readers.assemble import assemble
-from gridveil.readers.cases import declared_public, open_grid
+from gridveil.readers.cases import declared_public, open_grid, read_grid
 from gridveil.readers.dynamics import Dynamics, read_dynamics
-from gridveil.readers.formats import read_grid
 from gridveil.vault import truth
 from gridveil.vault.perturb import perturb, version_of
 from gridveil.vault.sampler import DemoSampler, SecureSampler
@@ -82,7 +81,7 @@ def test_the_search_finds_values_in_frames():
         "gridveil.vault.sampler._check_draw",
         "gridveil.privacy.mechanisms.additive.Additive.released",
         "gridveil.privacy.mechanisms.additive.Additive.prepare",
-        "gridveil.vault.perturb._plan",
+        "gridveil.vault.perturb._losses",
         "gridveil.vault.perturb.NoisyGrid",
         "gridveil.privacy.ledger.Ledger.charge",
         "gridveil.privacy.ledger.Ledger.mark_drawn",

@@ -16,8 +16,6 @@ from gridveil.cli import (
     assurance,
     attack,
     bundles,
-    cases,
-    export,
     grids,
     keys,
     leakage,
@@ -26,9 +24,16 @@ from gridveil.cli import (
     release,
     research,
 )
-from gridveil.cli.ends import exit_code, outcome_words, own_streams
-from gridveil.cli.help import HeadedCommand, ReleaseCommand
-from gridveil.cli.output import fail, fail_unexpectedly, print_json, print_text
+from gridveil.cli.options import HeadedCommand, ReleaseCommand
+from gridveil.cli.output import (
+    exit_code,
+    fail,
+    fail_unexpectedly,
+    outcome_words,
+    own_streams,
+    print_json,
+    print_text,
+)
 from gridveil.foundation.errors import GridveilError
 from gridveil.foundation.interrupts import Ended, raised, signal_of
 from gridveil.foundation.shown import shown
@@ -67,7 +72,7 @@ def general(
 
 for name, command in {
     "demo": grids.demo,
-    "cases": cases.cases,
+    "cases": grids.cases,
     "inspect": grids.inspect,
     "plan": plan.plan,
     "leakage": leakage.leakage,
@@ -76,7 +81,7 @@ for name, command in {
 app.command("release", cls=ReleaseCommand)(release.release)
 app.command("verify")(bundles.verify)
 app.command("simulate")(bundles.simulate)
-app.command("export")(export.export)
+app.command("export")(bundles.export)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(keys.app, name="keys")
 app.command("audit")(assurance.audit)

@@ -17,10 +17,9 @@ def audit(
     epsilon: Annotated[str, typer.Option(help="privacy loss to audit, exact: 1/2 or 0.5")] = "1",
     adjacency: Annotated[
         list[str] | None,
-        typer.Option(
-            help="one-asset, one-item or one-per-group, or with -relative; may be repeated; "
-            "default: the three, in full all",
-            show_default=False,
+        options.option(
+            "one-asset, one-item or one-per-group, or with -relative; may be repeated; "
+            "default: the three, in full all"
         ),
     ] = None,
     full: Annotated[
@@ -53,24 +52,24 @@ def audit(
     chosen = [Adjacency(rule, alphas()) for rule in rules]  # pyright: ignore[reportArgumentType]
     effort = Effort.of(canaries, full=full)
     with progress_bar(quiet=json):
-        found, fits = audit_all(chosen, claimed, effort)
-    passed = all(row.passed for row in (*found, *fits))
+        findings, fits = audit_all(chosen, claimed, effort)
+    passed = all(row.passed for row in (*findings, *fits))
     if json:
         print_json(
             {
                 "passed": passed,
                 "epsilon": str(claimed),
-                "findings": [_finding_json(row) for row in found],
+                "findings": [_finding_json(row) for row in findings],
                 "noise": [_fit_json(row) for row in fits],
             }
         )
     else:
-        _print(found, fits)
+        _print(findings, fits)
     if not passed:
         raise typer.Exit(1)
 
 
-def _print(found: list[Finding], fits: list[Fit]) -> None:
+def _print(findings: list[Finding], fits: list[Fit]) -> None:
     print_table(
         "what the guesses prove: ε is above …",
         (
@@ -96,7 +95,7 @@ def _print(found: list[Finding], fits: list[Fit]) -> None:
                 f"{row.lower_9999:.4f}",
                 "stands" if row.passed else "FALLS",
             )
-            for row in found
+            for row in findings
         ],
     )
     print_table(
@@ -114,7 +113,7 @@ def _print(found: list[Finding], fits: list[Fit]) -> None:
             for row in fits
         ],
     )
-    leaking = [f"{row.subject}: {row.pattern}" for row in found if not row.passed]
+    leaking = [f"{row.subject}: {row.pattern}" for row in findings if not row.passed]
     odd = [f"{row.subject}: {row.pattern}" for row in fits if not row.passed]
     if leaking:
         print_text(f"FAILED: more than the charged ε leaks ({'; '.join(leaking)}).")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
+from gridveil.cli.options import GridReading, PublishLoads, reads_grid
 from gridveil.cli.output import print_json, print_notice, print_table, print_text, progress_bar
-from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import counted
 from gridveil.foundation.shown import shown
@@ -29,11 +29,7 @@ NOT_ATTACKED = "Nothing was attacked and nothing was written."
 def attack(
     bundle: options.Bundle,
     source: Annotated[
-        str,
-        typer.Option(
-            help="the private grid it was made of: a file, or a name such as ieee30",
-            show_default=False,
-        ),
+        str, options.option("the private grid it was made of: a file, or a name such as ieee30")
     ],
     out: Annotated[
         Path,
@@ -58,7 +54,7 @@ def attack(
     spends no epsilon, and what it shows is covered by none: do not publish it, and do not choose
     among releases by it.
     """
-    from gridveil.assurance.audit.advantage import values_for_advantage
+    from gridveil.assurance.audit.run import values_for_advantage
     from gridveil.assurance.owner_report.assess import assess_attacks, check_matches, steps
     from gridveil.assurance.owner_report.signoff import (
         CONFIDENTIAL,
@@ -81,7 +77,7 @@ def attack(
         print_notice(CONFIDENTIAL)
     draws = values_for_advantage(ADVANTAGE_DRAWS)
     with progress_bar(quiet=json), counted("attacking", steps(grid, observed) + 1) as more:
-        found = assess_attacks(
+        assessed = assess_attacks(
             grid, release, observed, seed=seed, progress=lambda name: more(at_work=name)
         )
         more(at_work=f"all but one: {draws} values of perturb")
@@ -103,14 +99,14 @@ def attack(
     )
     table = _advantage_table(advantages)
     write_folder(
-        out, attack_files(found, release, extra, [table], about), mode=0o700
+        out, attack_files(assessed, release, extra, [table], about), mode=0o700
     )  # for its owner's eyes
     if json:
-        print_json(attack_json(found, release) | extra | {"report": str(out)})
+        print_json(attack_json(assessed, release) | extra | {"report": str(out)})
         return
-    for note in attack_notes(found, release):
+    for note in attack_notes(assessed, release):
         print_notice(note)
-    for title, columns, rows in (*attack_tables(found), table):
+    for title, columns, rows in (*attack_tables(assessed), table):
         print_table(title, columns, rows)
     print_text(f"Report   {out}", CONFIDENTIAL)
 
@@ -133,7 +129,7 @@ def _observed(
             remedy="Leave --trajectory out.",
         )
     records = read_all(declarations(trajectories), facts, bounds=release.bounds)
-    return [one.observation for one in records]
+    return [record.observation for record in records]
 
 
 def _advantages(release: Release) -> tuple[Advantage, ...]:

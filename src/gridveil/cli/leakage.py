@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Context
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gridveil.cli import options
-from gridveil.cli.leakage_output import print_joint, print_leakage
-from gridveil.cli.output import print_json, print_text, progress_bar
-from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
+from gridveil.cli.options import GridReading, PublishLoads, reads_grid
+from gridveil.cli.output import print_json, print_table, print_text, progress_bar
+
+if TYPE_CHECKING:
+    from gridveil.adversary.leakage import Attacker, Leakage
 
 
 @reads_grid
@@ -19,54 +21,39 @@ def leakage(
     trajectory: options.Trajectories = None,
     surrogate: Annotated[
         str | None,
-        typer.Option(
-            help="a public case, or a bundle of GRID, to compute at; default: this topology at the "
-            "middle of the bounds",
-            show_default=False,
+        options.option(
+            "a public case, or a bundle of GRID, to compute at; default: this topology at the "
+            "middle of the bounds"
         ),
     ] = None,
     sigma: Annotated[
         str | None,
-        typer.Option(
-            help="noise of a sample: 1e-4 (p.u.) or 5mHz; default: as declared, else its scatter",
-            show_default=False,
+        options.option(
+            "noise of a sample: 1e-4 (p.u.) or 5mHz; default: as declared, else its scatter"
         ),
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(
-            help="also give the epsilon of trajectory and release together; needs --sigma",
-            show_default=False,
-        ),
+        options.option("also give the epsilon of trajectory and release together; needs --sigma"),
     ] = None,
     keep: Annotated[
-        str | None,
-        typer.Option(help="a coarser record: these buses only, such as 1,13", show_default=False),
+        str | None, options.option("a coarser record: these buses only, such as 1,13")
     ] = None,
     rate: Annotated[
-        str | None,
-        typer.Option(help="a coarser record: samples per second, such as 10Hz", show_default=False),
+        str | None, options.option("a coarser record: samples per second, such as 10Hz")
     ] = None,
     round_to: Annotated[
         str | None,
-        typer.Option(
-            "--round",
-            help="a coarser record: values rounded to this, such as 1mHz",
-            show_default=False,
-        ),
+        options.option("a coarser record: values rounded to this, such as 1mHz", "--round"),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="folder to write the coarser record and its TOML to", show_default=False),
+        Path | None, options.option("folder to write the coarser record and its TOML to")
     ] = None,
     adjacency: options.AdjacencyName = None,
     alpha: options.Alpha = None,
     bounds: options.Bounds = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="draw each item's relative error there (.png, .pdf or .svg)", show_default=False
-        ),
+        Path | None, options.option("draw each item's relative error there (.png, .pdf or .svg)")
     ] = None,
     publish_loads: PublishLoads = None,
     *,
@@ -87,31 +74,31 @@ def leakage(
     settings = LeakageSettings.of(given | vars(reading))
     coarser = settings.coarser.asked
     with progress_bar(quiet=json):
-        found = report_leakage(settings)
+        report = report_leakage(settings)
     if json:
         print_json(
             {
-                "sigma_from": found.sigma_from,
+                "sigma_from": report.sigma_from,
                 "records": [
                     {
                         "record": name,
                         **record.to_json(),
-                        **({"joint": dict(found.joint[name])} if found.joint else {}),
+                        **({"joint": dict(report.joint[name])} if report.joint else {}),
                     }
-                    for name, record in found.records.items()
+                    for name, record in report.records.items()
                 ],
                 "coarser_record": str(out) if coarser and out else None,
                 "plot": str(plot) if plot else None,
             }
         )
         return
-    for name, record in found.records.items():
+    for name, record in report.records.items():
         print_leakage(name, record)
-        if found.joint:
-            print_joint(found.joint[name])
-    shown = f"{_noise(found.sigma, found.nominal_hz)}, from {found.sigma_from}"
-    if found.rounded is not None:
-        shown += f"; rounded, {_noise(found.rounded, found.nominal_hz)}"
+        if report.joint:
+            print_joint(report.joint[name])
+    shown = f"{_noise(report.sigma, report.nominal_hz)}, from {report.sigma_from}"
+    if report.rounded is not None:
+        shown += f"; rounded, {_noise(report.rounded, report.nominal_hz)}"
     print_text(f"Noise    {shown}")
     if coarser:
         print_text(
@@ -125,3 +112,90 @@ def leakage(
 
 def _noise(sigma: float, nominal_hz: float) -> str:
     return f"{sigma:.3g} p.u. ({1000 * sigma * nominal_hz:.3g} mHz)"
+
+
+COLUMNS = (
+    "group",
+    "bounds alone",
+    "Σℓ public: bound",
+    "with bounds",
+    "largest μ",
+    "Σℓ unknown: bound",
+    "with bounds",
+    "largest μ",
+)
+
+
+def print_leakage(name: str, leakage: Leakage) -> None:
+    """Print the figures of a record, and what they mean."""
+    from gridveil.adversary.leakage import PARAMETERS, percent
+
+    known, unknown = leakage.known, leakage.unknown
+    rows = []
+    for group in PARAMETERS:
+        told, open_told = known.items[group], unknown.items[group]
+        rows.append(
+            (
+                group,
+                percent(told.prior),
+                _range(known, group),
+                percent(told.typical),
+                f"{known.mu[group].max(initial=0.0):.3g}",
+                _range(unknown, group),
+                percent(open_told.typical),
+                f"{unknown.mu[group].max(initial=0.0):.3g}",
+            )
+        )
+    print_table(
+        f"The record {name}: {leakage.samples} values at {len(leakage.locations)} location(s), "
+        f"computed at {leakage.origin}",
+        COLUMNS,
+        rows,
+    )
+    print_text(
+        f"Rank     {known.rank} of {known.size} directions of (k, m, d) seen, {known.seen} fixed "
+        f"better than by the bounds (Σℓ unknown: {unknown.seen})",
+        "Reduced  without topology, Σℓ public: "
+        + ", ".join(f"{group} {_spread(values)}" for group, values in known.reduced.items()),
+        f"μ        {known.mu_neighbours:.3g} between neighbours ({leakage.rule}) here",
+        f"Verdict  {leakage.verdict()}",
+        *(f"Note     {note}" for note in leakage.notes),
+        "",
+    )
+
+
+def print_joint(joint: Mapping[str, Any]) -> None:
+    """Print what trajectory and release promise together, and on what condition."""
+    from gridveil.workflow.leakage import OWN, SEARCHED
+
+    print_text(
+        f"Joint    if the noise is white and of the declared size, (ε + {_up(joint['epsilon_x'])}, "
+        f"{joint['delta']:g}) for trajectory and release together at μ = {joint['mu']:.3g} on "
+        f"{OWN}. {SEARCHED}" + (" So large an ε says nothing." if joint["epsilon_x"] > 10 else ""),
+        "",
+    )
+
+
+def _up(epsilon: float) -> str:
+    """Three digits, rounded up: what is promised must hold."""
+    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(epsilon)):.3g}"
+
+
+def _range(attacker: Attacker, group: str) -> str:
+    """Cramér-Rao bound of a group's items, topology known: median, and how many have one at all."""
+    return _spread(attacker.items[group].bound)
+
+
+def _spread(values: Any) -> str:
+    """Median and ends of relative deviations."""
+    import numpy as np
+
+    from gridveil.adversary.leakage import percent
+
+    shown = [
+        percent(float(value)) if np.isfinite(value) else "none"
+        for value in (np.median(values), values.min(), values.max())
+    ]
+    return (
+        shown[0] if shown[0] == shown[1] == shown[2] else f"{shown[0]} ({shown[1]} to {shown[2]})"
+    )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
+from gridveil.cli.options import GridReading, reads_grid
 from gridveil.cli.output import print_json, print_notice, print_table, print_text
-from gridveil.cli.reading import GridReading, reads_grid
 from gridveil.foundation.errors import LedgerError, OptionError
 from gridveil.foundation.shown import json_text
 
@@ -29,25 +29,19 @@ SHOWN = 50  # rows of a table, the latest ones
 
 Heads = Annotated[
     list[Path] | None,
-    typer.Option(
+    options.option(
+        "an earlier head, or a certificate.json that holds one, to check besides; may be repeated",
         "--head",
-        help="an earlier head, or a certificate.json that holds one, to check besides; may be "
-        "repeated",
-        show_default=False,
     ),
 ]
-Lineage = Annotated[
-    str, typer.Argument(help="name of a grid and all its versions", show_default=False)
-]
+Lineage = Annotated[str, options.argument("name of a grid and all its versions")]
 
 
 @app.command()
 @reads_grid
 def register(
     lineage: Lineage,
-    grid: Annotated[
-        str | None, typer.Argument(help="the grid, so that it is known again", show_default=False)
-    ] = None,
+    grid: Annotated[str | None, options.argument("the grid, so that it is known again")] = None,
     *,
     reading: GridReading,
     ledger: options.LedgerPlace = None,
@@ -69,10 +63,7 @@ def register(
 def budget(
     lineage: Lineage,
     epsilon: Annotated[
-        str,
-        typer.Option(
-            help="total privacy loss that may be spent, exact: 2 or 3/2", show_default=False
-        ),
+        str, options.option("total privacy loss that may be spent, exact: 2 or 3/2")
     ],
     adjacency: options.AdjacencyName = None,
     alpha: options.Alpha = None,
@@ -222,9 +213,7 @@ def adopt(
 
 @app.command()
 def export(
-    out: Annotated[
-        Path | None, typer.Option(help="file to write; default: print", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, options.option("file to write; default: print")] = None,
     ledger: options.LedgerPlace = None,
     witness: options.WitnessPlace = None,
     json: options.Json = False,

@@ -1,55 +1,71 @@
-"""Options that several commands have. What they mean is read in `workflow.settings`."""
+"""Options that several commands have, and how `--help` lists them: under plain headings, units in
+brackets as they are (rich markup would swallow those). What they mean is read in
+`workflow.settings`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from gridveil.grid.parameters import DECLARED, PARAMETERS, Parameter
 
-Grid = Annotated[
-    str,
-    typer.Argument(
-        help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False
-    ),
-]
+if TYPE_CHECKING:
+    from gridveil.workflow.settings import GridSettings
+
+
+def option(help_: str, *names: str, panel: str | None = None) -> Any:
+    """An option whose help says itself what holds where it is not given."""
+    return typer.Option(*names, help=help_, show_default=False, rich_help_panel=panel)
+
+
+def argument(help_: str) -> Any:
+    """An argument, likewise."""
+    return typer.Argument(help=help_, show_default=False)
+
+
+Grid = Annotated[str, argument("a grid file, or a name such as ieee30 or matpower:case118")]
 OptionalGrid = Annotated[
-    str | None,
-    typer.Argument(
-        help="a grid file, or a name such as ieee30 or matpower:case118", show_default=False
-    ),
+    str | None, argument("a grid file, or a name such as ieee30 or matpower:case118")
 ]
-Bundle = Annotated[
-    Path, typer.Argument(help="a bundle: its folder or its .zip", show_default=False)
-]
+Bundle = Annotated[Path, argument("a bundle: its folder or its .zip")]
 WitnessPlace = Annotated[
     str | None,
-    typer.Option(
-        "--witness",
-        help="a path or a URL, away from the ledger's backups, that notices a restored one; "
+    option(
+        "a path or a URL, away from the ledger's backups, that notices a restored one; "
         "default $GRIDVEIL_WITNESS or the user's state folder",
-        show_default=False,
+        "--witness",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 LedgerPlace = Annotated[
     str | None,
-    typer.Option(
-        "--ledger",
-        help="a path, or a URL such as postgresql://host/database; default $GRIDVEIL_LEDGER or the "
+    option(
+        "a path, or a URL such as postgresql://host/database; default $GRIDVEIL_LEDGER or the "
         "user's data folder",
-        show_default=False,
+        "--ledger",
     ),
 ]
 
+ModelName = Annotated[
+    str | None,
+    option(
+        "swing, detailed (machines with their controls, loads, voltages), or auto (default): "
+        "detailed where the file has such controls and no option is of swing models alone"
+    ),
+]
 AdjacencyName = Annotated[
     str | None,
-    typer.Option(
-        help="one-asset (default), one-item or one-per-group; append -relative for α as a ratio",
-        show_default=False,
+    option(
+        "one-asset (default), one-item or one-per-group; append -relative for α as a ratio; of a "
+        "detailed model one-asset-relative (default), one-item-relative or asset-l1-relative"
     ),
 ]
 _UNITS = ", ".join(f"{name} [{parameter.unit}]" for name, parameter in PARAMETERS.items())
@@ -72,30 +88,240 @@ def _ranges(parameters: Mapping[str, Parameter]) -> str:
 
 Alpha = Annotated[
     list[str] | None,
-    typer.Option(
-        help=f"distances protected, such as k=1,m=1/2: {_UNITS}; default 1 each, relative 1/10",
-        show_default=False,
-    ),
+    option(f"distances protected, such as k=1,m=1/2: {_UNITS}; default 1 each, relative 1/10"),
 ]
 Bounds = Annotated[
-    list[str] | None,
-    typer.Option(
-        help=f"public bounds lower:upper: {_UNITS}; default {_ranges(PARAMETERS)}",
-        show_default=False,
-    ),
+    list[str] | None, option(f"public bounds lower:upper: {_UNITS}; default {_ranges(PARAMETERS)}")
 ]
 ReleaseBounds = Annotated[
     list[str] | None,
-    typer.Option(
-        help=f"public bounds lower:upper: {_UNITS}, {_REDUCED}; default {_ranges(DECLARED)}",
-        show_default=False,
-    ),
+    option(f"public bounds lower:upper: {_UNITS}, {_REDUCED}; default {_ranges(DECLARED)}"),
 ]
 Trajectories = Annotated[
     list[Path] | None,
-    typer.Option(
+    option(
+        "TOML that declares a public, measured trajectory and its event; may be repeated",
         "--trajectory",
-        help="TOML that declares a public, measured trajectory and its event; may be repeated",
-        show_default=False,
     ),
 ]
+
+
+MACHINES = "Dynamics of the machines (files only)"
+AWKWARD = "What to do with awkward data (files only)"
+
+
+DynamicsFile = Annotated[
+    Path | None,
+    option(
+        "TOML with dynamics and policies, or a PSS/E DYR; default: the one beside the grid file",
+        panel=MACHINES,
+    ),
+]
+Inertia = Annotated[
+    float | None,
+    option("M = 2H of each machine, system base [p.u. power s / p.u. frequency]", panel=MACHINES),
+]
+Damping = Annotated[
+    float | None, option("D of each machine [p.u. power / p.u. frequency]", panel=MACHINES)
+]
+PublishLoads = Annotated[
+    bool | None,
+    option("whether the bundle carries the nominal loads", "--publish-loads/--withhold-loads"),
+]
+
+
+@dataclass(frozen=True)
+class GridReading:
+    """What a grid file does not say of its machines, and what to do with awkward data; None where
+    not given.
+    """
+
+    dynamics: DynamicsFile = None
+    inertia: Inertia = None
+    damping: Damping = None
+    governor_rate: Annotated[
+        float | None, option("T, inverse governor time constant [1/s]", panel=MACHINES)
+    ] = None
+    droop_gain: Annotated[
+        float | None, option("G = 1/R [p.u. power / p.u. frequency]", panel=MACHINES)
+    ] = None
+    load_damping: Annotated[
+        float | None,
+        option(
+            "public damping of loads [p.u. power / p.u. frequency per p.u. of load]", panel=MACHINES
+        ),
+    ] = None
+    frequency_hz: Annotated[
+        float | None, option("nominal frequency [Hz]; default 60", panel=MACHINES)
+    ] = None
+    omega_b: Annotated[float | None, option("omega_b [rad/s]; default 2 pi f", panel=MACHINES)] = (
+        None
+    )
+    operating_point: Annotated[
+        str | None,
+        option("newton (default), file or flat: voltages and angles inside k", panel=MACHINES),
+    ] = None
+    base: Annotated[
+        str | None,
+        option(
+            "system (default) or rated: the base that inertia, damping and droop gain are p.u. of",
+            panel=MACHINES,
+        ),
+    ] = None
+    negative_x: Annotated[
+        str | None, option("branches with x < 0: refuse (default), abs or merge", panel=AWKWARD)
+    ] = None
+    zero_x: Annotated[
+        str | None,
+        option("branches with |x| < 1e-6 p.u.: refuse (default) or merge", panel=AWKWARD),
+    ] = None
+    island: Annotated[
+        str | None,
+        option(
+            "of several islands: largest, or a bus in the one to keep; default: refuse",
+            panel=AWKWARD,
+        ),
+    ] = None
+    taps: Annotated[
+        str | None, option("tap ratios in k: include (default) or ignore", panel=AWKWARD)
+    ] = None
+    without_dynamics: Annotated[
+        str | None, option("machines without inertia: refuse (default) or drop", panel=AWKWARD)
+    ] = None
+
+    zip: Annotated[
+        str | None,
+        option(
+            "of a detailed model, loads where the file does not say: Z (default), I or P; six "
+            "shares stand in the TOML",
+            panel=MACHINES,
+        ),
+    ] = None
+    unknown_devices: Annotated[
+        str | None,
+        option(
+            "of a detailed model, devices that gridveil does not know: refuse (default) or typical",
+            panel=AWKWARD,
+        ),
+    ] = None
+    without_machine: Annotated[
+        str | None,
+        option(
+            "of a detailed model, units without a machine: refuse (default) or typical",
+            panel=AWKWARD,
+        ),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """What was given of the grid's file, by name."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name != "dynamics" and value is not None
+        }
+
+    def of(self, grid: str, **more: Any) -> GridSettings:
+        """Settings of a grid, read like this."""
+        from gridveil.workflow.settings import GridSettings
+
+        return GridSettings.of(vars(self), grid=grid, **more)
+
+
+def reads_grid(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that takes `reading: GridReading` the fields of it as options, listed where
+    that parameter stands.
+
+    >>> @reads_grid
+    ... def show(grid: str, *, reading: GridReading, loud: bool = False) -> None:
+    ...     print(grid, reading.taps)
+    >>> list(inspect.signature(show).parameters)[:3], list(inspect.signature(show).parameters)[-2:]
+    (['grid', 'dynamics', 'inertia'], ['without_machine', 'loud'])
+    >>> show(grid="ieee30", taps="ignore")
+    ieee30 ignore
+    """
+    hints = get_type_hints(GridReading, include_extras=True)
+    spread = {
+        f.name: inspect.Parameter(
+            f.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[f.name]
+        )
+        for f in fields(GridReading)
+    }
+    own = inspect.signature(command, eval_str=True)
+    listed: list[inspect.Parameter] = []
+    for name, parameter in own.parameters.items():
+        listed += (
+            spread.values()
+            if name == "reading"
+            else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        )
+
+    @wraps(command)
+    def spreading(**given: Any) -> None:
+        reading = GridReading(**{name: given.pop(name) for name in spread if name in given})
+        command(**given, reading=reading)
+
+    spreading.__dict__["__signature__"] = own.replace(parameters=listed)  # what typer reads
+    return spreading
+
+
+COMMON, GRID, PRIVACY, FIT, OUTPUT = "Common options", "Grid", "Privacy", "Fit", "Output"
+# The options of `release`: the common ten, then the others by what they are about. Those of a panel
+# of their own say how the grid's file is read.
+RELEASE: Mapping[str, Sequence[str]] = {
+    COMMON: (
+        "epsilon",
+        "adjacency",
+        "alpha",
+        "bounds",
+        "mechanism",
+        "out",
+        "lineage",
+        "ledger",
+        "config",
+        "json",
+    ),
+    GRID: (),
+    PRIVACY: ("split", "share_by", "surrogate", "bounds_origin", "count", "witness"),
+    FIT: ("trajectory", "profile", "yes"),
+    OUTPUT: ("formats", "merge_loads", "publish_loads"),
+}
+
+
+class HeadedCommand(TyperCommand):
+    """A command whose help lists its options under headings: its own, else each option's panel."""
+
+    headings: Mapping[str, Sequence[str]] = {}
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, then the options under their headings."""
+        headings = ("Arguments", *self.headings, "Options")
+        listed: dict[str, list[tuple[str, str]]] = {heading: [] for heading in headings}
+        for parameter in sorted(self.get_params(ctx), key=self._place):
+            if record := parameter.get_help_record(ctx):
+                listed.setdefault(self._heading(parameter), []).append(record)
+        for heading, records in listed.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+    def _place(self, parameter: Any) -> int:
+        """Where a heading wants an option; others stay in their order."""
+        for names in self.headings.values():
+            if parameter.name in names:
+                return list(names).index(parameter.name)
+        return 0
+
+    def _heading(self, parameter: Any) -> str:
+        if parameter.param_type_name == "argument":
+            return "Arguments"
+        for heading, names in self.headings.items():
+            if parameter.name in names:
+                return heading
+        panel = getattr(parameter, "rich_help_panel", None)
+        return GRID if panel and self.headings else panel or "Options"
+
+
+class ReleaseCommand(HeadedCommand):
+    """The command release."""
+
+    headings = RELEASE

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
+from gridveil.cli.options import GridReading, reads_grid
 from gridveil.cli.output import print_json, print_table, print_text, progress_bar
-from gridveil.cli.reading import GridReading, reads_grid
 
 if TYPE_CHECKING:
     from gridveil.planning.plan import Plan
@@ -36,30 +36,19 @@ LARGE = 10
 def plan(
     surrogate: Annotated[
         str,
-        typer.Argument(
-            help="a PUBLIC case like your grid: a file, or a name such as ieee30 or "
-            "matpower:case118",
-            show_default=False,
+        options.argument(
+            "a PUBLIC case like your grid: a file, or a name such as ieee30 or matpower:case118"
         ),
     ],
     nadir_error: Annotated[
-        str | None,
-        typer.Option(
-            help="largest error of the nadir, such as 5mHz or 2% [mHz, Hz or %]", show_default=False
-        ),
+        str | None, options.option("largest error of the nadir, such as 5mHz or 2% [mHz, Hz or %]")
     ] = None,
     rocof_error: Annotated[
         str | None,
-        typer.Option(
-            help="largest error of the RoCoF over 0.5 s, such as 10% [mHz/s, Hz/s or %]",
-            show_default=False,
-        ),
+        options.option("largest error of the RoCoF over 0.5 s, such as 10% [mHz/s, Hz/s or %]"),
     ] = None,
     settling_error: Annotated[
-        str | None,
-        typer.Option(
-            help="largest error of the settling frequency [mHz, Hz or %]", show_default=False
-        ),
+        str | None, options.option("largest error of the settling frequency [mHz, Hz or %]")
     ] = None,
     event: Annotated[
         str,
@@ -72,17 +61,13 @@ def plan(
     ] = 0.9,
     adjacency: Annotated[
         str | None,
-        typer.Option(
-            help="one-asset, one-item or one-per-group, append -relative for ratios; default: "
-            "one-asset, the others beside",
-            show_default=False,
+        options.option(
+            "one-asset, one-item or one-per-group, append -relative for ratios; default: "
+            "one-asset, the others beside"
         ),
     ] = None,
     mechanism: Annotated[
-        str | None,
-        typer.Option(
-            help="aggregates, items or topology; default: all are tried", show_default=False
-        ),
+        str | None, options.option("aggregates, items or topology; default: all are tried")
     ] = None,
     share_by: Annotated[
         str, typer.Option(help="how machines share a sum: equal, or rating (rated MVA)")
@@ -91,10 +76,7 @@ def plan(
     bounds: options.Bounds = None,
     draws: Annotated[int, typer.Option(help="seeded draws of each trial")] = 200,
     plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="draw error against epsilon there (.png, .pdf or .svg)", show_default=False
-        ),
+        Path | None, options.option("draw error against epsilon there (.png, .pdf or .svg)")
     ] = None,
     *,
     reading: GridReading,
@@ -112,12 +94,12 @@ def plan(
     given |= {name: options.joined(given[name]) for name in ("alpha", "bounds")}
     settings = PlanSettings.of(**given, dynamics=reading.dynamics, reading=reading.given())
     with progress_bar(quiet=json):
-        found = plan_release(settings)
-    command = _command(found.chosen, given["alpha"], given["bounds"]) if found.chosen else None
+        planned = plan_release(settings)
+    command = _command(planned.chosen, given["alpha"], given["bounds"]) if planned.chosen else None
     if json:
-        print_json(_json(found, event, command, plot))
+        print_json(_json(planned, event, command, plot))
         return
-    _print(found, event, command)
+    _print(planned, event, command)
     if plot:
         print_text(f"Figure   {plot}")
 
@@ -142,10 +124,10 @@ def _command(chosen: Choice, alpha: str | None, bounds: str | None) -> str:
     return " ".join(parts)
 
 
-def _print(found: Plan, event: str, command: str | None) -> None:
+def _print(planned: Plan, event: str, command: str | None) -> None:
     from gridveil.planning.plan import odds_in_words
 
-    facts, at = found.surrogate.facts, found.reference
+    facts, at = planned.surrogate.facts, planned.reference
     print_text(
         f"Surrogate  {facts.name}, public: {len(facts.buses)} buses, "
         f"{len(facts.machines)} machines",
@@ -154,12 +136,12 @@ def _print(found: Plan, event: str, command: str | None) -> None:
         f"{1e3 * at.settling_hz[0]:+.1f} mHz",
     )
     print_text(
-        f"Targets    {' and '.join(t.in_words for t in found.targets)}, in "
-        f"{100 * found.quantile:g} % of releases"
+        f"Targets    {' and '.join(t.in_words for t in planned.targets)}, in "
+        f"{100 * planned.quantile:g} % of releases"
     )
     print_table(
-        f"least ε on {facts.name}, and the errors that {100 * found.quantile:g} % of {found.draws} "
-        "fresh draws stay below",
+        f"least ε on {facts.name}, and the errors that {100 * planned.quantile:g} % of "
+        f"{planned.draws} fresh draws stay below",
         (
             "adjacency",
             "mechanism",
@@ -172,26 +154,27 @@ def _print(found: Plan, event: str, command: str | None) -> None:
             "mode [mHz]",
             "L [p.u.² s]",
         ),
-        [_row(one) for one in found.choices],
+        [_row(row) for row in planned.choices],
         texts=3,
     )
     print_text(
         "Control    with the public bounds alone, and no release at all: nadir off by "
-        f"{found.control['nadir_mhz']:.3g} mHz, RoCoF by {found.control['rocof_percent']:.3g} %, "
-        f"settling frequency by {found.control['settling_mhz']:.3g} mHz"
+        f"{planned.control['nadir_mhz']:.3g} mHz, RoCoF by "
+        f"{planned.control['rocof_percent']:.3g} %, settling frequency by "
+        f"{planned.control['settling_mhz']:.3g} mHz"
     )
-    if found.met_without:
+    if planned.met_without:
         print_text(f"           {MET_WITHOUT}")
-    if outside := found.outside():
+    if outside := planned.outside():
         counts = " and ".join(
-            f"{count} of {len(found.surrogate.values[name])} {name}"
+            f"{count} of {len(planned.surrogate.values[name])} {name}"
             for name, count in outside.items()
         )
         print_text(
             f"Bounds     {counts} of the surrogate lie outside the public bounds: some errors "
             "stay, whatever ε is"
         )
-    chosen = found.chosen
+    chosen = planned.chosen
     if chosen is None or chosen.epsilon is None:
         print_text(
             "No ε up to 100 meets the targets under this rule: loosen them, or choose larger α or "
@@ -217,19 +200,19 @@ def _print(found: Plan, event: str, command: str | None) -> None:
         ),
         [
             (
-                one.name,
-                f"{float(one.epsilon):.3g}",
-                f"{one.scale:.3g}",
-                f"{one.typical:.3g}",
-                _ratio(found, one),
-                one.unit,
+                row.name,
+                f"{float(row.epsilon):.3g}",
+                f"{row.scale:.3g}",
+                f"{row.typical:.3g}",
+                _ratio(planned, row),
+                row.unit,
             )
-            for one in found.noise()
+            for row in planned.noise()
         ],
     )
     others = ", ".join(
         f"{float(loss):.3g} by {rule}"
-        for rule, loss in found.counted_by().items()
+        for rule, loss in planned.counted_by().items()
         if rule != chosen.adjacency.rule
     )
     print_text(
@@ -240,34 +223,47 @@ def _print(found: Plan, event: str, command: str | None) -> None:
     print_text(NOT_BINDING)
 
 
-def _ratio(found: Plan, drawn: Any) -> str:
-    relative = found.chosen is not None and found.chosen.adjacency.relative
+def _ratio(planned: Plan, drawn: Any) -> str:
+    relative = planned.chosen is not None and planned.chosen.adjacency.relative
     return f"{100 * drawn.scale / (1 if relative else drawn.typical):.3g} %"
 
 
-def _row(one: Choice) -> tuple[str, ...]:
-    shares = one.allocation.shares or {}
+def _row(choice: Choice) -> tuple[str, ...]:
+    shares = choice.allocation.shares or {}
     split = ", ".join(f"{name} {share}" for name, share in shares.items())
-    if one.epsilon is None:
-        return one.adjacency.rule, one.mechanism, split, "above 100", "–", "–", "–", "–", "–", "–"
+    if choice.epsilon is None:
+        return (
+            choice.adjacency.rule,
+            choice.mechanism,
+            split,
+            "above 100",
+            "–",
+            "–",
+            "–",
+            "–",
+            "–",
+            "–",
+        )
     return (
-        one.adjacency.rule,
-        one.mechanism,
+        choice.adjacency.rule,
+        choice.mechanism,
         split,
-        f"{float(one.epsilon):g}",
-        f"{100 * one.share:.1f} %",
-        f"{one.errors['nadir_mhz']:.3g}",
-        f"{one.errors['rocof_percent']:.3g}",
-        f"{one.errors['settling_mhz']:.3g}",
-        f"{one.errors['mode_frequency_mhz']:.3g}" if "mode_frequency_mhz" in one.errors else "–",
-        f"{one.L:.1e}",
+        f"{float(choice.epsilon):g}",
+        f"{100 * choice.share:.1f} %",
+        f"{choice.errors['nadir_mhz']:.3g}",
+        f"{choice.errors['rocof_percent']:.3g}",
+        f"{choice.errors['settling_mhz']:.3g}",
+        f"{choice.errors['mode_frequency_mhz']:.3g}"
+        if "mode_frequency_mhz" in choice.errors
+        else "–",
+        f"{choice.L:.1e}",
     )
 
 
-def _json(found: Plan, event: str, command: str | None, plot: Path | None) -> dict[str, Any]:
+def _json(planned: Plan, event: str, command: str | None, plot: Path | None) -> dict[str, Any]:
     from gridveil.planning.plan import odds_in_words
 
-    chosen, at = found.chosen, found.reference
+    chosen, at = planned.chosen, planned.reference
     proposal = None
     if chosen is not None and chosen.epsilon is not None:
         proposal = _choice_json(chosen) | {
@@ -280,27 +276,27 @@ def _json(found: Plan, event: str, command: str | None, plot: Path | None) -> di
                     "scale": n.scale,
                     "typical": n.typical,
                 }
-                for n in found.noise()
+                for n in planned.noise()
             ],
-            "counted_by": {rule: str(loss) for rule, loss in found.counted_by().items()},
+            "counted_by": {rule: str(loss) for rule, loss in planned.counted_by().items()},
             "command": command,
         }
     return {
-        "surrogate": found.surrogate.facts.name,
+        "surrogate": planned.surrogate.facts.name,
         "event": event,
-        "targets": [_target_json(target) for target in found.targets],
-        "quantile": found.quantile,
-        "draws": found.draws,
+        "targets": [_target_json(target) for target in planned.targets],
+        "quantile": planned.quantile,
+        "draws": planned.draws,
         "reference": {
             "nadir_hz": float(at.nadir_hz[0]),
             "nadir_s": float(at.nadir_s[0]),
             "rocof_hz_s": float(at.rocof_hz_s[0]),
             "settling_hz": float(at.settling_hz[0]),
         },
-        "control": dict(found.control),
-        "met_without_release": found.met_without,
-        "outside_bounds": found.outside(),
-        "choices": [_choice_json(one) for one in found.choices],
+        "control": dict(planned.control),
+        "met_without_release": planned.met_without,
+        "outside_bounds": planned.outside(),
+        "choices": [_choice_json(choice) for choice in planned.choices],
         "proposal": proposal,
         "curves": [
             {
@@ -308,7 +304,7 @@ def _json(found: Plan, event: str, command: str | None, plot: Path | None) -> di
                 "epsilon": curve.epsilon.tolist(),
                 **{name: values.tolist() for name, values in curve.errors.items()},
             }
-            for curve in found.curves
+            for curve in planned.curves
         ],
         "note": NOT_BINDING,
         "plot": str(plot) if plot else None,
@@ -319,16 +315,16 @@ def _target_json(target: Target) -> dict[str, Any]:
     return {"figure": target.figure, "limit": target.limit, "unit": target.unit}
 
 
-def _choice_json(one: Choice) -> dict[str, Any]:
-    met = one.epsilon is not None
+def _choice_json(choice: Choice) -> dict[str, Any]:
+    met = choice.epsilon is not None
     return {
-        "adjacency": one.adjacency.rule,
-        "mechanism": one.mechanism,
-        "draws": dict(one.allocation.draws),
-        "split": {name: str(share) for name, share in (one.allocation.shares or {}).items()},
-        "epsilon": str(one.epsilon) if met else None,
-        "share_met": one.share if met else None,
-        "share_met_low": one.share_low if met else None,
-        "errors": dict(one.errors),
-        "L_pu2_s": one.L if met else None,
+        "adjacency": choice.adjacency.rule,
+        "mechanism": choice.mechanism,
+        "draws": dict(choice.allocation.draws),
+        "split": {name: str(share) for name, share in (choice.allocation.shares or {}).items()},
+        "epsilon": str(choice.epsilon) if met else None,
+        "share_met": choice.share if met else None,
+        "share_met_low": choice.share_low if met else None,
+        "errors": dict(choice.errors),
+        "L_pu2_s": choice.L if met else None,
     }

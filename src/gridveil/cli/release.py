@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.ends import note_outcome
+from gridveil.cli.options import GridReading, PublishLoads, reads_grid
 from gridveil.cli.output import (
     Bar,
     guarantee_json,
+    note_outcome,
     print_guarantee,
     print_json,
     print_notice,
     print_text,
     progress_bar,
 )
-from gridveil.cli.reading import GridReading, PublishLoads, reads_grid
 from gridveil.cli.trajectories import (
     event_json,
     events_in_words,
@@ -36,92 +36,75 @@ if TYPE_CHECKING:
 @reads_grid
 def release(
     grid: options.OptionalGrid = None,
-    epsilon: Annotated[
-        str | None, typer.Option(help="privacy loss, exact: 1/2 or 0.5", show_default=False)
-    ] = None,
+    epsilon: Annotated[str | None, options.option("privacy loss, exact: 1/2 or 0.5")] = None,
+    model: options.ModelName = None,
     adjacency: options.AdjacencyName = None,
     alpha: options.Alpha = None,
     mechanism: Annotated[
         str | None,
-        typer.Option(
-            help="aggregates (sums of m and of d; default without a trajectory), items (every "
-            "entry; default with one) or topology (sums, and nothing of the network)",
-            show_default=False,
+        options.option(
+            "aggregates (sums of m and of d; default without a trajectory), items (every "
+            "entry; default with one) or topology (sums, and nothing of the network)"
         ),
     ] = None,
     split: Annotated[
         list[str] | None,
-        typer.Option(
-            help="shares of epsilon, such as k=1,m=1/4,d=3/4; default: chosen on a surrogate",
-            show_default=False,
+        options.option(
+            "shares of epsilon, such as k=1,m=1/4,d=3/4; default: chosen on a surrogate"
         ),
     ] = None,
     share_by: Annotated[
         str | None,
-        typer.Option(
-            help="how machines share a sum: equal (default), or rating (rated MVA, then public)",
-            show_default=False,
+        options.option(
+            "how machines share a sum: equal (default), or rating (rated MVA, then public)"
         ),
     ] = None,
     surrogate: Annotated[
         str | None,
-        typer.Option(
-            help="a public case to choose the shares on, named in the certificate; default: this "
-            "topology at the middle of the bounds",
-            show_default=False,
+        options.option(
+            "a public case to choose the shares on, named in the certificate; default: this "
+            "topology at the middle of the bounds"
         ),
     ] = None,
     bounds: options.ReleaseBounds = None,
-    profile: Annotated[
-        str | None, typer.Option(help="default or paper", show_default=False)
-    ] = None,
+    profile: Annotated[str | None, options.option("default or paper")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="bundle to write: a folder, or a file that ends in .zip; default release",
-            show_default=False,
-        ),
+        options.option("bundle to write: a folder, or a file that ends in .zip; default release"),
     ] = None,
     lineage: Annotated[
-        str | None,
-        typer.Option(
-            help="account of the ledger to charge; default: the grid's name", show_default=False
-        ),
+        str | None, options.option("account of the ledger to charge; default: the grid's name")
     ] = None,
     ledger: options.LedgerPlace = None,
     witness: options.WitnessPlace = None,
     count: Annotated[
         int | None,
-        typer.Option(
-            help="draw this many releases; costs as many times epsilon; default 1",
-            show_default=False,
-        ),
+        options.option("draw this many releases; costs as many times epsilon; default 1"),
     ] = None,
     bounds_origin: Annotated[
-        str | None,
-        typer.Option(
-            help="where the bounds come from: a public source, in words", show_default=False
-        ),
+        str | None, options.option("where the bounds come from: a public source, in words")
     ] = None,
     formats: Annotated[
         str | None,
-        typer.Option(
-            help="other tools' formats to put into the bundle, such as andes,psse,mat",
-            show_default=False,
-        ),
+        options.option("other tools' formats to put into the bundle, such as andes,psse,mat"),
     ] = None,
     merge_loads: Annotated[
         str | None,
-        typer.Option(
-            help="show loaded buses as fewer ports: equal (those behind one cut vertex), or a "
-            "number of zones",
-            show_default=False,
+        options.option(
+            "show loaded buses as fewer ports: equal (those behind one cut vertex), or a "
+            "number of zones"
+        ),
+    ] = None,
+    form: Annotated[
+        str | None,
+        options.option(
+            "of a detailed model: reduced (default; units on the reduced network), or network (the "
+            "whole released case, whose topology shows)"
         ),
     ] = None,
     trajectory: options.Trajectories = None,
     config: Annotated[
-        Path | None,
-        typer.Option(help="a release.toml that holds any of these options", show_default=False),
+        Path | None, options.option("a release.toml that holds any of these options")
     ] = None,
     publish_loads: PublishLoads = None,
     *,

@@ -23,10 +23,7 @@ def paper(
         ),
     ] = Path("paper"),
     only: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="draw only this figure (fig1 to fig9); may be repeated", show_default=False
-        ),
+        list[str] | None, options.option("draw only this figure (fig1 to fig9); may be repeated")
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -40,9 +37,9 @@ def paper(
     for place in (out / "any", *out.rglob("*")):  # what lies there already may be a link
         check_outside_bundles(place)
     with progress_bar(quiet=json):
-        found = reproduce(runs, out, only or ())
+        reproduced = reproduce(runs, out, only or ())
     if json:
-        print_json({"demo": True, **asdict(found)})
+        print_json({"demo": True, **asdict(reproduced)})
         return
     print_table(
         f"DEMO: L on the five named transients, {runs} runs per ε [p.u.² s], mean with "
@@ -61,9 +58,9 @@ def paper(
                 f"{100 * level.wins:.0f} %",
                 f"{level.rmse_before['d']:.2f} → {level.rmse_after['d']:.2f}",
             )
-            for level in found.levels
+            for level in reproduced.levels
         ],
     )
-    for claim in found.claims:
+    for claim in reproduced.claims:
         print_text(f"{claim.verdict:>13}  {claim.words}: {claim.figure}")
     print_text("", f"Figures, data and the page reproduction.md: {out}")

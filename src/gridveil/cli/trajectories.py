@@ -8,41 +8,41 @@ from typing import TYPE_CHECKING, Any
 from gridveil.cli.output import print_table, print_text
 
 if TYPE_CHECKING:
-    from gridveil.grid.facts import GridFacts
+    from gridveil.grid.facts import TableFacts
     from gridveil.inference.fit import EstimatedEvent, Unknown
     from gridveil.inference.records import Measured
 
 
-def trajectory_json(one: Measured) -> dict[str, Any]:
+def trajectory_json(record: Measured) -> dict[str, Any]:
     """What was read, in JSON's types."""
     from dataclasses import asdict
 
     return {
-        "file": one.declared.file,
-        "record": one.declared.record.name,
-        "event": one.declared.event,
-        "event_at_s": one.event_s,
-        "event_to_estimate": _to_estimate(one.unknown),
-        "sigma_pu": one.sigma,
-        "nominal_hz": one.declared.nominal_hz,
-        "interval_s": one.interval_s,
-        "rate_hz": 1 / one.interval_s,
-        "duration_s": one.duration_s,
-        "values_on_step": one.on_step,
-        "values_interpolated": one.interpolated,
-        "values_left_out": one.left_out,
-        "rows_repeated": one.repeated,
-        "columns_unused": list(one.unused),
-        "origin": one.declared.provenance.origin,
-        "provenance": one.declared.provenance.in_words(),
-        "locations": [asdict(location) for location in one.locations],
+        "file": record.declared.file,
+        "record": record.declared.record.name,
+        "event": record.declared.event,
+        "event_at_s": record.event_s,
+        "event_to_estimate": _to_estimate(record.unknown),
+        "sigma_pu": record.sigma,
+        "nominal_hz": record.declared.nominal_hz,
+        "interval_s": record.interval_s,
+        "rate_hz": 1 / record.interval_s,
+        "duration_s": record.duration_s,
+        "values_on_step": record.on_step,
+        "values_interpolated": record.interpolated,
+        "values_left_out": record.left_out,
+        "rows_repeated": record.repeated,
+        "columns_unused": list(record.unused),
+        "origin": record.declared.provenance.origin,
+        "provenance": record.declared.provenance.in_words(),
+        "locations": [asdict(location) for location in record.locations],
     }
 
 
-def print_trajectory(one: Measured) -> None:
+def print_trajectory(record: Measured) -> None:
     """Print what was read: a row for each location, then the record as a whole."""
     print_table(
-        f"{one.declared.file}: {one.declared.event}",
+        f"{record.declared.file}: {record.declared.event}",
         (
             "location",
             "bus",
@@ -64,26 +64,32 @@ def print_trajectory(one: Measured) -> None:
                 f"{1000 * place.peak_hz:+.2f}",
                 f"{place.peak_s:.2f}",
             )
-            for place in one.locations
+            for place in record.locations
         ],
     )
     rate = (
-        f"{1 / one.interval_s:.4g} Hz" if one.interval_s < 1 else f"one in {one.interval_s:.4g} s"
+        f"{1 / record.interval_s:.4g} Hz"
+        if record.interval_s < 1
+        else f"one in {record.interval_s:.4g} s"
     )
-    lead = one.event_s - float(one.trajectory.time_s[0])
+    lead = record.event_s - float(record.trajectory.time_s[0])
     when = f"the event {abs(lead):.4g} s {'before' if lead < 0 else 'after'} its start"
-    more = [f"event to be estimated: {', '.join(_to_estimate(one.unknown))}"] * one.unknown.anything
+    more = [
+        f"event to be estimated: {', '.join(_to_estimate(record.unknown))}"
+    ] * record.unknown.anything
     more += (
-        [f"σ of a sample {1000 * one.declared.nominal_hz * one.sigma:.4g} mHz"] if one.sigma else []
+        [f"σ of a sample {1000 * record.declared.nominal_hz * record.sigma:.4g} mHz"]
+        if record.sigma
+        else []
     )
-    more += [f"{one.repeated} rows repeated"] * bool(one.repeated)
-    more += [f"columns not used: {', '.join(one.unused)}"] * bool(one.unused)
+    more += [f"{record.repeated} rows repeated"] * bool(record.repeated)
+    more += [f"columns not used: {', '.join(record.unused)}"] * bool(record.unused)
     print_text(
-        f"{one.duration_s:.4g} s at {rate}, {when}. On the fit's clock: {one.on_step} values as "
-        f"they are, {one.interpolated} interpolated to the nearest step, {one.left_out} left out; "
-        "gaps stay gaps.",
+        f"{record.duration_s:.4g} s at {rate}, {when}. On the fit's clock: {record.on_step} values "
+        f"as they are, {record.interpolated} interpolated to the nearest step, {record.left_out} "
+        "left out; gaps stay gaps.",
         *[f"{'; '.join(more)}."] * bool(more),
-        f"Origin   {one.declared.provenance.origin}: {one.declared.provenance.in_words()}",
+        f"Origin   {record.declared.provenance.origin}: {record.declared.provenance.in_words()}",
         "",
     )
 
@@ -96,19 +102,19 @@ def _to_estimate(unknown: Unknown) -> list[str]:
 
 
 def event_json(
-    event: EstimatedEvent, measured: Sequence[Measured], facts: GridFacts
+    event: EstimatedEvent, measured: Sequence[Measured], facts: TableFacts
 ) -> dict[str, Any]:
     """What the fit found out about an event; times on the record's own clock, in seconds after
     event_time.
     """
-    found: dict[str, Any] = {"file": measured[event.observation].declared.file}
+    document: dict[str, Any] = {"file": measured[event.observation].declared.file}
     if (
         event.total is not None
         and event.total_sd is not None
         and event.split is not None
         and event.split_sd is not None
     ):
-        found |= {
+        document |= {
             "size_pu": event.total,
             "size_sd_pu": event.total_sd,
             "size_mw": event.total * facts.base_mva,
@@ -116,14 +122,14 @@ def event_json(
             "split_pu": event.split.tolist(),
             "split_sd_pu": event.split_sd.tolist(),
         }
-    return found | {"time_s": _after(event, measured), "time_sd_s": event.time_sd}
+    return document | {"time_s": _after(event, measured), "time_sd_s": event.time_sd}
 
 
 def events_in_words(
-    events: Sequence[EstimatedEvent], measured: Sequence[Measured], facts: GridFacts
+    events: Sequence[EstimatedEvent], measured: Sequence[Measured], facts: TableFacts
 ) -> list[str]:
     """The same, a line an event."""
-    found = []
+    lines = []
     for event in events:
         text = f"Event    {measured[event.observation].declared.file}: "
         if (
@@ -143,14 +149,14 @@ def events_in_words(
             )
             text += f"felt by the machines as {felt} p.u., " if len(event.split) <= 10 else ""
         late = f" ± {event.time_sd:.2g}" if event.time_sd else ""
-        found.append(
+        lines.append(
             f"{text}{_after(event, measured):.5g}{late} s after event_time; estimated from public "
             "data and the release"
         )
-    return found
+    return lines
 
 
 def _after(event: EstimatedEvent, measured: Sequence[Measured]) -> float:
     """When the event came, in seconds after what is declared as event_time."""
-    one = measured[event.observation]
-    return event.time_s - one.event_s + one.declared_s
+    record = measured[event.observation]
+    return event.time_s - record.event_s + record.declared_s

@@ -40,6 +40,19 @@ def new_figure(
     return figure, axes
 
 
+def labelled(axes: Axes, x: str | None = None, y: str | None = None) -> None:
+    """Name the axes of a panel, units in brackets."""
+    if x is not None:
+        axes.set_xlabel(x, fontsize=9)
+    if y is not None:
+        axes.set_ylabel(y, fontsize=9)
+
+
+def mark_level(axes: Axes, value: float, words: str) -> None:
+    """Draw a dashed line at a value that others are compared with."""
+    axes.axhline(value, color="#888888", linewidth=0.9, linestyle="--", label=words)
+
+
 def plain_ticks(axis: Axis) -> None:
     """Label a logarithmic axis by 0.1, 0.2, 0.5, 1, …"""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter

@@ -1,4 +1,4 @@
-"""Files that a crash leaves either as they were or as they should be."""
+"""An owner's own files: where they lie; a crash leaves them as they were or as they should be."""
 
 from __future__ import annotations
 
@@ -104,3 +104,18 @@ def _lock(place: Path) -> int:
         os.close(handle)
         raise
     return handle
+
+
+def gridveil_home() -> Path:
+    """Name the owner's folder: $GRIDVEIL_HOME, or gridveil in the user's data folder.
+
+    It may not exist yet.
+    """
+    if named := os.environ.get("GRIDVEIL_HOME"):
+        return Path(named)
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "gridveil"
+
+
+def state_home() -> Path:
+    """Name gridveil's state folder, outside the owner's backups. It may not exist yet."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "gridveil"

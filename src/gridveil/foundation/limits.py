@@ -1,4 +1,5 @@
-"""Upper limits of files and texts: above every real grid, low enough to stall no machine.
+"""Upper limits of files and texts: above every real grid, low enough to stall no machine. And what
+an owner may say in words: one line of plain text, which a bundle shows as it is.
 
 The largest public grid, MATPOWER's case_SyntheticUSA (82 000 buses), takes 23 MB, 322 000 lines and
 four million numbers.
@@ -6,7 +7,9 @@ four million numbers.
 
 from __future__ import annotations
 
-import io
+import re
+
+from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 
 # Bytes of a file, by what it holds: cut into short fields, a text takes twenty times as much
 # memory.
@@ -29,16 +32,24 @@ MOST_STEPS = 100  # of an event: a simulation of 500 takes 45 s of processor tim
 LONGEST_EVENT = 2**20  # signs: a step on each of 70 000 buses
 LONGEST_OPTION = 100  # signs of a number with its unit
 
+# Characters of the owner's words.
+LONGEST_WORDS = 1000
+# No control characters, line or paragraph separators, nor marks that turn the direction of what
+# follows.
+PLAIN = (
+    r"^[^\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    r"\U000e0000-\U000e007f]*$"
+)
+# Halves of characters, which names of files can hold, have no UTF-8.
+HALVES = re.compile("[\ud800-\udfff]")
 
-def bad_lines(data: bytes) -> str | None:
-    r"""Say what is wrong with the lines of a text, before it is cut into any; None: nothing.
 
-    >>> bad_lines(b"1 2\n3 4\r5"), bad_lines(b"1" * 2**21)
-    (None, 'a line is longer than 1048576 characters')
-    """
-    ends = data.replace(b"\r", b"\n") if b"\r" in data else data
-    if ends.count(b"\n") > MOST_LINES:
-        return f"there are more than {MOST_LINES} lines"
-    if max(map(len, io.BytesIO(ends)), default=0) > LONGEST_LINE:
-        return f"a line is longer than {LONGEST_LINE} characters"
-    return None
+def check_words(what: str, text: str) -> None:
+    """Refuse words that no bundle can carry, before anything is drawn for it."""
+    if len(text) > LONGEST_WORDS or not re.fullmatch(PLAIN, text) or HALVES.search(text):
+        raise OptionError(
+            f"{what} cannot be written into a bundle as it is.",
+            expected=f"one line of at most {LONGEST_WORDS} characters, without control characters",
+            outcome=NOTHING_SPENT,
+            remedy="Say it in fewer or plainer words.",
+        )

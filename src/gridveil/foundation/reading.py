@@ -1,20 +1,31 @@
-"""Files that a user names: regular ones only, never beyond a limit; their text in lines, and the
-numbers in it.
+"""Files that a user names: regular ones only, never beyond a limit; their lines, rows of CSV and
+numbers, and what a zip holds.
 
 Sizes are checked first, and no pattern tries a text twice.
 """
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import os
 import re
 import stat
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from gridveil.foundation.errors import InputError
-from gridveil.foundation.limits import GRID_BYTES, LONGEST_NUMBER, bad_lines
+from gridveil.foundation.limits import (
+    GRID_BYTES,
+    LONGEST_LINE,
+    LONGEST_NUMBER,
+    MOST_FILES,
+    MOST_LINES,
+    MOST_VALUES,
+)
 
 LARGEST = 2**31  # bytes: beyond every grid, record and bundle there is
 BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f]")
@@ -39,13 +50,13 @@ def read_regular(path: Path, *, most: int = LARGEST) -> bytes:
     with open(
         path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     ) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        data = file.read(found.st_size + 1) if found.st_size <= most else b""
-        if len(data) > found.st_size:  # it has grown, or is one of those that report a size of 0
+        data = file.read(status.st_size + 1) if status.st_size <= most else b""
+        if len(data) > status.st_size:  # it has grown, or is one of those that report a size of 0
             data += file.read(most + 1 - len(data))
-    if found.st_size > most or len(data) > most:
+    if status.st_size > most or len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {_size(most)}", str(path))
     return data
 
@@ -94,6 +105,20 @@ def read_bytes(path: Path, expected: str, limit: int = GRID_BYTES) -> bytes:
             remedy="Check that it was copied whole.",
         )
     return data
+
+
+def bad_lines(data: bytes) -> str | None:
+    r"""Say what is wrong with the lines of a text, before it is cut into any; None: nothing.
+
+    >>> bad_lines(b"1 2\n3 4\r5"), bad_lines(b"1" * 2**21)
+    (None, 'a line is longer than 1048576 characters')
+    """
+    ends = data.replace(b"\r", b"\n") if b"\r" in data else data
+    if ends.count(b"\n") > MOST_LINES:
+        return f"there are more than {MOST_LINES} lines"
+    if max(map(len, io.BytesIO(ends)), default=0) > LONGEST_LINE:
+        return f"a line is longer than {LONGEST_LINE} characters"
+    return None
 
 
 def read_lines(path: Path, what: str) -> list[str]:
@@ -148,3 +173,95 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 class Twice(ValueError):
     """An object with the same key twice."""
+
+
+def csv_rows(
+    data: bytes, file: str, expected: str, refusal: Callable[..., InputError] = InputError
+) -> Iterator[tuple[int, list[str]]]:
+    r"""Line and cells of each row that is not empty, the header first. refusal : makes the error of
+    what it is read for.
+
+    >>> list(csv_rows(b"bus, load\n\n1, 0.5\n", "buses.csv", "a table"))
+    [(1, ['bus', 'load']), (3, ['1', '0.5'])]
+    """
+    if problem := bad_lines(data):
+        raise refusal(problem, file=file, expected=expected)
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        problem = "the file is not in UTF-8"
+    if problem:  # raised out here: the decoder's error carries the file's bytes
+        raise refusal(problem, file=file, expected=expected, remedy="Save it as CSV in UTF-8.")
+    if not data.endswith((b"\n", b"\r")):  # a number that was cut off is a number still
+        raise refusal(
+            "the last line does not end: the file may be cut off",
+            file=file,
+            line=data.count(b"\n") + 1,
+            expected="a line end after the last row",
+            remedy="Copy the whole file again, or end the line.",
+        )
+    # Decoded as it is read: whole, it would take four times its size.
+    reader = csv.reader(
+        io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""), strict=True
+    )
+    count = 0
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            count += len(cells)
+            if count > MOST_VALUES:
+                problem = f"there are more than {MOST_VALUES} cells"
+                break
+            if any(cells):
+                yield reader.line_num, cells
+    except csv.Error:
+        problem = "the row cannot be split into columns: its quotes do not fit"
+    if problem:
+        raise refusal(problem, file=file, line=reader.line_num, expected=expected)
+
+
+UNPACKED = (
+    zipfile.ZIP_STORED,
+    zipfile.ZIP_DEFLATED,
+)  # zipfile unpacks the others whole, whatever size they say
+
+
+class BadZip(Exception):
+    """A zip that is not unpacked; its words say why, and hold nothing of its content."""
+
+
+def unzipped(
+    data: bytes, *, most: int, wanted: Callable[[str], bool] = lambda _: True
+) -> list[tuple[str, bytes]]:
+    """Unpack the wanted files of a zip. most : bytes that all its files may take, wanted or not.
+
+    Raises
+    ------
+    BadZip : for a zip that is damaged, too large, of too many files, of overlapping ones or packed
+    in another way.
+    """
+    problem = "cut off or damaged"
+    if (
+        data.count(b"PK\1\2") > 10 * MOST_FILES
+    ):  # a directory's entry each; zips within it have their own
+        raise BadZip("of too many files")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            if len(entries) > MOST_FILES:
+                problem = "of too many files"
+            elif sum(entry.file_size for entry in entries) > most:
+                problem = "too large once unpacked"
+            elif sum(entry.compress_size for entry in entries) > len(data):
+                problem = "of files that overlap"
+            elif any(entry.compress_type not in UNPACKED for entry in entries):
+                problem = "packed in an unusual way"
+            else:
+                return [
+                    (entry.filename, archive.read(entry))
+                    for entry in entries
+                    if wanted(entry.filename)
+                ]
+    except Exception:  # noqa: S110 - zipfile passes on what its codecs raise, and trips over names itself
+        pass
+    raise BadZip(problem)  # out here: the decoder's error would become its context

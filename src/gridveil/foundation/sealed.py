@@ -18,7 +18,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Places(str):
+class _PlacesNote(str):
     """The note that lists places, one per line; a class, to be told from other notes."""
 
     __slots__ = ()
@@ -60,15 +60,15 @@ def places_of(error: BaseException) -> list[str]:
     return frames + [line.strip() for note in _notes(error) for line in note.splitlines()[1:]]
 
 
-def _notes(error: BaseException) -> list[_Places]:
-    return [note for note in getattr(error, "__notes__", ()) if isinstance(note, _Places)]
+def _notes(error: BaseException) -> list[_PlacesNote]:
+    return [note for note in getattr(error, "__notes__", ()) if isinstance(note, _PlacesNote)]
 
 
 def _strip(error: BaseException) -> None:
     places, earlier = places_of(error), _notes(error)
     error.__notes__ = [note for note in getattr(error, "__notes__", ()) if note not in earlier]
     error.add_note(
-        _Places(
+        _PlacesNote(
             "\n  ".join(
                 ["It came through (frames are left out, since they hold private values):", *places]
             )

@@ -35,9 +35,9 @@ def read_toml(path: Path) -> dict[str, Any]:
             problem = f"there are more than {MOST_DOTS} points in a line, outside of quotes"
             raise InputError(problem, file=path.name, line=number, expected="key = value lines")
     try:
-        found = tomllib.loads(data.decode("utf-8-sig"))
-        if _holds_only_small(found):
-            return found
+        content = tomllib.loads(data.decode("utf-8-sig"))
+        if _holds_only_small(content):
+            return content
         problem = "it holds a whole number of more than 64 bits"
     except (
         ValueError,

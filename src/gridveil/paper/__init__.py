@@ -11,9 +11,9 @@ from gridveil.foundation.progress import counted
 from gridveil.paper.claims import Claim, claims
 from gridveil.paper.experiment import Experiment, blocks, collect
 from gridveil.paper.figures import FIGURES, draw
-from gridveil.paper.measures import Level, levels
+from gridveil.paper.measures import EpsilonLevel, levels
 from gridveil.paper.report import report
-from gridveil.paper.star import Case, cases
+from gridveil.paper.star import Inverted, cases
 
 __all__ = ["Reproduction", "iterations", "reproduce"]
 
@@ -22,8 +22,8 @@ __all__ = ["Reproduction", "iterations", "reproduce"]
 class Reproduction:
     """What a reproduction found, and the files that it wrote."""
 
-    levels: tuple[Level, ...]
-    star: tuple[Case, ...]
+    levels: tuple[EpsilonLevel, ...]
+    star: tuple[Inverted, ...]
     claims: tuple[Claim, ...]
     files: tuple[str, ...]
 

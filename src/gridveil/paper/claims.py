@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 
 from gridveil.paper.experiment import Experiment
-from gridveil.paper.measures import NAMED, Level, Mismatch
-from gridveil.paper.star import Case
+from gridveil.paper.measures import NAMED, EpsilonLevel, Mismatch
+from gridveil.paper.star import Inverted
 
 Verdict = Literal["holds", "holds in part", "does not hold"]
 
@@ -26,7 +26,9 @@ class Claim:
     verdict: Verdict
 
 
-def claims(experiment: Experiment, levels: Sequence[Level], star: Sequence[Case]) -> list[Claim]:
+def claims(
+    experiment: Experiment, levels: Sequence[EpsilonLevel], star: Sequence[Inverted]
+) -> list[Claim]:
     """Judge every claim of sections II-D and IV on the figures of a run."""
     tight, *_, loose = levels
     over, well, under = star
@@ -142,7 +144,7 @@ def claims(experiment: Experiment, levels: Sequence[Level], star: Sequence[Case]
     ]
 
 
-def _mismatch_claim(levels: Sequence[Level]) -> Claim:
+def _mismatch_claim(levels: Sequence[EpsilonLevel]) -> Claim:
     middle = [level.mismatch_share_at_100[1] for level in levels]
     return Claim(
         "IV-B",
@@ -172,7 +174,7 @@ def _mean_claim(words: str, stated: float, mismatch: Mismatch, near: float) -> C
     )
 
 
-def _bias_claim(experiment: Experiment, loose: Level, tight: Level) -> Claim:
+def _bias_claim(experiment: Experiment, loose: EpsilonLevel, tight: EpsilonLevel) -> Claim:
     below = int((experiment.truth.k_r < experiment.profile.bounds["k_r"].lower).sum())
     return Claim(
         "IV-B",
@@ -185,7 +187,7 @@ def _bias_claim(experiment: Experiment, loose: Level, tight: Level) -> Claim:
     )
 
 
-def _shift_claims(experiment: Experiment, tight: Level) -> list[Claim]:
+def _shift_claims(experiment: Experiment, tight: EpsilonLevel) -> list[Claim]:
     """What the paper reads off its box plots of lines and machines (numbered 1 to 6 there)."""
     lines = [tuple(edge) for edge in (experiment.truth.edges + 1).tolist()]
     shift = {line: abs(value) for line, value in zip(lines, tight.shift_by_line, strict=True)}

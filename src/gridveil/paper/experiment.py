@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from gridveil.dynamics.engine import Objective, Record
+from gridveil.dynamics.engine import Objective, SampledRecord
 from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduce
@@ -23,8 +23,7 @@ from gridveil.foundation.files import replace_whole
 from gridveil.foundation.progress import told_to
 from gridveil.foundation.reading import read_regular
 from gridveil.grid.facts import Array
-from gridveil.inference.fit.methods import projected_gradient
-from gridveil.inference.fit.problem import Problem, box
+from gridveil.inference.fit.problem import Problem, box, projected_gradient
 from gridveil.planning.profiles import PROFILES
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.readers.cases import open_grid
@@ -75,7 +74,8 @@ def random_transients(buses: Sequence[str], count: int, seed: int = 2026) -> lis
 class Runs:
     """What runs of Algorithm 1 at one ε gave, run by run.
 
-    before, after : (runs, p) θ = (k_r, m, d) after step 2 and after step 3; K_ac : (runs, g, b).
+    before, after : (runs, p) θ = (k_r, m, d) after step 2 and after step 3.
+    K_ac : (runs, g, b).
     history : (runs, iterations + 1) mismatch J [p.u.² s].
     L_lap, L_pp : (runs, transients) [p.u.² s].
     """
@@ -111,7 +111,7 @@ class Experiment:
             self.truth, Event.uniform(0.2), horizon_s=HORIZON_S, dt_s=self.dt_s, scheme="euler"
         )
         weights = np.full(trajectory.omega.shape, self.dt_s)
-        self._record = Record(((0, 0),), trajectory.omega, weights)
+        self._record = SampledRecord(((0, 0),), trajectory.omega, weights)
         self._loads = np.stack(
             [transient.event.steps[0].loads(self.truth) for transient in self.transients], axis=1
         )
@@ -225,7 +225,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Block:
+class RunBlock:
     """Runs first … first + count − 1 of a seed at one ε."""
 
     epsilon: Fraction
@@ -240,12 +240,12 @@ class Block:
         return f"epsilon-{float(self.epsilon):g}-seed-{self.seed}-runs-{self.first}-{last}.npz"
 
 
-def blocks(runs: int) -> Iterator[Block]:
+def blocks(runs: int) -> Iterator[RunBlock]:
     """Cut the runs of all ε into blocks."""
     for epsilon in EPSILONS:
         for start in range(0, runs, BLOCK):
             seed, first = divmod(start, RUNS_A_SEED)
-            yield Block(epsilon, seed, first, min(BLOCK, runs - start))
+            yield RunBlock(epsilon, seed, first, min(BLOCK, runs - start))
 
 
 def collect(

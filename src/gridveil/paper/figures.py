@@ -14,7 +14,7 @@ from gridveil.foundation.drawing import FITTED, NOISY, SOURCE, mark_demo, new_fi
 from gridveil.grid.facts import Array, IntArray
 from gridveil.paper.experiment import EVENT_S, Experiment, Runs
 from gridveil.paper.layout import place
-from gridveil.paper.measures import NAMED
+from gridveil.paper.measures import NAMED, groups_of
 from gridveil.paper.star import STAR_WEIGHTS, star_edges
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COLUMN, PAGE = 3.5, 7.16  # widths in inches, IEEE's
 SMALL = 7.0
 Results = Mapping[Fraction, Runs]
+Drawing = Callable[[Experiment, Results], tuple["Figure", list[str]]]
 
 
 def star(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
@@ -33,28 +34,19 @@ def star(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
     spots = np.array([[-1, 1], [1, 1], [1, -1], [-1, -1], [0, 0]], dtype=float)
     reduced = edge_weights(kron_reduce(laplacian(star_edges(4), STAR_WEIGHTS, 5), np.arange(4))[0])
     pairs = np.array([[i, j] for i in range(4) for j in range(i + 1, 4)])
-    _network(
-        left,
-        spots,
-        star_edges(4),
-        ["1", "2", "3", "4", "5"],
-        machines=range(4),
-        weights=STAR_WEIGHTS,
-    )
-    _network(
-        right, spots[:4], pairs, ["1", "2", "3", "4"], machines=range(4), weights=reduced, at=0.3
-    )
-    left.set_title("original, k [p.u./rad]", fontsize=SMALL)
-    right.set_title("reduced, k′ [p.u./rad]", fontsize=SMALL)
-    rows = [
-        f"original,{a + 1}-{b + 1},{w!r}"
-        for (a, b), w in zip(star_edges(4).tolist(), STAR_WEIGHTS.tolist(), strict=True)
-    ]
-    rows += [
-        f"reduced,{a + 1}-{b + 1},{w!r}"
-        for (a, b), w in zip(pairs.tolist(), reduced.tolist(), strict=True)
-    ]
-    return figure, ["network,edge,weight_pu_per_rad", *rows]
+    rows = ["network,edge,weight_pu_per_rad"]
+    for panel, name, sign, buses, edges, weights, at in (
+        (left, "original", "k", 5, star_edges(4), STAR_WEIGHTS, 0.5),
+        (right, "reduced", "k′", 4, pairs, reduced, 0.3),
+    ):
+        labels = [str(bus + 1) for bus in range(buses)]
+        _network(panel, spots[:buses], edges, labels, machines=range(4), weights=weights, at=at)
+        panel.set_title(f"{name}, {sign} [p.u./rad]", fontsize=SMALL)
+        rows += [
+            f"{name},{a + 1}-{b + 1},{weight!r}"
+            for (a, b), weight in zip(edges.tolist(), weights.tolist(), strict=True)
+        ]
+    return figure, rows
 
 
 def full_network(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
@@ -109,24 +101,17 @@ def mismatch_over_iterations(experiment: Experiment, results: Results) -> tuple[
     rows = ["epsilon,iteration,mean_pu2_s,low80_pu2_s,median_pu2_s,high80_pu2_s"]
     for panel, (epsilon, runs) in zip(panels, results.items(), strict=True):
         steps = np.arange(runs.history.shape[1])
-        low, middle, high = np.quantile(runs.history, [0.1, 0.5, 0.9], axis=0)
+        mean, cuts = runs.history.mean(axis=0), np.quantile(runs.history, [0.1, 0.5, 0.9], axis=0)
         panel.plot(
             steps, runs.history[:100].T, color=FITTED, linewidth=0.3, alpha=0.15, rasterized=True
         )
-        panel.plot(steps, runs.history.mean(axis=0), color="black", linewidth=1.2, label="mean")
+        panel.plot(steps, mean, color="black", linewidth=1.2, label="mean")
         panel.set_yscale("log")
         panel.set_title(_epsilon(epsilon), fontsize=SMALL + 1)
         panel.set_xlabel("iteration", fontsize=SMALL + 1)
         rows += [
-            f"{float(epsilon):g},{i},{m!r},{lo!r},{mi!r},{hi!r}"
-            for i, m, lo, mi, hi in zip(
-                steps.tolist(),
-                runs.history.mean(axis=0).tolist(),
-                low.tolist(),
-                middle.tolist(),
-                high.tolist(),
-                strict=True,
-            )
+            f"{float(epsilon):g},{step}," + ",".join(map(repr, row))
+            for step, row in enumerate(np.stack([mean, *cuts], axis=1).tolist())
         ]
     panels[0].set_ylabel("mismatch J [p.u.² s]", fontsize=SMALL + 1)
     panels[0].legend(fontsize=SMALL, frameon=False)
@@ -166,22 +151,11 @@ def fidelity(experiment: Experiment, results: Results) -> tuple[Figure, list[str
         panel.set_xscale("log")
         panel.set_ylabel("runs", fontsize=SMALL + 1)
         panel.set_title(_epsilon(epsilon), fontsize=SMALL + 1, loc="left")
+        parts = (runs.L_lap[:, :NAMED], runs.L_pp[:, :NAMED], runs.L_lap, runs.L_pp)
+        means = [part.mean(axis=1) for part in parts]
         rows += [
-            f"{float(epsilon):g},{run},{a!r},{b!r},{c!r},{d!r}"
-            for run, (a, b, c, d) in enumerate(
-                np.stack(
-                    [
-                        part.mean(axis=1)
-                        for part in (
-                            runs.L_lap[:, :NAMED],
-                            runs.L_pp[:, :NAMED],
-                            runs.L_lap,
-                            runs.L_pp,
-                        )
-                    ],
-                    axis=1,
-                ).tolist()
-            )
+            f"{float(epsilon):g},{run}," + ",".join(map(repr, row))
+            for run, row in enumerate(np.stack(means, axis=1).tolist())
         ]
     panels[-1].set_xlabel("mean over transients of ∫|ω − ω_ref|² dt [p.u.² s]", fontsize=SMALL + 1)
     figure.legend(
@@ -249,51 +223,30 @@ def trajectories(experiment: Experiment, results: Results) -> tuple[Figure, list
     return figure, rows
 
 
-def line_weights(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
-    """Fig. 7: reduced line weights before and after step 3."""
-    model = experiment.truth
-    labels = [f"{model.machines[i]}-{model.machines[j]}" for i, j in model.edges]
-    return _boxes(
-        experiment, results, slice(0, len(labels)), labels, "k_r [p.u. power / rad]", PAGE
-    )
+def boxes(group: str, unit: str, width: float) -> Drawing:
+    """Figs. 7 to 9: a parameter before and after step 3."""
+
+    def drawing(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
+        model = experiment.truth
+        labels = list(model.machines)
+        if group == "k_r":
+            labels = [f"{model.machines[i]}-{model.machines[j]}" for i, j in model.edges]
+        part = groups_of(experiment)[group]
+        return _boxes(experiment, results, part, labels, f"{group} [{unit}]", width)
+
+    return drawing
 
 
-def inertia(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
-    """Fig. 8: inertia before and after step 3."""
-    e, g = len(experiment.truth.k_r), len(experiment.truth.m)
-    return _boxes(
-        experiment,
-        results,
-        slice(e, e + g),
-        list(experiment.truth.machines),
-        "m [p.u. power · s / p.u. frequency]",
-        COLUMN,
-    )
-
-
-def damping(experiment: Experiment, results: Results) -> tuple[Figure, list[str]]:
-    """Fig. 9: damping before and after step 3."""
-    e, g = len(experiment.truth.k_r), len(experiment.truth.m)
-    return _boxes(
-        experiment,
-        results,
-        slice(e + g, e + 2 * g),
-        list(experiment.truth.machines),
-        "d [p.u. power / p.u. frequency]",
-        COLUMN,
-    )
-
-
-FIGURES: Mapping[str, Callable[[Experiment, Results], tuple[Figure, list[str]]]] = {
+FIGURES: Mapping[str, Drawing] = {
     "fig1": star,
     "fig2": full_network,
     "fig3": reduced_network,
     "fig4": mismatch_over_iterations,
     "fig5": fidelity,
     "fig6": trajectories,
-    "fig7": line_weights,
-    "fig8": inertia,
-    "fig9": damping,
+    "fig7": boxes("k_r", "p.u. power / rad", PAGE),
+    "fig8": boxes("m", "p.u. power · s / p.u. frequency", COLUMN),
+    "fig9": boxes("d", "p.u. power / p.u. frequency", COLUMN),
 }
 
 
@@ -394,42 +347,21 @@ def _network(
     axes.set_axis_off()
     axes.set_aspect("equal")
     axes.margins(0.12)
+    centred: dict[str, Any] = {"ha": "center", "va": "center"}
     for number, (i, j) in enumerate(edges):
         width = 0.8 if widths is None else float(widths[number])
         axes.plot(spots[[i, j], 0], spots[[i, j], 1], color="#777777", linewidth=width, zorder=1)
         if weights is not None:
             x, y = (1 - at) * spots[i] + at * spots[j]
-            axes.text(
-                x,
-                y,
-                f"{weights[number]:g}",
-                fontsize=SMALL,
-                ha="center",
-                va="center",
-                bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"},
-                zorder=2,
-            )
+            box = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}
+            words = f"{weights[number]:g}"
+            axes.text(x, y, words, fontsize=SMALL, **centred, bbox=box, zorder=2)
     for bus, (x, y) in enumerate(spots):
         filled = bus in set(machines)
-        axes.plot(
-            x,
-            y,
-            "o",
-            markersize=11,
-            markerfacecolor=FITTED if filled else "white",
-            markeredgecolor=FITTED,
-            zorder=3,
-        )
-        axes.text(
-            x,
-            y,
-            labels[bus],
-            fontsize=SMALL - 0.5,
-            ha="center",
-            va="center",
-            color="white" if filled else FITTED,
-            zorder=4,
-        )
+        inside, outside = (FITTED, "white") if filled else ("white", FITTED)
+        face: dict[str, Any] = {"markerfacecolor": inside, "markeredgecolor": FITTED}
+        axes.plot(x, y, "o", markersize=11, zorder=3, **face)
+        axes.text(x, y, labels[bus], fontsize=SMALL - 0.5, **centred, color=outside, zorder=4)
 
 
 def _legend(figure: Figure, entries: list[tuple[str, str]], title: str) -> None:

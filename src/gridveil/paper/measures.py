@@ -19,7 +19,8 @@ class Mismatch:
     """L over runs, each the mean over transients of ∫ |ω − ω_ref|² dt [p.u.² s].
 
     mean with its 90 % interval (normal, over runs), median, and the 80 % interval of single runs.
-    time_mean : mean over the 20 s after the event [p.u.²]; rms_mhz : √ of that a machine, in mHz.
+    time_mean : mean over the 20 s after the event [p.u.²].
+    rms_mhz : √ of that a machine, in mHz.
     """
 
     mean: float
@@ -33,7 +34,7 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
-class Level:
+class EpsilonLevel:
     """All figures of one ε.
 
     shift_by_… : how far step 3 moves the median of an item, in interquartile ranges before it.
@@ -81,14 +82,14 @@ def mismatch(experiment: Experiment, L: Array) -> Mismatch:
     )
 
 
-def level(experiment: Experiment, epsilon: Fraction, runs: Runs) -> Level:
+def level(experiment: Experiment, epsilon: Fraction, runs: Runs) -> EpsilonLevel:
     """Compute the figures of one ε."""
     named_lap, named_pp = runs.L_lap[:, :NAMED].mean(axis=1), runs.L_pp[:, :NAMED].mean(axis=1)
     size = experiment.dt_s * (experiment.true_responses**2).sum(axis=(1, 2))
-    groups = _groups(experiment)
+    groups = groups_of(experiment)
     truth = experiment.truth.theta
     d = groups["d"]
-    return Level(
+    return EpsilonLevel(
         epsilon=str(epsilon),
         runs=len(runs.before),
         laplace=mismatch(experiment, named_lap),
@@ -118,12 +119,13 @@ def level(experiment: Experiment, epsilon: Fraction, runs: Runs) -> Level:
     )
 
 
-def levels(experiment: Experiment, results: Mapping[Fraction, Runs]) -> list[Level]:
+def levels(experiment: Experiment, results: Mapping[Fraction, Runs]) -> list[EpsilonLevel]:
     """Compute the figures of every ε."""
     return [level(experiment, epsilon, runs) for epsilon, runs in results.items()]
 
 
-def _groups(experiment: Experiment) -> dict[str, slice]:
+def groups_of(experiment: Experiment) -> dict[str, slice]:
+    """Where each parameter lies in θ."""
     e, g = len(experiment.truth.k_r), len(experiment.truth.m)
     return {"k_r": slice(0, e), "m": slice(e, e + g), "d": slice(e + g, e + 2 * g)}
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import isnan
 
 from gridveil.paper.claims import Claim
-from gridveil.paper.measures import Level, Mismatch
-from gridveil.paper.star import Case
+from gridveil.paper.measures import EpsilonLevel, Mismatch
+from gridveil.paper.star import Inverted
 
 READINGS = (
     (
@@ -50,7 +50,10 @@ READINGS = (
 
 
 def report(
-    levels: Sequence[Level], star: Sequence[Case], claims: Sequence[Claim], figures: Sequence[str]
+    levels: Sequence[EpsilonLevel],
+    star: Sequence[Inverted],
+    claims: Sequence[Claim],
+    figures: Sequence[str],
 ) -> str:
     """Write the page; the figures that were drawn lie beside it."""
     runs = levels[0].runs
@@ -132,7 +135,7 @@ _CAPTIONS = {
 }
 
 
-def _line(level: Level) -> str:
+def _line(level: EpsilonLevel) -> str:
     def cells(mismatch: Mismatch) -> str:
         return (
             f"{mismatch.mean:.2e} [{mismatch.mean_low:.2e}, {mismatch.mean_high:.2e}] | "

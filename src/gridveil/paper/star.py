@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridveil.adversary.attack.star import recover_star
+from gridveil.adversary.attack.network import recover_star
 from gridveil.dynamics.kron import edge_weights, kron_reduce, laplacian
 from gridveil.grid.facts import Array, IntArray
 
@@ -19,7 +19,7 @@ def star_edges(leaves: int) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Case:
+class Inverted:
     """An inversion of a Kron reduction with known topology.
 
     unknowns : edges of the original.
@@ -35,28 +35,28 @@ class Case:
     error: float
 
 
-def cases() -> list[Case]:
+def cases() -> list[Inverted]:
     """Over-, well- and under-determined case: 5-bus star, Y-Δ, two interior buses in a row."""
     star = edge_weights(kron_reduce(laplacian(star_edges(4), STAR_WEIGHTS, 5), np.arange(4))[0])
     y_delta = np.array([2.0, 3.0, 5.0])
     delta = edge_weights(kron_reduce(laplacian(star_edges(3), y_delta, 4), np.arange(3))[0])
     row = np.array([[0, 2], [2, 3], [3, 1]])
     return [
-        Case(
+        Inverted(
             "overdetermined: 5-bus star",
             4,
             6,
             _rank(star_edges(4), STAR_WEIGHTS, 5, 4),
             _error(recover_star(star, 4), STAR_WEIGHTS),
         ),
-        Case(
+        Inverted(
             "well-determined: Y-Δ",
             3,
             3,
             _rank(star_edges(3), y_delta, 4, 3),
             _error(recover_star(delta, 3), y_delta),
         ),
-        Case(
+        Inverted(
             "underdetermined: two buses in a row",
             3,
             1,
