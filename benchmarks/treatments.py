@@ -10,10 +10,13 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+from bench_pool import over_draws
 from gridveil.dynamics.detailed.entries import ENTRIES, ITEM_SHARE, entries_of
 from gridveil.dynamics.detailed.estimate import toward_mean
 from gridveil.dynamics.detailed.linearise import linearise
@@ -22,7 +25,7 @@ from gridveil.dynamics.detailed.typical import public_case
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Asset
-from truth_cases import CASES, Bar, LoadKind
+from truth_cases import CASES, LoadKind
 from truth_detailed import detailed_case
 from truth_judge import judge
 from truth_runs import Runs
@@ -100,57 +103,79 @@ def _reach(name: str) -> float:
     return ABSOLUTE if ENTRIES[name].parameter.absolute else float(ALPHA)
 
 
-def project_draw(
-    case: DetailedCase, seed: int, number: int, asked: argparse.Namespace
-) -> Projected:
+@dataclass(frozen=True)
+class Trial:
+    """One draw of a grid's table; epsilon, rule and items as the options say."""
+
+    cache: Path
+    name: str
+    kind: LoadKind
+    seed: int
+    number: int
+    epsilon: float
+    rule: str
+    items: float
+
+
+@cache
+def _runs(folder: Path) -> Runs:
+    return Runs(folder)
+
+
+@cache
+def _case(folder: Path, name: str, kind: LoadKind) -> DetailedCase:
+    return detailed_case(name, _runs(folder).andes_dump(name, kind))
+
+
+def project_draw(trial: Trial) -> Projected:
     """One draw, as a release would have it."""
-    random = np.random.default_rng([seed, number])
+    case = _case(trial.cache, trial.name, trial.kind)
+    random = np.random.default_rng([trial.seed, trial.number])
     shares: dict[Asset, float] = {asset: float(share) for asset, share in ITEM_SHARE.items()}
-    shares["machine"] = asked.items
-    return project(public_case(case), draw(case, random, asked.epsilon, asked.rule, shares))
+    shares["machine"] = trial.items
+    return project(public_case(case), draw(case, random, trial.epsilon, trial.rule, shares))
 
 
-def scores(runs: Runs, asked: argparse.Namespace) -> None:
-    """Print nadir % and RMS mHz, means over the draws."""
-    for name, kind in _grids(asked):
-        case = detailed_case(name, runs.andes_dump(name, kind))
-        truths = [runs.truth(name, kind, event) for event in CASES[name].steps]
-        ports = np.unique(case.loads.bus)
-        each, moved, bar = [], 0, Bar(asked.draws)
-        for number in range(asked.draws):
-            one = project_draw(case, asked.seed, number, asked)
-            each.append(judge(linearise(one.case, one.equilibrium, ports), truths))
-            moved += one.is_moved
-            bar.step(f"{name} {kind}")
-        nadir, rms = (
-            np.array([getattr(score, what) for score in each]) for what in ("nadir", "rms")
-        )
-        print(
-            f"{name} {kind} {asked.rule} ε = {asked.epsilon:g}: {nadir.mean():.1f} % / "
-            f"{rms.mean():.2f} ± {rms.std() / np.sqrt(len(rms)):.2f} mHz, "
-            f"{moved} of {asked.draws} projected",
-            flush=True,
-        )
+def judged(trial: Trial) -> tuple[float, float, bool]:
+    """Nadir % and RMS mHz of a draw, means over events, and whether projection moved it."""
+    runs = _runs(trial.cache)
+    truths = [runs.truth(trial.name, trial.kind, event) for event in CASES[trial.name].steps]
+    projected = project_draw(trial)
+    ports = np.unique(projected.case.loads.bus)
+    score = judge(linearise(projected.case, projected.equilibrium, ports), truths)
+    return score.nadir, score.rms, projected.is_moved
 
 
-def stability(runs: Runs, asked: argparse.Namespace) -> None:
-    """Print how many draws do not stand after projection, and which rungs were needed."""
+def stands(trial: Trial) -> tuple[bool, tuple[str, ...]]:
+    """Whether a draw is stable after projection, and the rungs that it needed."""
+    projected = project_draw(trial)
     nowhere = np.empty(0, dtype=np.int64)
-    for name, kind in _grids(asked):
-        case = detailed_case(name, runs.andes_dump(name, kind))
-        rungs: Counter[str] = Counter()
-        fallen, bar = 0, Bar(asked.draws)
-        for number in range(asked.draws):
-            one = project_draw(case, asked.seed, number, asked)
-            fallen += not is_stable(linearise(one.case, one.equilibrium, nowhere))
-            rungs.update(rung for rung, share in one.shares.items() if share)
-            rungs["any"] += one.is_moved
-            bar.step(f"{name} {kind}")
-        print(
-            f"{name} {kind} {asked.rule} ε = {asked.epsilon:g}: {fallen} of {asked.draws} unstable "
-            f"or infeasible; projected: {dict(rungs)}",
-            flush=True,
-        )
+    return is_stable(linearise(projected.case, projected.equilibrium, nowhere)), tuple(
+        rung for rung, share in projected.shares.items() if share
+    )
+
+
+def scores(head: str, trials: list[Trial]) -> None:
+    """Print nadir % and RMS mHz, means over the draws."""
+    runs, first = _runs(trials[0].cache), trials[0]
+    runs.prepare([(first.name, first.kind)], CASES[first.name].steps)
+    nadir, rms, moved = np.array(over_draws(judged, trials, head)).T
+    print(
+        f"{head}: {nadir.mean():.1f} % / {rms.mean():.2f} ± {rms.std() / len(rms) ** 0.5:.2f} mHz, "
+        f"{moved.sum():.0f} of {len(trials)} projected",
+        flush=True,
+    )
+
+
+def stability(head: str, trials: list[Trial]) -> None:
+    """Print how many draws do not stand after projection, and which rungs were needed."""
+    outcomes = over_draws(stands, trials, head)
+    rungs = Counter(rung for _, moved in outcomes for rung in moved)
+    print(
+        f"{head}: {sum(not stable for stable, _ in outcomes)} of {len(trials)} unstable or "
+        f"infeasible; {sum(bool(moved) for _, moved in outcomes)} projected: {dict(rungs)}",
+        flush=True,
+    )
 
 
 def _grids(asked: argparse.Namespace) -> list[tuple[str, LoadKind]]:
@@ -174,7 +199,16 @@ def main() -> None:
     )
     parser.add_argument("--grid", action="append", help="such as kundur-P; default: all")
     asked = parser.parse_args()
-    {"scores": scores, "stability": stability}[asked.what](Runs(asked.cache), asked)
+    for name, kind in _grids(asked):
+        _case(asked.cache, name, kind)
+        trials = [
+            Trial(
+                asked.cache, name, kind, asked.seed, number, asked.epsilon, asked.rule, asked.items
+            )
+            for number in range(asked.draws)
+        ]
+        head = f"{name} {kind} {asked.rule} ε = {asked.epsilon:g}"
+        {"scores": scores, "stability": stability}[asked.what](head, trials)
 
 
 if __name__ == "__main__":

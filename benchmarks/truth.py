@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from bench_pool import over_draws
 from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.detailed.projection import project
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import simulate
 from gridveil.foundation.drawing import CYCLE, labelled, mark_demo, new_figure, written
+from gridveil.foundation.errors import EventError
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
@@ -36,7 +38,7 @@ from gridveil.readers.dynamics import Detailed as DeclaredLoads
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.source import SourceGrid
 from gridveil.workflow.detailed import publish_detailed
-from truth_cases import CASES, DT_S, HORIZON_S, LOAD_KINDS, RECORD, Bar, LoadKind, TruthCase
+from truth_cases import CASES, DT_S, HORIZON_S, LOAD_KINDS, RECORD, LoadKind, TruthCase
 from truth_controls import SwingStudy, fitted_response, record_of
 from truth_detailed import Detailed
 from truth_judge import Answer, Scores, answers_of, judge_answer, mean_scores, table
@@ -55,11 +57,6 @@ class Grid:
     def case(self) -> TruthCase:
         """The case with its events."""
         return CASES[self.name]
-
-    @property
-    def column(self) -> str:
-        """Its name in tables."""
-        return f"{self.name} {self.kind}"
 
     def truths(self, events: Sequence[str]) -> list[Truth]:
         """What the grid does after some events."""
@@ -197,15 +194,20 @@ def public_fitted(grid: Grid, seed: int) -> Answer:
 
 
 def tripped(model: DetailedModel) -> Answer:
-    """Answer a trip with the machine gone; its name is told, and the MW that were lost."""
+    """Answer a trip with the machine gone, or left in where the model refuses that it leaves; its
+    name is told, and the MW that were lost.
+    """
 
     def answer(truth: Truth) -> Array:
         omega = np.zeros_like(truth.omega)
         names = [bus for bus in truth.machines if bus != truth.tripped]
         event = Event.trip({truth.tripped: truth.lost.real})
-        omega[:, truth.staying] = simulate(
-            model, event, horizon_s=HORIZON_S, dt_s=DT_S, buses=names
-        ).omega
+        try:
+            omega[:, truth.staying] = simulate(
+                model, event, horizon_s=HORIZON_S, dt_s=DT_S, buses=names
+            ).omega
+        except EventError:  # unstable without the machine
+            return answers_of(model)(truth)
         return omega
 
     return answer
@@ -214,6 +216,11 @@ def tripped(model: DetailedModel) -> Answer:
 def released_trip(grid: Grid, seed: int) -> Answer:
     """The detailed release without a record, of which the machine is taken out."""
     return tripped(_released(grid, seed, "one-asset-relative"))
+
+
+def fitted_trip(grid: Grid, seed: int) -> Answer:
+    """The detailed release, fitted to the record, of which the machine is taken out."""
+    return tripped(_released(grid, seed, "one-asset-relative", [grid.record(seed)]))
 
 
 def unknown_loads(case: DetailedCase) -> DetailedCase:
@@ -271,6 +278,8 @@ TABLES: Mapping[str, Study] = {
             Row("detailed, no noise, machine gone", detailed_trip, drawn=False),
             Row("detailed release, ε = 1, machine left in", detailed_released),
             Row("detailed release, ε = 1, machine gone", released_trip),
+            Row("detailed release, ε = 1, fitted to A, machine left in", detailed_fitted),
+            Row("detailed release, ε = 1, fitted to A, machine gone", fitted_trip),
         ),
         trips=True,
     ),
@@ -278,23 +287,54 @@ TABLES: Mapping[str, Study] = {
 }
 
 
-def measure(study: Study, runs: Runs, draws: int, seed: int) -> dict[str, dict[str, Scores]]:
+@dataclass(frozen=True)
+class Task:
+    """A row to judge on a grid with one seed, by its places in the table."""
+
+    cache: Path
+    table: str
+    grid: int
+    row: int
+    seed: int
+
+
+@cache
+def _runs(folder: Path) -> Runs:
+    return Runs(folder)
+
+
+def score(task: Task) -> Scores | None:
+    """Judge one draw; None where the row says nothing of the grid."""
+    study = TABLES[task.table]
+    grid = Grid(_runs(task.cache), *study.grids[task.grid])
+    answer = study.rows[task.row].answer(grid, task.seed)
+    return None if answer is None else judge_answer(answer, grid.truths(study.events(grid.case)))
+
+
+def measure(name: str, folder: Path, draws: int, seed: int) -> dict[str, dict[str, Scores]]:
     """Judge every row on every grid: scores by row and column, means over draws."""
-    grids = [Grid(runs, name, kind) for name, kind in study.grids]
-    for grid in grids:
-        runs.prepare([(grid.name, grid.kind)], [*study.events(grid.case), RECORD])
-    bar = Bar(len(grids) * len(study.rows))
-    found: dict[str, dict[str, Scores]] = {row.name: {} for row in study.rows}
-    for grid in grids:
-        truths = grid.truths(study.events(grid.case))
-        for row in study.rows:
-            seeds = range(seed, seed + (draws if row.drawn else 1))
-            answers = [row.answer(grid, one) for one in seeds]
-            scores = [judge_answer(answer, truths) for answer in answers if answer is not None]
-            if scores:
-                found[row.name][grid.column] = mean_scores(scores)
-            bar.step(f"{grid.column}: {row.name}")
-    return found
+    study = TABLES[name]
+    for case, kind in study.grids:
+        _runs(folder).andes_dump(case, kind)
+        _runs(folder).prepare([(case, kind)], [*study.events(CASES[case]), RECORD])
+    tasks = [
+        Task(folder, name, column, place, number)
+        for column in range(len(study.grids))
+        for place, row in enumerate(study.rows)
+        for number in range(seed, seed + (draws if row.drawn else 1))
+    ]
+    judged: dict[tuple[int, int], list[Scores]] = {}
+    for task, scores in zip(tasks, over_draws(score, tasks, name), strict=True):
+        if scores is not None:
+            judged.setdefault((task.row, task.grid), []).append(scores)
+    return {
+        row.name: {
+            f"{case} {kind}": mean_scores(judged[place, column])
+            for column, (case, kind) in enumerate(study.grids)
+            if (place, column) in judged
+        }
+        for place, row in enumerate(study.rows)
+    }
 
 
 def draw(runs: Runs, path: Path, seed: int) -> None:
@@ -335,13 +375,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--plot", type=Path, help="draw a held-out event there instead")
     asked = parser.parse_args()
-    runs, document = Runs(asked.cache), {}
+    document = {}
     if asked.plot:
-        draw(runs, asked.plot, asked.seed)
+        draw(_runs(asked.cache), asked.plot, asked.seed)
         return
     for name in asked.table or TABLES:
         study = TABLES[name]
-        found = measure(study, runs, asked.draws, asked.seed)
+        found = measure(name, asked.cache, asked.draws, asked.seed)
         if asked.json:
             document[name] = {
                 row: {

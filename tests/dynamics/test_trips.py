@@ -9,7 +9,7 @@ from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import Layout, linearise, model_of, rest
 from gridveil.dynamics.detailed.model import OF_TRIPS
 from gridveil.dynamics.detailed.numbers import numbers_of
-from gridveil.dynamics.detailed.trips import lost_power, without_unit
+from gridveil.dynamics.detailed.trips import lost_power, with_active_dispatch, without_unit
 from gridveil.dynamics.engine import LTI
 from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import Event
@@ -111,6 +111,18 @@ def test_what_cannot_be_answered_is_refused(model):
     bare = replace(model, **dict.fromkeys(OF_TRIPS, np.empty(0)))
     with pytest.raises(EventError, match="does not carry"):
         simulate(bare, Event.trip({"G1": None}))
+
+
+def test_a_trip_without_reactive_power_takes_the_active_power_alone(model):
+    active = with_active_dispatch(model)
+    assert lost_power(active, "G2") == lost_power(model, "G2").real
+    assert active.dispatch[: model.units] == pytest.approx(model.dispatch[: model.units])
+
+
+def test_a_trip_that_the_model_does_not_survive_is_refused(model):
+    growing = replace(model, A=model.A + 0.5 * np.eye(len(model.A)))
+    with pytest.raises(EventError, match="not stable"):
+        simulate(growing, Event.trip({"G2": None}), horizon_s=1.0)
 
 
 def test_a_trip_may_say_what_was_lost(model):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridveil.dynamics.detailed.model import DetailedModel
-from gridveil.dynamics.detailed.trips import tripped_omega
+from gridveil.dynamics.detailed.trips import check_trips, tripped_omega
 from gridveil.dynamics.engine import SchemeName
 from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import NOT_SIMULATED, Event
@@ -150,6 +150,7 @@ def staying(model: Model, event: Event) -> tuple[str, ...]:
 def _with_trips(
     model: DetailedModel, event: Event, names: tuple[str, ...], clock: Clock, scheme: SchemeName
 ) -> Trajectory:
+    check_trips(model, event)
     shifts = [clock.sample(step.at_s) for step in event.steps]
     omega, settling = tripped_omega(
         model, event, names, shifts, clock.steps + 1, dt_s=clock.dt_s, scheme=scheme

@@ -17,6 +17,7 @@ from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import inertia_of, linearise
 from gridveil.dynamics.detailed.model import MATRICES, DetailedModel
 from gridveil.dynamics.detailed.projection import RUNGS, Rung
+from gridveil.dynamics.detailed.trips import with_active_dispatch
 from gridveil.dynamics.detailed.typical import public_case
 from gridveil.foundation.errors import GridveilError
 from gridveil.grid.case import DetailedCase
@@ -125,7 +126,9 @@ def moved_words(shares: Mapping[Rung, float]) -> str:
 
 
 def neutral_model(model: DetailedModel) -> DetailedModel:
-    """Rename ports and states: G1 … for units, L1 … for other ports."""
+    """Rename ports and states: G1 … for units, L1 … for other ports; no reactive power leaves with
+    a unit.
+    """
     ports = (
         *(f"G{n + 1}" for n in range(model.units)),
         *(f"L{n + 1}" for n in range(len(model.ports) - model.units)),
@@ -133,7 +136,9 @@ def neutral_model(model: DetailedModel) -> DetailedModel:
     names = dict(zip(model.ports, ports, strict=True))
     states = (state.rsplit(" ", 1) for state in model.states)
     return replace(
-        model, ports=ports, states=tuple(f"{names[port]} {state}" for port, state in states)
+        with_active_dispatch(model),
+        ports=ports,
+        states=tuple(f"{names[port]} {state}" for port, state in states),
     )
 
 
@@ -305,7 +310,7 @@ def _of_devices(name: str) -> bool:
 def _case_problems(model: DetailedModel, case: DetailedCase) -> Iterator[str]:
     """Linearise a whole case again: it must give the model's matrices, to eight digits."""
     try:
-        again = linearise(case, solve(case), case.loads.bus)
+        again = with_active_dispatch(linearise(case, solve(case), case.loads.bus))
     except (GridveilError, ArithmeticError, ValueError, np.linalg.LinAlgError):
         yield "its case has no operating point"
         return

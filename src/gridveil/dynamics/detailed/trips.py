@@ -20,6 +20,8 @@ from gridveil.dynamics.models import port_positions
 from gridveil.foundation.errors import EventError
 from gridveil.grid.facts import Array, IntArray
 
+GROWING = 0.01  # Re λ of a mode that is no rounding of the common angle's zero [1/s]
+
 
 def without_unit(model: DetailedModel, machine: str) -> DetailedModel:
     """Take a unit out of a model: u ↦ u + w with w = K (given x + given_through u) consumed at its
@@ -73,6 +75,30 @@ def without_unit(model: DetailedModel, machine: str) -> DetailedModel:
         turn=turn[order],
         turn_through=through[order],
     )
+
+
+def with_active_dispatch(model: DetailedModel) -> DetailedModel:
+    """Let no reactive power leave with a unit.
+
+    In a released case it follows from typical set points, of which nothing was drawn: its error is
+    larger than itself, and a trip is nearer to the grid without it.
+    """
+    active = np.arange(2 * model.units) < model.units
+    return replace(model, dispatch=np.where(active, model.dispatch, 0.0))
+
+
+def check_trips(model: DetailedModel, event: Event) -> None:
+    """Refuse an event after whose trips the model grows without end."""
+    for machine in event.tripped:
+        model = without_unit(model, machine)
+    if np.linalg.eigvals(model.A).real.max() > GROWING:
+        left = ", ".join(event.tripped)
+        raise EventError(
+            f"without {left} this linear model is not stable",
+            expected="trips that the other machines survive",
+            outcome=NOT_SIMULATED,
+            remedy="Take the power away and keep the machine in: gen:BUS=-0.5, in p.u. or MW.",
+        )
 
 
 def kept_states(model: DetailedModel, machine: str) -> IntArray:

@@ -13,7 +13,7 @@ import numpy as np
 from gridveil.dynamics.detailed.equilibrium import NoOperatingPoint
 from gridveil.dynamics.detailed.family import DetailedFamily
 from gridveil.dynamics.detailed.linearise import Layout, model_of
-from gridveil.dynamics.detailed.trips import tripped_omega
+from gridveil.dynamics.detailed.trips import tripped_omega, with_active_dispatch
 from gridveil.dynamics.engine import SchemeName
 from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.engine.records import SampledRecords
@@ -113,7 +113,7 @@ class Prediction:
         at = family.at_rest(theta_of(self.factors, x))
         model = model_of(family.case, Layout.of(family.case, family.ports), at)
         return tripped_omega(
-            model,
+            with_active_dispatch(model),
             self.tripping[record],
             self.buses,
             [shift for own, shift, _ in self.records.steps if own == record],
