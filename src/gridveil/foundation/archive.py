@@ -8,6 +8,7 @@ import io
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from os.path import lexists
 from pathlib import Path
 
 from gridveil.foundation import crash_points
@@ -133,8 +134,8 @@ def _move(made: Path, path: Path) -> None:
             if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
                 # some disks have no hard links
                 raise
-            if path.exists():
-                raise FileExistsError(errno.EEXIST, "File exists", str(path)) from None
+    if lexists(path):
+        raise FileExistsError(errno.EEXIST, "File exists", str(path))
     made.rename(path)
 
 

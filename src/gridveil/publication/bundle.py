@@ -17,13 +17,13 @@ from pydantic_core import from_json
 
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.trajectory import Trajectory
+from gridveil.foundation import crash_points
 from gridveil.foundation.archive import (
     DOCUMENT,
     NOT_LOADED,
     SIGNATURE,
     SUMS,
     broken,
-    check_free,
     checksums,
     write_files,
 )
@@ -103,10 +103,14 @@ class Report:
 def write(
     release: Release, path: Path, signer: Signer | None = None, formats: Sequence[str] = ()
 ) -> Report:
-    """Write a bundle, certified and signed, whole or not at all."""
-    check_free(path)
+    """Write a bundle, certified and signed, whole or not at all; the ledger then notes that it was
+    published. `check_free` comes before; the move itself replaces nothing that appeared meanwhile.
+    """
     files = contents(release, signer, formats)
     write_files(path, files)
+    if release.ledger is not None and release.receipt is not None:
+        release.ledger.mark_published(release.receipt.entry, _digest(files))
+        crash_points.step("published")
     document = ReleaseDocument.read(files[DOCUMENT])
     certificate = CertificateDocument.read(files[CERTIFICATE]) if CERTIFICATE in files else None
     return _report(path, files, release, document, certificate)

@@ -15,7 +15,7 @@ from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import Mode, modes, simulate
 from gridveil.dynamics.trajectory import Trajectory
-from gridveil.foundation import crash_points
+from gridveil.foundation.archive import check_free
 from gridveil.foundation.errors import GridveilError
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import GridFacts, IntArray
@@ -231,11 +231,8 @@ class Release:
         """
         from gridveil.publication.bundle import write
 
-        report = write(self, Path(path), signer, formats)
-        if self.ledger is not None and self.receipt is not None:
-            self.ledger.mark_published(self.receipt.entry, report.digest)
-            crash_points.step("published")
-        return report
+        check_free(Path(path))
+        return write(self, Path(path), signer, formats)
 
 
 def detailed_release(

@@ -85,7 +85,7 @@ class Buses(Records):
 
 
 @dataclass(frozen=True, eq=False)
-class Branches(Records):
+class BranchRecords(Records):
     """Lines and transformers as π models.
 
     ends : (l, 2) positions of buses; series : r + jx [p.u.]; charging : total b [p.u.];
@@ -124,7 +124,7 @@ class Machines(Records):
 
 
 @dataclass(frozen=True, eq=False)
-class Loads(Records):
+class LoadRecords(Records):
     """Loads in service, in three parts that depend on voltage V [p.u.] each in its own way.
 
     bus : (m,) positions; power, current, admittance : (m,) P + jQ consumed at 1 p.u. by the parts
@@ -178,7 +178,7 @@ class Details:
     """
 
     devices: tuple[DeviceRecord, ...] = ()
-    loads: Loads | None = None
+    loads: LoadRecords | None = None
     notes: tuple[str, ...] | None = None
 
 
@@ -197,11 +197,11 @@ class FileGrid:
     base_mva: float
     frequency_hz: float | None
     buses: Buses
-    branches: Branches
+    branches: BranchRecords
     machines: Machines
     notes: tuple[str, ...] = ()
     read_details: Callable[[], Details] = Details
-    loads: Loads | None = None
+    loads: LoadRecords | None = None
 
     @cached_property
     def details(self) -> Details:

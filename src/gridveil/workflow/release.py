@@ -31,7 +31,7 @@ from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.ledger import Account, Ledger, Receipt
 from gridveil.privacy.ledger.accounts import check_family, counted
-from gridveil.publication.bundle import Report
+from gridveil.publication.bundle import Report, write
 from gridveil.publication.certificate import SELECTION
 from gridveil.publication.export import check_formats
 from gridveil.publication.ports import equal_ports, named_ports, zone_ports
@@ -149,7 +149,7 @@ def release_grid(settings: ReleaseSettings, dialogue: Dialogue | None = None) ->
         for place in places:
             with staged(RELEASE):
                 release = prepared.make()
-                made.append((release, release.save(place, signer, settings.formats)))
+                made.append((release, write(release, place, signer, settings.formats)))
     releases, reports = zip(*made, strict=True)
     return Released(
         releases,

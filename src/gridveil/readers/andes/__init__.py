@@ -19,7 +19,7 @@ from gridveil.readers.network import (
     ISOLATED,
     LOAD,
     REFERENCE,
-    Branches,
+    BranchRecords,
     Buses,
     Complex,
     Details,
@@ -177,7 +177,7 @@ def _shunt(table: Table, known: Mapping[str, int], nominal_kv: Array, base_mva: 
 
 def _branches(
     tables: Tables, known: Mapping[str, int], nominal_kv: Array, base_mva: float
-) -> tuple[Branches, Complex]:
+) -> tuple[BranchRecords, Complex]:
     """Lines, transformers and closed jumpers; and the admittance at every bus of what a line has at
     its ends beside b.
 
@@ -211,7 +211,7 @@ def _branches(
         series = np.append(series, np.zeros(count, dtype=complex))
         charging = np.append(charging, np.zeros(count))
         ratio = np.append(ratio, np.ones(count, dtype=complex))
-    branches = Branches(
+    branches = BranchRecords(
         Rows.of(*parts),
         np.arange(len(ends)),
         ends=ends,

@@ -12,17 +12,17 @@ from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, IntArray
 from gridveil.readers.network import (
     ISOLATED,
-    Branches,
+    BranchRecords,
     Buses,
     Complex,
     Details,
     FileGrid,
-    Loads,
+    LoadRecords,
     Machines,
     unknown_dynamics,
 )
 from gridveil.readers.psse.records import Case, read_case
-from gridveil.readers.psse.tables import Layout, layout, read_table
+from gridveil.readers.psse.tables import SectionLayout, layout, read_table
 from gridveil.readers.psse.windings import Windings, read_windings
 from gridveil.readers.table import Flags, Rows, Table, bus_positions, check_labels
 
@@ -64,7 +64,9 @@ def read_psse(raw: Path, dyr: Path | None) -> FileGrid:
     return replace(with_dynamics(grid, ids, dynamics), read_details=read_details)
 
 
-def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, Loads, list[tuple[int, str]], Sources]:
+def _grid(
+    case: Case, notes: list[str]
+) -> tuple[FileGrid, LoadRecords, list[tuple[int, str]], Sources]:
     bus = read_table(case.file, "bus", case.sections["bus"], _bus_layout(case.revision))
     numbers, kind = bus.integers("I"), bus.integers("IDE")
     bus.refuse(numbers <= 0, "column 1 (I) is no bus number", expected="a whole number above 0")
@@ -113,7 +115,7 @@ def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, Loads, list[tuple[int
     return grid, loads, ids, sources
 
 
-def _bus_layout(revision: int) -> Layout:
+def _bus_layout(revision: int) -> SectionLayout:
     if revision == 30:
         return layout(
             "I:i=! NAME:t BASKV:f IDE:i=1 GL:f BL:f AREA:i ZONE:i VM:f=1 VA:f OWNER:i",
@@ -154,7 +156,7 @@ def _identified(
 
 def _loads(
     case: Case, known: dict[int, int], voltage: Array, notes: list[str]
-) -> tuple[Complex, Loads]:
+) -> tuple[Complex, LoadRecords]:
     """Loads in service at their bus's own voltage v: P = PL + IP v + YP v², Q = QL + IQ v − YQ v²,
     less what DGEN supplies; and the same one by one.
     """
@@ -182,7 +184,7 @@ def _loads(
         notes.append(f"{int(dependent.sum())} {AT_FILE_VOLTAGE}")
     found = np.zeros(len(voltage), dtype=complex)
     np.add.at(found, at[on], total[on] / case.base_mva)
-    loads = Loads(
+    loads = LoadRecords(
         table.where,
         np.arange(len(table)),
         bus=at,
@@ -374,10 +376,10 @@ def _ends(case: Case, table: Table, known: dict[int, int]) -> IntArray:
     return ends
 
 
-def _joined(lines: _Lines, at_transformer: Rows, windings: Sequence[Windings]) -> Branches:
+def _joined(lines: _Lines, at_transformer: Rows, windings: Sequence[Windings]) -> BranchRecords:
     rows = np.concatenate([group.rows for group in windings])
     count = len(lines.ends)
-    return Branches(
+    return BranchRecords(
         Rows.of((lines.where, range(count)), (at_transformer, rows)),
         np.arange(count + len(rows)),
         ends=np.concatenate([lines.ends, *(group.ends for group in windings)]),

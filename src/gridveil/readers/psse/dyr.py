@@ -48,7 +48,7 @@ GOVERNOR = re.compile(
 )
 
 
-class Governor(NamedTuple):
+class DyrGovernor(NamedTuple):
     """A governor.
 
     response : p.u. of base_mva, which is 0 for the machine's own, or for that of the machine `of`.
@@ -59,7 +59,7 @@ class Governor(NamedTuple):
     of: Key | None = None
 
 
-class Entry(NamedTuple):
+class DyrEntry(NamedTuple):
     """A record. fields : all after the model's name."""
 
     row: int
@@ -70,20 +70,20 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Dynamics:
+class DyrDynamics:
     """What a DYR file says: H and D of machines, governors, which machines have one that is not
     read, what is left out; and all its records.
     """
 
     file: str
     machines: Mapping[Key, tuple[float, float]]
-    governors: Mapping[Key, Governor]
+    governors: Mapping[Key, DyrGovernor]
     unread: frozenset[Key]
     notes: tuple[str, ...]
-    entries: Sequence[Entry]
+    entries: Sequence[DyrEntry]
 
 
-class Model(NamedTuple):
+class DyrModel(NamedTuple):
     """A governor model.
 
     respond : how it acts, from the constants that it takes by name.
@@ -115,20 +115,20 @@ class Model(NamedTuple):
         signs = [name.startswith("-") for name in self.constants.split()] + [True] * self.more
         return frozenset(place for place, sign in enumerate(signs) if sign)
 
-    def governors(self, constants: Sequence[float]) -> list[Governor]:
+    def governors(self, constants: Sequence[float]) -> list[DyrGovernor]:
         """The governor of a record, or two where it has a second machine."""
         named = dict(zip(self.names, constants, strict=False))
         taken = [name for name in signature(self.respond).parameters if name in named]
         respond = partial(self.respond, **{name: named[name] for name in taken})
         if self.paired:
             shares = [tuple(named[f"K{n}"] for n in range(first, 9, 2)) for first in (1, 2)]
-            return [Governor(respond(shares=own)) for own in shares]
+            return [DyrGovernor(respond(shares=own)) for own in shares]
         if "Rselect" not in named:
-            return [Governor(respond())]
+            return [DyrGovernor(respond())]
         if named["Rselect"] == 0:
-            return [Governor(Response(nan, nan))]  # isochronous: no droop, hence no gain
+            return [DyrGovernor(Response(nan, nan))]  # isochronous: no droop, hence no gain
         response = respond(on_electric_power=named["Rselect"] == 1)
-        return [Governor(response, base_mva=max(named["Trate"], 0.0))]
+        return [DyrGovernor(response, base_mva=max(named["Trate"], 0.0))]
 
 
 _IEEEG1 = "K T1 T2 T3 -Uo -Uc -Pmax -Pmin T4 K1 K2 T5 K3 K4 T6 K5 K6 T7 K7 K8"
@@ -137,26 +137,26 @@ _GGOV1 = (
     "Tb Tc Teng -Tfload -Kpload -Kiload -Ldref -Dm -Ropen -Rclose -Kimw -Aset -Ka -Ta -Trate -db "
     "-Tsa -Tsb -Rup -Rdown"
 )
-GOVERNORS: Mapping[str, Model] = {
-    "TGOV1": Model(governors.tgov1, "R T1 -Vmax -Vmin T2 T3 Dt", "R"),
-    "GAST": Model(governors.gast, "R T1 T2 T3 AT KT -Vmax -Vmin Dt", "R"),
-    "IEEEG1": Model(governors.ieeeg1, _IEEEG1, paired=True),
-    "WSIEG1": Model(governors.ieeeg1, _IEEEG1, more=15, paired=True),
-    "IEEEG2": Model(governors.ieeeg2, "K T1 T2 T3 -Pmax -Pmin T4"),
-    "IEEEG3": Model(
+GOVERNORS: Mapping[str, DyrModel] = {
+    "TGOV1": DyrModel(governors.tgov1, "R T1 -Vmax -Vmin T2 T3 Dt", "R"),
+    "GAST": DyrModel(governors.gast, "R T1 T2 T3 AT KT -Vmax -Vmin Dt", "R"),
+    "IEEEG1": DyrModel(governors.ieeeg1, _IEEEG1, paired=True),
+    "WSIEG1": DyrModel(governors.ieeeg1, _IEEEG1, more=15, paired=True),
+    "IEEEG2": DyrModel(governors.ieeeg2, "K T1 T2 T3 -Pmax -Pmin T4"),
+    "IEEEG3": DyrModel(
         governors.ieeeg3, "TG TP -Uo -Uc -Pmax -Pmin sigma delta TR TW a11 a13 a21 a23", "sigma"
     ),
-    "IEESGO": Model(governors.ieesgo, "T1 T2 T3 T4 T5 T6 K1 K2 K3 -Pmax -Pmin"),
-    "HYGOV": Model(governors.hygov, "R r Tr Tf Tg -Velm -Gmax -Gmin Tw At Dturb -qNL", "R"),
-    "GGOV1": Model(governors.ggov1, _GGOV1, "R"),
+    "IEESGO": DyrModel(governors.ieesgo, "T1 T2 T3 T4 T5 T6 K1 K2 K3 -Pmax -Pmin"),
+    "HYGOV": DyrModel(governors.hygov, "R r Tr Tf Tg -Velm -Gmax -Gmin Tw At Dturb -qNL", "R"),
+    "GGOV1": DyrModel(governors.ggov1, _GGOV1, "R"),
 }
 
 
-def read_dyr(path: Path) -> Dynamics:
+def read_dyr(path: Path) -> DyrDynamics:
     """Read the machines and governors of a DYR file; every other model is counted by name."""
     file = path.name
     machines: dict[Key, tuple[float, float]] = {}
-    found: dict[Key, Governor] = {}
+    found: dict[Key, DyrGovernor] = {}
     unread: set[Key] = set()
     others: Counter[str] = Counter()
     isochronous = 0
@@ -184,12 +184,12 @@ def read_dyr(path: Path) -> Dynamics:
     notes = _notes(others)
     if isochronous:
         notes.append(f"{isochronous} isochronous governors left out: the settings' droop stands in")
-    return Dynamics(file, machines, found, frozenset(unread), tuple(notes), entries)
+    return DyrDynamics(file, machines, found, frozenset(unread), tuple(notes), entries)
 
 
 def entry_error(
     file: str,
-    entry: Entry,
+    entry: DyrEntry,
     problem: str,
     expected: str,
     remedy: str = "Fix that record and try again.",
@@ -206,11 +206,11 @@ def entry_error(
     )
 
 
-def _entries(path: Path) -> list[Entry]:
+def _entries(path: Path) -> list[DyrEntry]:
     """Split the file into records, each up to a slash; what follows the slash in its line is a
     comment.
     """
-    found: list[Entry] = []
+    found: list[DyrEntry] = []
     fields: list[str | None] = []
     start = count = 0
     lines = read_lines(path, "a PSS/E DYR file")
@@ -246,7 +246,7 @@ def _entries(path: Path) -> list[Entry]:
     return found
 
 
-def _entry(file: str, row: int, line: int, fields: list[str | None]) -> Entry:
+def _entry(file: str, row: int, line: int, fields: list[str | None]) -> DyrEntry:
     name = (fields[1] or "") if len(fields) > 1 else ""
     model = name.removeprefix("'").strip().upper()
     if not name.startswith("'") or not re.fullmatch(r"[A-Z][\w-]{0,15}", model, re.ASCII):
@@ -260,8 +260,8 @@ def _entry(file: str, row: int, line: int, fields: list[str | None]) -> Entry:
         )
     own = (fields[3] or "").removeprefix("'").strip().upper() if len(fields) > 3 else ""
     if model == "USRMDL" and own in MACHINES:  # ID 'MODEL' IC IT NI NC NS NV, then the constants
-        return Entry(row, line, fields[0], own, [fields[2], *fields[10:]])
-    entry = Entry(row, line, fields[0], model, fields[2:])
+        return DyrEntry(row, line, fields[0], own, [fields[2], *fields[10:]])
+    entry = DyrEntry(row, line, fields[0], model, fields[2:])
     inside = {
         (text or "").removeprefix("'").strip().upper()
         for text in fields[3:]
@@ -274,14 +274,14 @@ def _entry(file: str, row: int, line: int, fields: list[str | None]) -> Entry:
     return entry
 
 
-def loose_key(entry: Entry) -> Key | None:
+def loose_key(entry: DyrEntry) -> Key | None:
     """The machine of a record that is not read any further, if it looks like one's."""
     if not entry.fields or entry.fields[0] is None or not INTEGER.fullmatch(entry.bus or ""):
         return None
     return int(entry.bus or ""), entry.fields[0].removeprefix("'").strip()
 
 
-def key_of(file: str, entry: Entry, fields: Sequence[str | None]) -> Key:
+def key_of(file: str, entry: DyrEntry, fields: Sequence[str | None]) -> Key:
     """The machine of a record; fields : from its identifier on."""
     name = (fields[0] or "").removeprefix("'").strip() if fields else ""
     if entry.bus is None or not INTEGER.fullmatch(entry.bus) or int(entry.bus) <= 0:
@@ -295,7 +295,7 @@ def key_of(file: str, entry: Entry, fields: Sequence[str | None]) -> Key:
     return int(entry.bus), name
 
 
-def _once(file: str, entry: Entry, twin: bool) -> None:
+def _once(file: str, entry: DyrEntry, twin: bool) -> None:
     if twin:
         raise entry_error(
             file,
@@ -306,7 +306,7 @@ def _once(file: str, entry: Entry, twin: bool) -> None:
 
 
 def constants_of(
-    file: str, entry: Entry, fields: Sequence[str | None], counts: range, signed: frozenset[int]
+    file: str, entry: DyrEntry, fields: Sequence[str | None], counts: range, signed: frozenset[int]
 ) -> list[float]:
     """Finite numbers, as many as counts; only those at signed places may be negative."""
     if len(fields) not in counts:
@@ -327,7 +327,7 @@ def constants_of(
     return [value for value in values if value is not None]
 
 
-def _governors(file: str, entry: Entry) -> list[tuple[Key, Governor]]:
+def _governors(file: str, entry: DyrEntry) -> list[tuple[Key, DyrGovernor]]:
     model, fields = GOVERNORS[entry.model], list(entry.fields)
     keys = [key_of(file, entry, fields)]
     fields = fields[1:]
@@ -364,7 +364,7 @@ def _notes(others: Mapping[str, int]) -> list[str]:
     return [f"{listed(names)} left out: {reason}" for names, reason in reasons if names]
 
 
-def with_dynamics(grid: FileGrid, ids: Sequence[Key], dynamics: Dynamics) -> FileGrid:
+def with_dynamics(grid: FileGrid, ids: Sequence[Key], dynamics: DyrDynamics) -> FileGrid:
     """Give the machines their dynamics, on the system base. ids : bus and identifier of each."""
     machines, notes = grid.machines, [*grid.notes, *dynamics.notes]
     values: dict[str, Any] = unknown_dynamics(len(ids))

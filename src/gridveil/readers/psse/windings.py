@@ -15,8 +15,8 @@ from gridveil.foundation.errors import InputError
 from gridveil.foundation.reading import fortran_number
 from gridveil.grid.facts import Array, IntArray
 from gridveil.readers.network import ISOLATED, LOAD, Complex
-from gridveil.readers.psse.records import CUT_OFF, Case, Record, lines_after
-from gridveil.readers.psse.tables import Layout, layout, read_table
+from gridveil.readers.psse.records import CUT_OFF, Case, RawLine, lines_after
+from gridveil.readers.psse.tables import SectionLayout, layout, read_table
 from gridveil.readers.table import Flags, Rows, Table, bus_positions
 
 TABLE = "transformer"
@@ -78,7 +78,7 @@ class _Reading:
     alive: Flags
     corrections: Mapping[int, tuple[Array, Complex]]
     head: Table
-    parts: list[list[Record]]
+    parts: list[list[RawLine]]
     buses: Mapping[str, IntArray]
 
 
@@ -168,10 +168,10 @@ def _three_windings(reading: _Reading, rows: IntArray) -> tuple[Stars, list[Wind
     ), found
 
 
-def _records(case: Case) -> tuple[list[Record], list[list[Record]]]:
+def _records(case: Case) -> tuple[list[RawLine], list[list[RawLine]]]:
     """Group the lines by transformer: the first line of each, and the three or four that follow."""
-    heads: list[Record] = []
-    parts: list[list[Record]] = []
+    heads: list[RawLine] = []
+    parts: list[list[RawLine]] = []
     lines = iter(case.sections[TABLE])
     for line in lines:
         row = len(heads)
@@ -321,7 +321,7 @@ def _winding(reading: _Reading, rows: IntArray, w: int, last: str = "ANG") -> _W
     return _Winding(table, bus, tap, np.deg2rad(table.floats("ANG")), nominal)
 
 
-def _winding_layout(revision: int, records: Sequence[Record], last: str) -> Layout:
+def _winding_layout(revision: int, records: Sequence[RawLine], last: str) -> SectionLayout:
     """The line of a winding; revision 34 writes NODE or not, depending on its minor release: told
     by the full width.
     """
