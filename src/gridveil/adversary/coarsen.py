@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from gridveil.dynamics.events import Event
-from gridveil.foundation.archive import check_free_folder, write_folder
+from gridveil.foundation.archive import check_free_folder, write_files
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.shown import csv_cell, csv_name
 from gridveil.inference.records import Declaration, read_declaration
@@ -104,7 +104,7 @@ def write_coarser(
     for time, row in zip(raw.time_s[rows], values, strict=True):
         shown = ("" if np.isnan(value) else f"{value:.12g}" for value in row.tolist())
         lines.append(",".join([_time(float(time), raw.zoned), *shown]))
-    write_folder(
+    write_files(
         out, {RECORD: ("\n".join(lines) + "\n").encode(), DECLARED: _toml(written, how).encode()}
     )
     return read_declaration(out / DECLARED)
@@ -112,7 +112,7 @@ def write_coarser(
 
 def copy_coarser(made: Path, out: Path) -> None:
     """Write a coarser record that was made elsewhere into a new folder, byte by byte."""
-    write_folder(out, {name: (made / name).read_bytes() for name in (RECORD, DECLARED)})
+    write_files(out, {name: (made / name).read_bytes() for name in (RECORD, DECLARED)})
 
 
 def _kept(declared: Declaration, how: Coarser) -> list[str]:

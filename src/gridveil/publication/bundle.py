@@ -43,7 +43,7 @@ from gridveil.publication.certificate import (
 )
 from gridveil.publication.document import from_document, to_document
 from gridveil.publication.export import FORMATS, export, format_named
-from gridveil.publication.matfile import check_size, from_mat, to_mat
+from gridveil.publication.matfile import FEWER, check_size, from_mat, to_mat
 from gridveil.publication.readme import readme
 from gridveil.publication.release import Release
 from gridveil.publication.schema import (
@@ -107,7 +107,8 @@ def write(
     published. `check_free` comes before; the move itself replaces nothing that appeared meanwhile.
     """
     files = contents(release, signer, formats)
-    write_files(path, files)
+    spent = "No bundle was left there; the privacy budget of its draw stays spent."
+    write_files(path, files, what="The bundle", outcome=spent)
     if release.ledger is not None and release.receipt is not None:
         release.ledger.mark_published(release.receipt.entry, _digest(files))
         crash_points.step("published")
@@ -506,7 +507,7 @@ def check_fits(facts: GridFacts, bounds: Bounds, loaded: int) -> None:
     """
     check_declared(facts, bounds)
     for name, shape in ReducedModel.shapes(len(facts.machines), loaded).items():
-        check_size(name, shape, "Nothing was drawn and nothing was written.")
+        check_size(name, shape, "Nothing was drawn and nothing was written.", FEWER)
 
 
 def _edges(machines: int) -> dict[str, IntArray]:

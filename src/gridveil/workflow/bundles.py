@@ -14,7 +14,6 @@ from gridveil.dynamics.metrics import Metrics, read
 from gridveil.dynamics.simulate import Mode
 from gridveil.dynamics.trajectory import BusResponse, Trajectory
 from gridveil.foundation.archive import check_free, write_files
-from gridveil.foundation.errors import GridveilError
 from gridveil.publication.bundle import load
 from gridveil.publication.export import export, format_named
 from gridveil.publication.release import Release
@@ -98,12 +97,5 @@ def export_bundle(
     place = out or Path(f"{bundle.absolute().stem}-{to}")
     check_free(place)
     files = export(release, to, event)
-    try:
-        write_files(place, files)
-    except GridveilError as error:  # which speaks of a bundle and its budget
-        raise GridveilError(
-            error.problem.replace("The bundle", "The export"),
-            outcome="No file was left there.",
-            remedy=error.remedy,
-        ) from None
+    write_files(place, files, what="The export", outcome="No file was left there.")
     return Exported(release.demo, place, files, chosen.runs)
