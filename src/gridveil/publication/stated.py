@@ -164,7 +164,9 @@ def release_problems(release: Release) -> Iterator[str]:
         yield from drawn_problems(
             release.shown, release.guarantee, release.bounds, fitted=release.fitted is not None
         )
-    yield from _bounds_problems(release)
+    for name, public in release.bounds.items():
+        if public.upper > MOST:
+            yield f"the bounds of {name} are none that a release has"
     yield from _mechanism_problems(release.guarantee)
     if swing:
         yield from _swing_problems(release)
@@ -179,12 +181,6 @@ def guarantee_problems(release: Release) -> Iterator[str]:
     yield from _clipped_problems(release)
     yield from _input_problems(release)
     yield from _condition_problems(release)
-
-
-def _bounds_problems(release: Release) -> Iterator[str]:
-    for name, public in release.bounds.items():
-        if public.upper > MOST:
-            yield f"the bounds of {name} are none that a release has"
 
 
 def _swing_problems(release: Release) -> Iterator[str]:

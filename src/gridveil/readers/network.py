@@ -98,6 +98,16 @@ class BranchRecords(Records):
     ratio: Complex
     in_service: Flags
 
+    @classmethod
+    def joined(cls, *parts: BranchRecords) -> BranchRecords:
+        """The branches of several tables of a file, one after the other."""
+        where = Rows.of(*((part.where, part.rows) for part in parts))
+        columns = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("ends", "series", "charging", "ratio", "in_service")
+        }
+        return cls(where, np.arange(len(columns["ends"])), **columns)
+
 
 @dataclass(frozen=True, eq=False)
 class Machines(Records):

@@ -202,25 +202,22 @@ def _branches(
             + 1j * line.numbers(f"b{end + 1}", 0.0)
         )
         np.add.at(at_ends, ends[on, end], (own / scale / t**2)[on])
-    parts = [(line.where, range(len(line)))]
+    rows = np.arange(len(line))
+    parts = [BranchRecords(line.where, rows, ends, series, charging, ratio, on)]
     if jumper := tables.get("Jumper"):
-        count = len(jumper)
-        parts.append((jumper.where, range(count)))
-        ends = np.concatenate([ends, _ends(jumper, known)])
-        on = np.concatenate([on, jumper.flags("u", True)])
-        series = np.append(series, np.zeros(count, dtype=complex))
-        charging = np.append(charging, np.zeros(count))
-        ratio = np.append(ratio, np.ones(count, dtype=complex))
-    branches = BranchRecords(
-        Rows.of(*parts),
-        np.arange(len(ends)),
-        ends=ends,
-        series=series,
-        charging=charging,
-        ratio=ratio,
-        in_service=on,
-    )
-    return branches, at_ends
+        none = np.zeros(len(jumper), dtype=complex)
+        parts.append(
+            BranchRecords(
+                jumper.where,
+                np.arange(len(jumper)),
+                _ends(jumper, known),
+                none,
+                np.zeros(len(jumper)),
+                none + 1,
+                jumper.flags("u", True),
+            )
+        )
+    return BranchRecords.joined(*parts), at_ends
 
 
 def _ends(table: Table, known: Mapping[str, int]) -> IntArray:

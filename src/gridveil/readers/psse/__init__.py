@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from gridveil.readers.network import (
 )
 from gridveil.readers.psse.records import Case, read_case
 from gridveil.readers.psse.tables import SectionLayout, layout, read_table
-from gridveil.readers.psse.windings import Windings, read_windings
+from gridveil.readers.psse.windings import read_windings
 from gridveil.readers.table import Flags, Rows, Table, bus_positions, check_labels
 
 _OWNERS = "O1:i F1:f O2:i F2:f O3:i F3:f O4:i F4:f"
@@ -108,7 +107,7 @@ def _grid(
             voltage=np.concatenate([voltage, stars.voltage]),
             angle=np.concatenate([np.deg2rad(bus.floats("VA")), stars.angle]),
         ),
-        branches=_joined(lines, at_transformer, windings),
+        branches=BranchRecords.joined(*lines, *(group.branches for group in windings)),
         machines=machines,
         notes=tuple(notes),
     )
@@ -290,18 +289,9 @@ class Sources:
     step_up: Flags
 
 
-@dataclass(frozen=True, eq=False)
-class _Lines:
-    """Branches that are no transformers."""
-
-    where: Rows
-    ends: IntArray
-    series: Complex
-    charging: Array
-    closed: Flags
-
-
-def _branches(case: Case, known: dict[int, int], alive: Flags) -> tuple[_Lines, Complex]:
+def _branches(
+    case: Case, known: dict[int, int], alive: Flags
+) -> tuple[list[BranchRecords], Complex]:
     """Lines and system switching devices, and the shunts at the ends of closed lines."""
     if case.revision < 34:
         columns = "I:i=! J:i=! CKT:t=1 R:f X:f=! B:f RATE*3:f GI:f BI:f GJ:f BJ:f ST:i=1 "
@@ -323,15 +313,12 @@ def _branches(case: Case, known: dict[int, int], alive: Flags) -> tuple[_Lines, 
             ends[lit, side],
             (table.floats(f"G{letter}") + 1j * table.floats(f"B{letter}"))[lit],
         )
-    found = _Lines(
-        table.where,
-        ends,
-        table.floats("R") + 1j * table.floats("X"),
-        table.floats("B"),
-        on,
-    )
+    ones = np.ones(len(table), dtype=complex)
+    series = table.floats("R") + 1j * table.floats("X")
+    rows = np.arange(len(table))
+    lines = BranchRecords(table.where, rows, ends, series, table.floats("B"), ones, on)
     if case.revision < 34:
-        return found, shunt
+        return [lines], shunt
     device = "switching device"
     table = read_table(
         case.file,
@@ -343,14 +330,16 @@ def _branches(case: Case, known: dict[int, int], alive: Flags) -> tuple[_Lines, 
             range(3, 5),
         ),
     )
-    joined = _Lines(
-        Rows.of((found.where, range(len(found.ends))), (table.where, range(len(table)))),
-        np.concatenate([found.ends, _ends(case, table, known)]),
-        np.concatenate([found.series, 0 + 1j * table.floats("X")]).astype(complex),
-        np.concatenate([found.charging, np.zeros(len(table))]),
-        np.concatenate([found.closed, _status(table, "STAT")]),
+    devices = BranchRecords(
+        table.where,
+        np.arange(len(table)),
+        _ends(case, table, known),
+        (0 + 1j * table.floats("X")).astype(complex),
+        np.zeros(len(table)),
+        np.ones(len(table), dtype=complex),
+        _status(table, "STAT"),
     )
-    return joined, shunt
+    return [lines, devices], shunt
 
 
 def _ends(case: Case, table: Table, known: dict[int, int]) -> IntArray:
@@ -374,20 +363,6 @@ def _ends(case: Case, table: Table, known: dict[int, int]) -> IntArray:
         [(*sorted(pair), text) for pair, text in zip(ends.tolist(), texts, strict=True)], "branch"
     )
     return ends
-
-
-def _joined(lines: _Lines, at_transformer: Rows, windings: Sequence[Windings]) -> BranchRecords:
-    rows = np.concatenate([group.rows for group in windings])
-    count = len(lines.ends)
-    return BranchRecords(
-        Rows.of((lines.where, range(count)), (at_transformer, rows)),
-        np.arange(count + len(rows)),
-        ends=np.concatenate([lines.ends, *(group.ends for group in windings)]),
-        series=np.concatenate([lines.series, *(group.series for group in windings)]),
-        charging=np.concatenate([lines.charging, np.zeros(len(rows))]),
-        ratio=np.concatenate([np.ones(count, dtype=complex), *(group.ratio for group in windings)]),
-        in_service=np.concatenate([lines.closed, *(group.in_service for group in windings)]),
-    )
 
 
 def _left_out(case: Case) -> list[str]:

@@ -29,6 +29,7 @@ from gridveil.readers import governors
 from gridveil.readers.governors import Response
 from gridveil.readers.network import FileGrid, unknown_dynamics
 from gridveil.readers.psse.records import INTEGER, fields_of
+from gridveil.readers.roles import LIMITER, role_of
 
 Key = tuple[int, str]  # bus and identifier of a machine
 # Where H and D stand, and how many constants there are: PSS/E has written GENTPJ with one or two
@@ -39,13 +40,8 @@ MACHINES: Mapping[str, tuple[int, range]] = {
     **dict.fromkeys(("GENSAL", "GENSAE"), (3, range(12, 13))),
     **dict.fromkeys(("GENTPF", "GENTPF1", "GENTPJ", "GENTPJ1", "GENTPJU1"), (4, range(15, 18))),
 }
-NO_FREQUENCY = re.compile(  # exciters, stabilizers, compensators and limiters: they act on voltage
-    r"(ES[ACDSU]|EX|IEEE[TXV]|IEET|IE2?ST|IEEEST|IEE2ST|SEXS|SCRX|REXS|BBSEX|CELIN|EMAC|IVOEX|OEX|UR[SH][TI]|[AD]C\d|ST\d|PSS|STAB"
-    r"|PTIST|COMP|REMCMP|UEL|OEL|MAXEX|MNLEX|CCOMP|SVSMO|CSVGN|CSSCST)"
-)
-GOVERNOR = re.compile(
-    r"(HYGOV|TGOV|PIDGOV|GAST|GGOV|WSHY|WPIDHY|WEHGOV|WESGOV|IEEEG|IEESGO|WSIEG|TURCZT|DEGOV|BBGOV|IVOGO|H6E|HYG3|CRCMGV|UR[GC]S)"
-)
+# Compensators of reactive power, which act on voltage alone, as exciters do.
+COMPENSATOR = re.compile(r"SVSMO|CSVGN|CSSCST")
 
 
 class DyrGovernor(NamedTuple):
@@ -179,7 +175,7 @@ def read_dyr(path: Path) -> DyrDynamics:
                     isochronous += 1
         else:
             others[entry.model] += 1
-            if GOVERNOR.match(entry.model) and (key := loose_key(entry)):
+            if role_of(entry.model) == "governor" and (key := loose_key(entry)):
                 unread.add(key)
     notes = _notes(others)
     if isochronous:
@@ -351,10 +347,10 @@ def _notes(others: Mapping[str, int]) -> list[str]:
     def listed(names: Sequence[str]) -> str:
         return ", ".join(f"{others[name]} {name}" for name in names)
 
-    voltage = [
-        name for name in sorted(others) if NO_FREQUENCY.match(name) and not GOVERNOR.match(name)
-    ]
-    governors = [name for name in sorted(others) if GOVERNOR.match(name)]
+    roles = {name: role_of(name) for name in sorted(others)}
+    on_voltage = ("exciter", "stabiliser", LIMITER)
+    voltage = [n for n, role in roles.items() if role in on_voltage or COMPENSATOR.match(n)]
+    governors = [name for name, role in roles.items() if role == "governor"]
     rest = [name for name in sorted(others) if name not in voltage and name not in governors]
     reasons = (
         (voltage, "not part of frequency dynamics"),

@@ -14,7 +14,7 @@ import numpy as np
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.reading import fortran_number
 from gridveil.grid.facts import Array, IntArray
-from gridveil.readers.network import ISOLATED, LOAD, Complex
+from gridveil.readers.network import ISOLATED, LOAD, BranchRecords, Complex
 from gridveil.readers.psse.records import CUT_OFF, Case, RawLine, lines_after
 from gridveil.readers.psse.tables import SectionLayout, layout, read_table
 from gridveil.readers.table import Flags, Rows, Table, bus_positions
@@ -39,17 +39,13 @@ OUT = {0: (1, 2, 3), 1: (), 2: (2,), 3: (3,), 4: (1,)}
 class Windings:
     """What transformers add to the grid, a branch for each two windings or for each of three.
 
-    rows : (b,) row of the transformer table that a branch is from.
-    ends : (b, 2) positions, of star buses after the file's;
+    branches : with the rows of the transformer table that they are from, and positions of star
+    buses after the file's.
     at, shunt : buses with a magnetizing admittance, and that [p.u.].
     corrected : how many have their impedance corrected.
     """
 
-    rows: IntArray
-    ends: IntArray
-    series: Complex
-    ratio: Complex
-    in_service: Flags
+    branches: BranchRecords
     at: IntArray
     shunt: Complex
     corrected: int
@@ -116,12 +112,11 @@ def _two_windings(reading: _Reading, rows: IntArray) -> Windings:
     ends = np.stack([first.bus, second.bus], axis=1)
     closed = reading.head.integers("STAT")[rows] == 1
     lit = closed & reading.alive[ends].all(axis=1)
+    series = z["12"] * factor * second.tap * second.tap
+    ratio = (first.tap / second.tap * np.exp(1j * first.angle)).astype(np.complex128)
+    none = np.zeros(len(rows))
     return Windings(
-        rows,
-        ends,
-        series=z["12"] * factor * second.tap * second.tap,
-        ratio=(first.tap / second.tap * np.exp(1j * first.angle)).astype(np.complex128),
-        in_service=closed,
+        BranchRecords(reading.head.where, rows, ends, series, none, ratio, closed),
         at=first.bus[lit],
         shunt=_magnetizing(reading, rows, rated, first)[lit],
         corrected=int((factor != 1).sum()),
@@ -146,11 +141,15 @@ def _three_windings(reading: _Reading, rows: IntArray) -> tuple[Stars, list[Wind
         magnetized = lit if w == 1 else lit & False
         found.append(
             Windings(
-                rows,
-                ends=np.stack([winding.bus, star], axis=1),
-                series=(z[one] + z[other] - z[opposite]) / 2 * factor,
-                ratio=(winding.tap * np.exp(1j * winding.angle)).astype(np.complex128),
-                in_service=closed,
+                BranchRecords(
+                    reading.head.where,
+                    rows,
+                    ends=np.stack([winding.bus, star], axis=1),
+                    series=(z[one] + z[other] - z[opposite]) / 2 * factor,
+                    charging=np.zeros(len(rows)),
+                    ratio=(winding.tap * np.exp(1j * winding.angle)).astype(np.complex128),
+                    in_service=closed,
+                ),
                 at=winding.bus[magnetized],
                 shunt=_magnetizing(reading, rows, rated, winding)[magnetized]
                 if w == 1
