@@ -172,7 +172,7 @@ def compare(
             )
         part = errors(_read_batch(some, events, clock, omega, window_s), base)
         part["L"] = dt_s * np.einsum("rens,rens->re", omega - omega_ref, omega - omega_ref)
-        part |= mode_errors([_oscillating(one) for one in some], values_ref)
+        part |= mode_errors([_oscillating(each) for each in some], values_ref)
         parts.append(part)
     return Comparison(**_joined(parts, alone=isinstance(model, AnyModel)))
 

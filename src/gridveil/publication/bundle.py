@@ -134,9 +134,9 @@ def verify(
     as gridveil states it, or the key that is not trusted.
     """
     path = Path(path)
-    found = read_files(path)
+    unpacked = read_files(path)
     report = replace(
-        verify_files(path, found.files), repacked=found.repacked, ignored=found.ignored
+        verify_files(path, unpacked.files), repacked=unpacked.repacked, ignored=unpacked.ignored
     )
     if key is not None:
         _check_trusted(path, report, Path(key))
@@ -325,8 +325,8 @@ def _check_stated(
 
 def _check_announced(path: Path, files: Mapping[str, bytes], document: ReleaseDocument) -> None:
     """Every file is one of a bundle's own or of an export that its document names."""
-    announced = {name for one in document.exports for name in one.files}
-    if len({one.format for one in document.exports}) < len(document.exports):
+    announced = {name for listed in document.exports for name in listed.files}
+    if len({listed.format for listed in document.exports}) < len(document.exports):
         raise broken(path, f"{DOCUMENT} announces a format twice")
     if strangers := files.keys() - OWN_FILES - announced:
         raise broken(path, f"{', '.join(sorted(strangers))} is not announced in {DOCUMENT}")
@@ -343,25 +343,26 @@ def _check_exports(
     cannot make.
     """
     others = []
-    for one in document.exports:
-        if one.version > FORMATS[one.format].version:
+    for listed in document.exports:
+        if listed.version > FORMATS[listed.format].version:
             raise BundleError(
-                f"{path}: its files for {one.format} are of version {one.version}, which this "
-                "gridveil does not know.",
+                f"{path}: its files for {listed.format} are of version {listed.version}, which "
+                "this gridveil does not know.",
                 outcome=NOT_LOADED,
                 remedy="Upgrade gridveil: pip install --upgrade gridveil.",
             )
         if (
-            one.version < FORMATS[one.format].version
-            and tuple(_exported(release, one.format)) == one.files
+            listed.version < FORMATS[listed.format].version
+            and tuple(_exported(release, listed.format)) == listed.files
         ):
-            others.append(one.format)
-        elif list(_exported(release, one.format).items()) != [
-            (name, files[name]) for name in one.files
+            others.append(listed.format)
+        elif list(_exported(release, listed.format).items()) != [
+            (name, files[name]) for name in listed.files
         ]:
             raise broken(
                 path,
-                f"{' or '.join(one.files)} is not what the model gives in the format {one.format}",
+                f"{' or '.join(listed.files)} is not what the model gives in the format "
+                f"{listed.format}",
             )
     return tuple(others)
 
@@ -447,7 +448,7 @@ def _check_history(path: Path, beside: Path, key: str | Path | None) -> None:
     ledger.
     """
     other = verify(beside, key)
-    mine, theirs = (_parse(one, read_files(one).files).certificate for one in (path, beside))
+    mine, theirs = (_parse(place, read_files(place).files).certificate for place in (path, beside))
     if mine is None or theirs is None or _ledger(mine) != _ledger(theirs):
         why = (
             f"{beside if other.demo else path} is a demo"
@@ -543,5 +544,5 @@ def _report(
             f"{loss.scale_in_words}, for α = {loss.alpha_in_words}"
             for name, loss in release.guarantee.groups.items()
         },
-        exports=tuple(one.format for one in document.exports),
+        exports=tuple(listed.format for listed in document.exports),
     )

@@ -54,9 +54,9 @@ SLACK = Fraction(1, 10**5)
 def differing(stated: BaseModel, derived: BaseModel) -> list[str]:
     """Name the fields in which a document differs from the one that its facts give."""
     return [
-        found
+        place
         for name in type(derived).model_fields
-        for found in _differing(name, getattr(stated, name), getattr(derived, name))
+        for place in _differing(name, getattr(stated, name), getattr(derived, name))
     ]
 
 
@@ -351,7 +351,7 @@ def _input_problems(release: Release) -> Iterator[str]:
             for split in given
             for sharing in sharings
         ]
-        found = next(one for one in possible if one.in_words() == words)
+        allocation = next(own for own in possible if own.in_words() == words)
     except (OptionError, StopIteration):
         yield "public_inputs.allocation does not say what was drawn"
         return
@@ -359,7 +359,7 @@ def _input_problems(release: Release) -> Iterator[str]:
         bounds=stated.get("bounds", ""),
         loads=swing and release.publishes_loads,
         load_model=stated.get(LOAD_MODEL, ""),
-        allocation=found,
+        allocation=allocation,
         rules=rules,
         merged=PORTS in stated and not guarantee.hides_network,
     )
@@ -387,7 +387,8 @@ def _condition_problems(release: Release) -> Iterator[str]:
         return
     for said, provenance in zip(guarantee.conditional_on, release.provenance, strict=True):
         if said not in {
-            "; ".join(filter(None, (provenance.in_words(), one.in_words()))) for one in estimated
+            "; ".join(filter(None, (provenance.in_words(), event.in_words())))
+            for event in estimated
         }:
             yield "guarantee.conditional_on does not say where a trajectory comes from"
         if provenance.origin != "measured" and not guarantee.demo:

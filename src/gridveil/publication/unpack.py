@@ -212,7 +212,7 @@ def _check_entries(
     path: Path, archive: zipfile.ZipFile, named: Mapping[str, zipfile.ZipInfo], most: int
 ) -> None:
     """Refuse entries that are no plain files, lie in folders within the folder, or would grow
-    beyond measure.
+    far beyond the zip.
     """
     if len(named) > MOST_FILES:
         raise broken(path, f"it holds more than {MOST_FILES} files")

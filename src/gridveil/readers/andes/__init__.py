@@ -144,15 +144,15 @@ def _grid(file: str, table_of: Callable[[str], Table], sizes: Mapping[str, int])
 
 def _config(tables: Tables) -> tuple[float, float]:
     """Base power [MVA] and frequency [Hz] of table _config, else ANDES's own."""
-    found = {"mva": BASE_MVA, "freq": FREQUENCY_HZ}
+    settings = {"mva": BASE_MVA, "freq": FREQUENCY_HZ}
     if config := tables.get("_config"):
         sections, keys = config.texts("section"), config.texts("key")
         for row, (section, key) in enumerate(zip(sections, keys, strict=True)):
-            if section == "System" and key in found:
+            if section == "System" and key in settings:
                 where = Rows.of((config.where, [row]))
                 cells = {name: cells[row : row + 1] for name, cells in config.columns.items()}
-                found[key] = float(Table(where, cells, ANDES).numbers("value", above=0)[0])
-    return found["mva"], found["freq"]
+                settings[key] = float(Table(where, cells, ANDES).numbers("value", above=0)[0])
+    return settings["mva"], settings["freq"]
 
 
 def _load(tables: Tables, known: Mapping[str, int], notes: list[str]) -> Complex:

@@ -128,9 +128,9 @@ def _three_windings(reading: _Reading, rows: IntArray) -> tuple[Stars, list[Wind
     columns = reading.head.columns
     status = [columns["STAT"][row] for row in rows]
     star = len(reading.kv) + np.arange(len(rows))
-    found: list[Windings] = []
+    windings: list[Windings] = []
     live = np.zeros(len(rows), dtype=bool)
-    for w, (one, other, opposite) in enumerate(
+    for w, (first, second, opposite) in enumerate(
         (("12", "31", "23"), ("12", "23", "31"), ("31", "23", "12")), start=1
     ):
         winding = _winding(reading, rows, w)
@@ -139,13 +139,13 @@ def _three_windings(reading: _Reading, rows: IntArray) -> tuple[Stars, list[Wind
         lit = closed & reading.alive[winding.bus]
         live |= lit
         magnetized = lit if w == 1 else lit & False
-        found.append(
+        windings.append(
             Windings(
                 BranchRecords(
                     reading.head.where,
                     rows,
                     ends=np.stack([winding.bus, star], axis=1),
-                    series=(z[one] + z[other] - z[opposite]) / 2 * factor,
+                    series=(z[first] + z[second] - z[opposite]) / 2 * factor,
                     charging=np.zeros(len(rows)),
                     ratio=(winding.tap * np.exp(1j * winding.angle)).astype(np.complex128),
                     in_service=closed,
@@ -164,7 +164,7 @@ def _three_windings(reading: _Reading, rows: IntArray) -> tuple[Stars, list[Wind
     kind = np.where(live, LOAD, ISOLATED)
     return Stars(
         rows, labels, kind, table.floats("VMSTAR"), np.deg2rad(table.floats("ANSTAR"))
-    ), found
+    ), windings
 
 
 def _records(case: Case) -> tuple[list[RawLine], list[list[RawLine]]]:
