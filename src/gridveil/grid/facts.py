@@ -161,8 +161,8 @@ class GridFacts:
         # Exact sums and twelve digits: what was declared, without a last bit that might tell how
         # many buses there are.
         load, damping = math.fsum(np.maximum(self.loads, 0.0)), math.fsum(self.load_damping)
-        found = float(f"{damping / load:.12g}") if load else math.inf
-        return found if math.isfinite(found) else None
+        mean = float(f"{damping / load:.12g}") if load else math.inf
+        return mean if math.isfinite(mean) else None
 
     def positions(self, name: str) -> IntArray:
         """(n,) every line, or every machine, in order."""

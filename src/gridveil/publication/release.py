@@ -299,14 +299,14 @@ def declared_inputs(
             "values that are not drawn": "typical ones of each device model, with the signs and "
             "zeros of the grid's own",
         }
-    found = {"bounds": bounds, **declared, "allocation": allocation.in_words()}
+    inputs = {"bounds": bounds, **declared, "allocation": allocation.in_words()}
     if allocation.shares_by_rating:
-        found[RATINGS] = "declared public by the owner"
+        inputs[RATINGS] = "declared public by the owner"
     if rules:
-        found[RULES] = rules
+        inputs[RULES] = rules
     if merged:
-        found[PORTS] = PORTS_TOLD
-    return found
+        inputs[PORTS] = PORTS_TOLD
+    return inputs
 
 
 def _policies(policy: Mapping[str, str], *, hides_network: bool) -> str:

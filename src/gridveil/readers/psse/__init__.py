@@ -181,8 +181,8 @@ def _loads(
         notes.append(f"{int((~on).sum())} loads out of service left out")
     if dependent.any():
         notes.append(f"{int(dependent.sum())} {AT_FILE_VOLTAGE}")
-    found = np.zeros(len(voltage), dtype=complex)
-    np.add.at(found, at[on], total[on] / case.base_mva)
+    at_buses = np.zeros(len(voltage), dtype=complex)
+    np.add.at(at_buses, at[on], total[on] / case.base_mva)
     loads = LoadRecords(
         table.where,
         np.arange(len(table)),
@@ -192,14 +192,14 @@ def _loads(
         admittance=(value["YP"] - 1j * value["YQ"]) / case.base_mva,
         declared=dependent,
     )
-    return found, loads.keep(on)
+    return at_buses, loads.keep(on)
 
 
 def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> Complex:
     """Fixed shunts in service, and switched ones at their present susceptance BINIT."""
-    found = np.zeros(len(bus), dtype=complex)
+    shunt = np.zeros(len(bus), dtype=complex)
     if case.revision == 30:
-        found += (bus.floats("GL") + 1j * bus.floats("BL")) / case.base_mva
+        shunt += (bus.floats("GL") + 1j * bus.floats("BL")) / case.base_mva
     else:
         table = read_table(
             case.file,
@@ -209,7 +209,7 @@ def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> 
         )
         on = _status(table, "STATUS")
         at, _ = _identified(table, known, "shunt")
-        np.add.at(found, at[on], (table.floats("GL") + 1j * table.floats("BL"))[on] / case.base_mva)
+        np.add.at(shunt, at[on], (table.floats("GL") + 1j * table.floats("BL"))[on] / case.base_mva)
     if case.revision < 32:
         columns = f"I:i=! MODSW:i=1 VSWHI:f VSWLO:f SWREM:i RMPCT:f RMIDNT:t BINIT:f{_STEPS}"
     elif case.revision < 35:
@@ -231,10 +231,10 @@ def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> 
     else:
         at = bus_positions(table.where, "bus in column 1", table.columns["I"], known)
         table.refuse_twins(table.columns["I"], "switched shunt of a bus")
-    np.add.at(found, at[on], 1j * table.floats("BINIT")[on] / case.base_mva)
+    np.add.at(shunt, at[on], 1j * table.floats("BINIT")[on] / case.base_mva)
     if on.any():
         notes.append(f"{int(on.sum())} switched shunts held at their present value")
-    return found
+    return shunt
 
 
 def _machines(

@@ -152,7 +152,7 @@ def read_dyr(path: Path) -> DyrDynamics:
     """Read the machines and governors of a DYR file; every other model is counted by name."""
     file = path.name
     machines: dict[Key, tuple[float, float]] = {}
-    found: dict[Key, DyrGovernor] = {}
+    governed: dict[Key, DyrGovernor] = {}
     unread: set[Key] = set()
     others: Counter[str] = Counter()
     isochronous = 0
@@ -167,9 +167,9 @@ def read_dyr(path: Path) -> DyrDynamics:
             machines[key] = (constants[at], constants[at + 1])
         elif entry.model in GOVERNORS:
             for key, governor in _governors(file, entry):
-                _once(file, entry, key in found or key in unread)
+                _once(file, entry, key in governed or key in unread)
                 if isfinite(governor.response.gain):
-                    found[key] = governor
+                    governed[key] = governor
                 else:
                     unread.add(key)
                     isochronous += 1
@@ -180,7 +180,7 @@ def read_dyr(path: Path) -> DyrDynamics:
     notes = _notes(others)
     if isochronous:
         notes.append(f"{isochronous} isochronous governors left out: the settings' droop stands in")
-    return DyrDynamics(file, machines, found, frozenset(unread), tuple(notes), entries)
+    return DyrDynamics(file, machines, governed, frozenset(unread), tuple(notes), entries)
 
 
 def entry_error(
@@ -206,7 +206,7 @@ def _entries(path: Path) -> list[DyrEntry]:
     """Split the file into records, each up to a slash; what follows the slash in its line is a
     comment.
     """
-    found: list[DyrEntry] = []
+    entries: list[DyrEntry] = []
     fields: list[str | None] = []
     start = count = 0
     lines = read_lines(path, "a PSS/E DYR file")
@@ -229,9 +229,9 @@ def _entries(path: Path) -> list[DyrEntry]:
             raise InputError(problem, file=path.name, line=line, expected="models of machines")
         if "/" in re.sub(r"'[^']*'|\"[^\"]*\"", "", text):
             if fields:
-                found.append(_entry(path.name, len(found) + 1, start, fields))
+                entries.append(_entry(path.name, len(entries) + 1, start, fields))
             fields = []
-    if fields or not found:
+    if fields or not entries:
         raise InputError(
             "the file ends inside a record: it is cut off" if fields else "there is no record",
             file=path.name,
@@ -239,7 +239,7 @@ def _entries(path: Path) -> list[DyrEntry]:
             expected="BUS 'MODEL' ID constants /",
             remedy="Copy the whole file again.",
         )
-    return found
+    return entries
 
 
 def _entry(file: str, row: int, line: int, fields: list[str | None]) -> DyrEntry:

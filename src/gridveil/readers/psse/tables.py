@@ -50,17 +50,17 @@ def layout(columns: str, last_needed: str, brief: range = range(0)) -> SectionLa
     >>> [column.name for column in layout("I:i R*2:f=0", "I").columns]
     ['I', 'R1', 'R2']
     """
-    found: list[Column] = []
+    parts: list[Column] = []
     for word in columns.split():
         name, _, rest = word.partition(":")
         kind, _, default = rest.partition("=")
         stem, _, times = name.partition("*")
-        found += [
+        parts += [
             Column(f"{stem}{n + 1}" if times else stem, kind, default)
             for n in range(int(times or 1))
         ]
     return SectionLayout(
-        tuple(found), [column.name for column in found].index(last_needed) + 1, brief
+        tuple(parts), [column.name for column in parts].index(last_needed) + 1, brief
     )
 
 
@@ -89,9 +89,9 @@ def read_table(file: str, name: str, records: Sequence[RawLine], shape: SectionL
     cells = zip_longest(*(record.fields for record in records), [None] * count)
     plain = [_plain(texts[:-1], column) for texts, column in zip(cells, columns, strict=True)]
     values = {
-        column.name: found
-        for column, found in zip(columns, plain, strict=True)
-        if found is not None
+        column.name: cells_read
+        for column, cells_read in zip(columns, plain, strict=True)
+        if cells_read is not None
     }
     if len(values) < count:
         values = _cell_by_cell(where, records, columns)
