@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gridveil.dynamics.detailed.family import DetailedFamily, Lever, Target
+from gridveil.dynamics.detailed.family import DetailedFamily, Lever, LeverTarget
 from gridveil.dynamics.engine.lti import LTI, LinearFamily
 from gridveil.readers.cases import open_grid
 
@@ -34,7 +34,9 @@ COLUMNS = (
 def main() -> None:
     """Measure and print."""
     case = open_grid("andes:ieee39", model="detailed").facts.public
-    levers = [Lever(f"{table} {name}", (Target(table, name),), "item") for table, name in COLUMNS]
+    levers = [
+        Lever(f"{table} {name}", (LeverTarget(table, name),), "item") for table, name in COLUMNS
+    ]
     ports = np.unique(case.loads.bus)
     places = len(case.units.bus) + len(ports[~np.isin(ports, case.units.bus)])
     family = DetailedFamily(case, levers, ports, np.eye(places), np.arange(places))

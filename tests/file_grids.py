@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gridveil.readers.network import LOAD, Branches, Buses, FileGrid, Machines, Rows
+from gridveil.readers.network import LOAD, BranchRecords, Buses, FileGrid, Machines, Rows
 
 NAN = float("nan")
 
@@ -69,7 +69,7 @@ def file_grid(buses, lines, units, **others) -> FileGrid:
                 for name in ("load", "shunt")
             },
         ),
-        branches=Branches(
+        branches=BranchRecords(
             Rows("hand.m", "branch"),
             np.arange(len(lines)),
             ends=np.array([[place[end] for end in one["ends"]] for one in lines]).reshape(-1, 2),

@@ -1,11 +1,13 @@
 """The vault's walls: who may import it, and what a command line may not load."""
 
+import ast
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,15 @@ def test_the_page_on_the_layout_lists_the_rooms_in_the_order_of_the_contract():
     assert set(rooms) == {
         path.parent.name for path in (ROOT / "src/gridveil").glob("*/__init__.py")
     }
+
+
+def test_one_name_is_one_class():
+    modules = defaultdict(list)
+    for path in (ROOT / "src/gridveil").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                modules[node.name].append(path.name)
+    assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}
 
 
 def test_nothing_behind_perturb_imports_the_vault():

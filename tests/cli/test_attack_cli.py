@@ -14,7 +14,7 @@ from gridveil import Adjacency, Bounds, DemoSampler, Event, publish, reduce, sim
 from gridveil.assurance.owner_report import redraws
 from gridveil.assurance.owner_report.assess import assess_attacks
 from gridveil.assurance.owner_report.signoff import CONFIDENTIAL
-from gridveil.foundation.archive import write_folder
+from gridveil.foundation.archive import write_files
 from gridveil.foundation.errors import PrivateValueError
 from gridveil.privacy.allocation import Allocation
 from gridveil.publication.bundle import verify
@@ -404,13 +404,13 @@ def test_no_report_is_left_half_written(short, bundle, tmp_path, monkeypatch):
     done = attack(bundle, "--out", tmp_path / "report")
     assert (done.code, len(written)) == (2, 3)
     assert sorted(tmp_path.iterdir()) == before
-    assert "could not be written (No space left on device). Nothing was left there." in done.err
+    assert "(No space left on device). Nothing was left there." in done.err
 
 
 def test_an_interrupt_leaves_no_half_written_folder(tmp_path, monkeypatch):
     failing(monkeypatch, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        write_folder(tmp_path / "deep" / "report", dict.fromkeys("abcd", b"figures"), mode=0o700)
+        write_files(tmp_path / "deep" / "report", dict.fromkeys("abcd", b"figures"), mode=0o700)
     assert list((tmp_path / "deep").iterdir()) == []
 
 

@@ -9,7 +9,7 @@ from andes_helpers import andes  # noqa: F401 - a fixture
 from detailed_helpers import case_of, dumped, small_case, typical_table
 from gridveil.dynamics.detailed.affine import Affine
 from gridveil.dynamics.detailed.equilibrium import solve
-from gridveil.dynamics.detailed.family import DetailedFamily, Lever, Target
+from gridveil.dynamics.detailed.family import DetailedFamily, Lever, LeverTarget
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.numbers import numbers_of
 from gridveil.dynamics.detailed.registry import DEVICES
@@ -21,13 +21,13 @@ from gridveil.grid.parameters import Group
 def every_lever(case):
     """A lever on every column of a case; on items, common factors and shifts."""
     levers = [
-        Lever("network", (Target("branch", "x"), Target("branch", "r", weight=0.5))),
-        Lever("x", (Target("branch", "x"),), "item"),
-        *(Lever(name, (Target("branch", name),), "shift") for name in ("b", "tap", "phase")),
-        Lever("shunt", (Target("shunt", "b"), Target("shunt", "g", weight=0.1)), "shift"),
-        *(Lever(name, (Target("load", name),), "item") for name in ("p", "q")),
-        *(Lever(name, (Target("load", name),), "shift") for name in ("zp", "zq", "ip", "iq")),
-        *(Lever(name, (Target("unit", name),), "item") for name in ("power", "set_point")),
+        Lever("network", (LeverTarget("branch", "x"), LeverTarget("branch", "r", weight=0.5))),
+        Lever("x", (LeverTarget("branch", "x"),), "item"),
+        *(Lever(name, (LeverTarget("branch", name),), "shift") for name in ("b", "tap", "phase")),
+        Lever("shunt", (LeverTarget("shunt", "b"), LeverTarget("shunt", "g", weight=0.1)), "shift"),
+        *(Lever(name, (LeverTarget("load", name),), "item") for name in ("p", "q")),
+        *(Lever(name, (LeverTarget("load", name),), "shift") for name in ("zp", "zq", "ip", "iq")),
+        *(Lever(name, (LeverTarget("unit", name),), "item") for name in ("power", "set_point")),
     ]
     numbers = numbers_of(case)
     for table in case.devices:
@@ -35,7 +35,9 @@ def every_lever(case):
         for name, column in numbers[table.model].items():
             # zeros in these places are structure, not numbers
             if name not in device.modes and not (name in device.shaping and not column.any()):
-                levers.append(Lever(f"{table.model} {name}", (Target(table.model, name),), "item"))
+                levers.append(
+                    Lever(f"{table.model} {name}", (LeverTarget(table.model, name),), "item")
+                )
     return levers
 
 
@@ -108,9 +110,11 @@ def test_its_model_is_the_linearised_one():
 def test_levers_act_in_turn():
     case = small_case(*UNITS["GENCLS"])
     levers = [
-        Lever("M", (Target("GENCLS", "M"),), "item"),
-        Lever("inertia", (Target("GENCLS", "M"), Target("branch", "x", np.array([0]), -1.0))),
-        Lever("damping", (Target("GENCLS", "D", np.array([1]), 2.0),), "shift"),
+        Lever("M", (LeverTarget("GENCLS", "M"),), "item"),
+        Lever(
+            "inertia", (LeverTarget("GENCLS", "M"), LeverTarget("branch", "x", np.array([0]), -1.0))
+        ),
+        Lever("damping", (LeverTarget("GENCLS", "D", np.array([1]), 2.0),), "shift"),
     ]
     own = family(case, levers)
     assert [group.name for group in own.groups] == ["M", "inertia", "damping"]
@@ -137,7 +141,7 @@ def test_a_batch_is_its_members():
 def test_a_lever_on_nothing_and_a_drive_of_other_ports_are_refused():
     case = small_case(*UNITS["GENCLS"])
     with pytest.raises(OptionError):
-        family(case, [Lever("a", (Target("GENROU", "M"),))])
+        family(case, [Lever("a", (LeverTarget("GENROU", "M"),))])
     with pytest.raises(OptionError):
         DetailedFamily(case, [], np.array([3]), np.ones((3, 1)), np.array([0]))
 
@@ -145,11 +149,11 @@ def test_a_lever_on_nothing_and_a_drive_of_other_ports_are_refused():
 def test_a_gradient_of_ieee39_is_that_of_a_complex_step(andes):
     case = case_of(dumped(andes, "ieee39/ieee39_full.xlsx", after="pass"))
     levers = [
-        Lever("x", (Target("branch", "x"),), "item"),
-        Lever("p", (Target("load", "p"),), "item"),
-        Lever("power", (Target("unit", "power"),), "item"),
+        Lever("x", (LeverTarget("branch", "x"),), "item"),
+        Lever("p", (LeverTarget("load", "p"),), "item"),
+        Lever("power", (LeverTarget("unit", "power"),), "item"),
         *(
-            Lever(f"{table} {column}", (Target(table, column),), "item")
+            Lever(f"{table} {column}", (LeverTarget(table, column),), "item")
             for table, column in (
                 ("GENROU", "M"), ("GENROU", "xd1"), ("TGOV1N", "R"), ("TGOV1N", "T3"),
                 ("IEEEX1", "KA"), ("IEEEX1", "TE"), ("IEEEST", "KS"),

@@ -26,7 +26,7 @@ from gridveil.foundation.errors import BundleError, GridveilError, OutputExists
 from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS
-from gridveil.publication.bundle import contents, is_bundle
+from gridveil.publication.bundle import contents, is_bundle, write
 from gridveil.publication.schema import ReleaseDocument
 from gridveil.readers.cases import open_grid
 from gridveil.vault.sampler import DemoSampler
@@ -546,6 +546,22 @@ def test_nothing_is_overwritten(real, tmp_path, name):
     (tmp_path / name).symlink_to("nowhere")
     with pytest.raises(OutputExists, match="exists already"):
         real.save(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["bundle", "bundle.zip"])
+@pytest.mark.parametrize("taken", ["folder", "file"])
+def test_the_writer_replaces_nothing_that_appeared_after_its_place_was_checked(
+    real, tmp_path, name, taken
+):
+    if taken == "folder":
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).write_text("another's")
+    before = files_under(tmp_path)
+    with pytest.raises(GridveilError, match=r"exists.*stays spent"):
+        write(real, tmp_path / name)
+    assert files_under(tmp_path) == before
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_a_bundle_can_be_read_by_others(real, tmp_path):

@@ -433,7 +433,7 @@ def test_the_command_as_json_with_an_event_and_a_place_of_its_own(demo, bundle, 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--to=andes", "--out={bundle}/andes"], 2, "lies inside the bundle"),
+        (["--to=andes", "--out={bundle}/andes"], 2, "lies inside a bundle"),
         (["--to=andes", "--out={taken}"], 2, "exists already"),
         (["--to=xlsx", "--out={new}"], 2, "'xlsx' is unknown"),
         (["--to=csv", "--event=load:G1=1", "--out={new}"], 2, "carries no event"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from gridveil.dynamics.events import Event
-from gridveil.foundation.archive import check_free_folder, write_folder
+from gridveil.foundation.archive import check_free_folder, write_files
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.shown import csv_cell, csv_name
 from gridveil.inference.records import Declaration, read_declaration
@@ -104,7 +104,7 @@ def write_coarser(
     for time, row in zip(raw.time_s[rows], values, strict=True):
         shown = ("" if np.isnan(value) else f"{value:.12g}" for value in row.tolist())
         lines.append(",".join([_time(float(time), raw.zoned), *shown]))
-    write_folder(
+    write_files(
         out, {RECORD: ("\n".join(lines) + "\n").encode(), DECLARED: _toml(written, how).encode()}
     )
     return read_declaration(out / DECLARED)
@@ -112,7 +112,7 @@ def write_coarser(
 
 def copy_coarser(made: Path, out: Path) -> None:
     """Write a coarser record that was made elsewhere into a new folder, byte by byte."""
-    write_folder(out, {name: (made / name).read_bytes() for name in (RECORD, DECLARED)})
+    write_files(out, {name: (made / name).read_bytes() for name in (RECORD, DECLARED)})
 
 
 def _kept(declared: Declaration, how: Coarser) -> list[str]:
@@ -164,27 +164,13 @@ def _time(time_s: float, zoned: bool | None) -> str:
 
 def _toml(declared: Declaration, how: Coarser) -> str:
     """The declaration as TOML; numbers and timestamps as they were."""
-    given = {
-        "record": RECORD,
-        "time_column": declared.time_column,
-        "time_format": declared.time_format,
-        "unit": declared.unit,
-        "values": declared.values,
-        "nominal_hz": declared.nominal_hz,
-        "sigma": declared.sigma,
-        "offset": declared.offset,
-        "event": declared.event,
-        "event_size": declared.event_size,
-        "event_time": declared.event_time,
-        "event_time_window": declared.event_time_window or None,
-    }
+    names = "time_column time_format unit values nominal_hz sigma offset event event_size"
+    names = (*names.split(), "event_time")
+    given = {"record": RECORD} | {name: getattr(declared, name) for name in names}
+    given["event_time_window"] = declared.event_time_window or None
     shown = (f"{key} = {_value(value)}" for key, value in given.items() if value is not None)
     lines = [f"# A coarser record: {how.in_words()}.", *shown]
-    provenance = {
-        name: getattr(declared.provenance, name)
-        for name in ("origin", "source", "date", "link", "event_source")
-        if getattr(declared.provenance, name)
-    }
+    provenance = {name: words for name, words in vars(declared.provenance).items() if words}
     for title, table in (("locations", declared.locations), ("provenance", provenance)):
         lines += [
             "",

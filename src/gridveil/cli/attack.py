@@ -63,7 +63,7 @@ def attack(
         attack_notes,
         attack_tables,
     )
-    from gridveil.foundation.archive import check_free_folder, write_folder
+    from gridveil.foundation.archive import check_free_folder, write_files
     from gridveil.publication.bundle import load_named
     from gridveil.workflow.opening import open_named
 
@@ -98,7 +98,7 @@ def attack(
         f"{g.rule}. Demo draws have the seed {seed}."
     )
     table = _advantage_table(advantages)
-    write_folder(
+    write_files(
         out, attack_files(assessed, release, extra, [table], about), mode=0o700
     )  # for its owner's eyes
     if json:

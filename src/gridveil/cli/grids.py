@@ -21,7 +21,7 @@ from gridveil.cli.trajectories import print_trajectory, trajectory_json
 
 if TYPE_CHECKING:
     from gridveil.grid.detailed import DetailedFacts
-    from gridveil.grid.facts import GridFacts, TableFacts
+    from gridveil.grid.facts import GridFacts
 
 
 def demo(
@@ -138,8 +138,14 @@ def inspect(
         "private: what a release protects",
         ("group", "asset", "unit", "default bounds", "items"),
         [
-            (name, asset, unit, _default_bounds(facts, name), str(size))
-            for name, size, unit, asset in _private_groups(facts)
+            (
+                name,
+                own.asset,
+                own.unit,
+                f"{own.bounds.lower:g}:{own.bounds.upper:g}",
+                str(facts.sizes[name]),
+            )
+            for name, own in facts.parameters.items()
         ],
         texts=4,
     )
@@ -199,20 +205,6 @@ def _detailed_json(facts: DetailedFacts) -> dict[str, Any]:
         "notes": list(facts.notes),
         "public_names": detailed_names(facts),
     }
-
-
-def _default_bounds(facts: TableFacts, name: str) -> str:
-    from gridveil.grid.parameters import Bounds
-
-    public = Bounds(family=facts.family)[name]
-    return f"{public.lower:g}:{public.upper:g}"
-
-
-def _private_groups(facts: TableFacts) -> list[tuple[str, int, str, str]]:
-    return [
-        (name, size, facts.parameters[name].unit, facts.parameters[name].asset)
-        for name, size in facts.sizes.items()
-    ]
 
 
 def cases(

@@ -71,7 +71,7 @@ def leakage(
 
     given["trajectory"] = trajectory or None
     given |= {name: options.joined(given[name]) for name in ("alpha", "bounds")}
-    settings = LeakageSettings.of(given | vars(reading))
+    settings = LeakageSettings.of(given | reading)
     coarser = settings.coarser.asked
     with progress_bar(quiet=json):
         report = report_leakage(settings)

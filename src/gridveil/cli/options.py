@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -110,154 +109,123 @@ MACHINES = "Dynamics of the machines (files only)"
 AWKWARD = "What to do with awkward data (files only)"
 
 
-DynamicsFile = Annotated[
-    Path | None,
-    option(
-        "TOML with dynamics and policies, or a PSS/E DYR; default: the one beside the grid file",
-        panel=MACHINES,
-    ),
-]
-Inertia = Annotated[
-    float | None,
-    option("M = 2H of each machine, system base [p.u. power s / p.u. frequency]", panel=MACHINES),
-]
-Damping = Annotated[
-    float | None, option("D of each machine [p.u. power / p.u. frequency]", panel=MACHINES)
-]
 PublishLoads = Annotated[
     bool | None,
     option("whether the bundle carries the nominal loads", "--publish-loads/--withhold-loads"),
 ]
 
 
-@dataclass(frozen=True)
-class GridReading:
-    """What a grid file does not say of its machines, and what to do with awkward data; None where
-    not given.
+# How a grid's file is read: the type of each option, its heading, and its help.
+READING: Mapping[str, tuple[type, str, str]] = {
+    "dynamics": (
+        Path,
+        MACHINES,
+        "TOML with dynamics and policies, or a PSS/E DYR; default: the one beside the grid file",
+    ),
+    "inertia": (
+        float,
+        MACHINES,
+        "M = 2H of each machine, system base [p.u. power s / p.u. frequency]",
+    ),
+    "damping": (float, MACHINES, "D of each machine [p.u. power / p.u. frequency]"),
+    "governor_rate": (float, MACHINES, "T, inverse governor time constant [1/s]"),
+    "droop_gain": (float, MACHINES, "G = 1/R [p.u. power / p.u. frequency]"),
+    "load_damping": (
+        float,
+        MACHINES,
+        "public damping of loads [p.u. power / p.u. frequency per p.u. of load]",
+    ),
+    "frequency_hz": (float, MACHINES, "nominal frequency [Hz]; default 60"),
+    "omega_b": (float, MACHINES, "omega_b [rad/s]; default 2 pi f"),
+    "operating_point": (
+        str,
+        MACHINES,
+        "newton (default), file or flat: voltages and angles inside k",
+    ),
+    "base": (
+        str,
+        MACHINES,
+        "system (default) or rated: the base that inertia, damping and droop gain are p.u. of",
+    ),
+    "negative_x": (str, AWKWARD, "branches with x < 0: refuse (default), abs or merge"),
+    "zero_x": (str, AWKWARD, "branches with |x| < 1e-6 p.u.: refuse (default) or merge"),
+    "island": (
+        str,
+        AWKWARD,
+        "of several islands: largest, or a bus in the one to keep; default: refuse",
+    ),
+    "taps": (str, AWKWARD, "tap ratios in k: include (default) or ignore"),
+    "without_dynamics": (str, AWKWARD, "machines without inertia: refuse (default) or drop"),
+    "zip": (
+        str,
+        MACHINES,
+        "of a detailed model, loads where the file does not say: Z (default), I or P; six shares "
+        "stand in the TOML",
+    ),
+    "unknown_devices": (
+        str,
+        AWKWARD,
+        "of a detailed model, devices that gridveil does not know: refuse (default) or typical",
+    ),
+    "without_machine": (
+        str,
+        AWKWARD,
+        "of a detailed model, units without a machine: refuse (default) or typical",
+    ),
+}
+
+
+class GridReading(dict[str, Any]):
+    """What a grid file does not say of its machines, and what to do with awkward data, by the names
+    of `READING`; None where not given.
     """
-
-    dynamics: DynamicsFile = None
-    inertia: Inertia = None
-    damping: Damping = None
-    governor_rate: Annotated[
-        float | None, option("T, inverse governor time constant [1/s]", panel=MACHINES)
-    ] = None
-    droop_gain: Annotated[
-        float | None, option("G = 1/R [p.u. power / p.u. frequency]", panel=MACHINES)
-    ] = None
-    load_damping: Annotated[
-        float | None,
-        option(
-            "public damping of loads [p.u. power / p.u. frequency per p.u. of load]", panel=MACHINES
-        ),
-    ] = None
-    frequency_hz: Annotated[
-        float | None, option("nominal frequency [Hz]; default 60", panel=MACHINES)
-    ] = None
-    omega_b: Annotated[float | None, option("omega_b [rad/s]; default 2 pi f", panel=MACHINES)] = (
-        None
-    )
-    operating_point: Annotated[
-        str | None,
-        option("newton (default), file or flat: voltages and angles inside k", panel=MACHINES),
-    ] = None
-    base: Annotated[
-        str | None,
-        option(
-            "system (default) or rated: the base that inertia, damping and droop gain are p.u. of",
-            panel=MACHINES,
-        ),
-    ] = None
-    negative_x: Annotated[
-        str | None, option("branches with x < 0: refuse (default), abs or merge", panel=AWKWARD)
-    ] = None
-    zero_x: Annotated[
-        str | None,
-        option("branches with |x| < 1e-6 p.u.: refuse (default) or merge", panel=AWKWARD),
-    ] = None
-    island: Annotated[
-        str | None,
-        option(
-            "of several islands: largest, or a bus in the one to keep; default: refuse",
-            panel=AWKWARD,
-        ),
-    ] = None
-    taps: Annotated[
-        str | None, option("tap ratios in k: include (default) or ignore", panel=AWKWARD)
-    ] = None
-    without_dynamics: Annotated[
-        str | None, option("machines without inertia: refuse (default) or drop", panel=AWKWARD)
-    ] = None
-
-    zip: Annotated[
-        str | None,
-        option(
-            "of a detailed model, loads where the file does not say: Z (default), I or P; six "
-            "shares stand in the TOML",
-            panel=MACHINES,
-        ),
-    ] = None
-    unknown_devices: Annotated[
-        str | None,
-        option(
-            "of a detailed model, devices that gridveil does not know: refuse (default) or typical",
-            panel=AWKWARD,
-        ),
-    ] = None
-    without_machine: Annotated[
-        str | None,
-        option(
-            "of a detailed model, units without a machine: refuse (default) or typical",
-            panel=AWKWARD,
-        ),
-    ] = None
 
     def given(self) -> dict[str, Any]:
         """What was given of the grid's file, by name."""
         return {
-            name: value
-            for name, value in vars(self).items()
-            if name != "dynamics" and value is not None
+            name: value for name, value in self.items() if name != "dynamics" and value is not None
         }
 
     def of(self, grid: str, **more: Any) -> GridSettings:
         """Settings of a grid, read like this."""
         from gridveil.workflow.settings import GridSettings
 
-        return GridSettings.of(vars(self), grid=grid, **more)
+        return GridSettings.of(self, grid=grid, **more)
 
 
 def reads_grid(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that takes `reading: GridReading` the fields of it as options, listed where
-    that parameter stands.
+    """Give a command that takes `reading: GridReading` the options of `READING`, listed where that
+    parameter stands.
 
     >>> @reads_grid
     ... def show(grid: str, *, reading: GridReading, loud: bool = False) -> None:
-    ...     print(grid, reading.taps)
+    ...     print(grid, reading["taps"])
     >>> list(inspect.signature(show).parameters)[:3], list(inspect.signature(show).parameters)[-2:]
     (['grid', 'dynamics', 'inertia'], ['without_machine', 'loud'])
     >>> show(grid="ieee30", taps="ignore")
     ieee30 ignore
     """
-    hints = get_type_hints(GridReading, include_extras=True)
-    spread = {
-        f.name: inspect.Parameter(
-            f.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[f.name]
+    spread = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[kind | None, option(words, panel=panel)],
         )
-        for f in fields(GridReading)
-    }
+        for name, (kind, panel, words) in READING.items()
+    ]
     own = inspect.signature(command, eval_str=True)
     listed: list[inspect.Parameter] = []
     for name, parameter in own.parameters.items():
         listed += (
-            spread.values()
+            spread
             if name == "reading"
             else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
         )
 
     @wraps(command)
     def spreading(**given: Any) -> None:
-        reading = GridReading(**{name: given.pop(name) for name in spread if name in given})
+        reading = GridReading({name: given.pop(name, None) for name in READING})
         command(**given, reading=reading)
 
     spreading.__dict__["__signature__"] = own.replace(parameters=listed)  # what typer reads
@@ -280,10 +248,10 @@ RELEASE: Mapping[str, Sequence[str]] = {
         "config",
         "json",
     ),
-    GRID: (),
+    GRID: ("model",),
     PRIVACY: ("split", "share_by", "surrogate", "bounds_origin", "count", "witness"),
     FIT: ("trajectory", "profile", "yes"),
-    OUTPUT: ("formats", "merge_loads", "publish_loads"),
+    OUTPUT: ("form", "formats", "merge_loads", "publish_loads"),
 }
 
 

@@ -92,7 +92,7 @@ def plan(
     from gridveil.workflow.plan import PlanSettings, plan_release
 
     given |= {name: options.joined(given[name]) for name in ("alpha", "bounds")}
-    settings = PlanSettings.of(**given, dynamics=reading.dynamics, reading=reading.given())
+    settings = PlanSettings.of(**given, dynamics=reading["dynamics"], reading=reading.given())
     with progress_bar(quiet=json):
         planned = plan_release(settings)
     command = _command(planned.chosen, given["alpha"], given["bounds"]) if planned.chosen else None

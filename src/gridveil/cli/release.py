@@ -127,7 +127,7 @@ def release(
 
     given["trajectory"] = trajectory or None
     given |= {name: options.joined(given[name]) for name in ("alpha", "bounds", "split")}
-    settings = ReleaseSettings.from_file(config, given | vars(reading))
+    settings = ReleaseSettings.from_file(config, given | reading)
     with progress_bar(quiet=json) as bar:
         done = release_grid(settings, _dialogue(bar, quiet=json, yes=yes))
     if json:

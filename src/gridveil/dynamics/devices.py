@@ -37,7 +37,7 @@ class DeviceResponse:
         return self.D - np.vecdot(self.C, np.linalg.solve(self.A, self.B[..., None])[..., 0])
 
 
-class Device(Protocol):
+class MachineDevice(Protocol):
     """A kind of device that every machine's bus has one of."""
 
     @property
@@ -56,11 +56,11 @@ class Device(Protocol):
 
 
 # The registry of devices; a model has those whose values it has.
-DEVICES: list[Device] = []
+DEVICES: list[MachineDevice] = []
 
 
 @contextmanager
-def registered_device(device: Device) -> Iterator[None]:
+def registered_device(device: MachineDevice) -> Iterator[None]:
     """Declare a device and its parameters within a block."""
     if any(parameter.asset != "machine" for parameter in device.parameters):
         raise OptionError("A device stands at a machine.", expected="parameters of machines")
@@ -71,7 +71,7 @@ def registered_device(device: Device) -> Iterator[None]:
         yield
 
 
-def devices_of(values: Mapping[str, XArray]) -> list[Device]:
+def devices_of(values: Mapping[str, XArray]) -> list[MachineDevice]:
     """The devices whose parameters are all among some values."""
     return [device for device in DEVICES if all(p.name in values for p in device.parameters)]
 

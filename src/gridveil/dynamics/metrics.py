@@ -8,7 +8,7 @@ its own m. Right after a step of load its slope is −Σu/Σm whatever the netwo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import pi
 from typing import Any
@@ -138,16 +138,7 @@ def measure(
         _read_batch(some, events, clock, omega, window_s)
         for some, omega in _answers(models, events, clock, scheme)
     ]
-    found = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in Metrics.__dataclass_fields__
-    }
-    return Metrics(
-        **{
-            name: values[0] if isinstance(model, AnyModel) else values
-            for name, values in found.items()
-        }
-    )
+    return Metrics(**_joined([vars(part) for part in parts], alone=isinstance(model, AnyModel)))
 
 
 def compare(
@@ -181,15 +172,15 @@ def compare(
             )
         part = errors(_read_batch(some, events, clock, omega, window_s), base)
         part["L"] = dt_s * np.einsum("rens,rens->re", omega - omega_ref, omega - omega_ref)
-        part |= mode_errors([_oscillating(one) for one in some], values_ref)
+        part |= mode_errors([_oscillating(each) for each in some], values_ref)
         parts.append(part)
-    found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Comparison(
-        **{
-            name: values[0] if isinstance(model, AnyModel) else values
-            for name, values in found.items()
-        }
-    )
+    return Comparison(**_joined(parts, alone=isinstance(model, AnyModel)))
+
+
+def _joined(parts: Sequence[Mapping[str, Array]], *, alone: bool) -> dict[str, Array]:
+    """Figures of several batches of models as one; of a model alone, without its axis."""
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: values[0] for name, values in whole.items()} if alone else whole
 
 
 def _answers(

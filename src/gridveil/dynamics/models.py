@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from gridveil.foundation.errors import EventError, InputError
 from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges, frozen
 from gridveil.grid.parameters import Bounds, released
 from gridveil.grid.tables import Values
+
+if TYPE_CHECKING:
+    from gridveil.dynamics.detailed.model import DetailedModel
 
 
 class Places(Protocol):
@@ -34,33 +37,10 @@ class Places(Protocol):
         ...
 
 
-class Model(Places, Protocol):
-    """What `simulate` needs: places, and the linear model between them."""
-
-    @property
-    def machines(self) -> tuple[str, ...]:
-        """Labels of the machines' buses."""
-        ...
-
-    @property
-    def frequency_hz(self) -> float:
-        """Nominal frequency [Hz]."""
-        ...
-
-    @property
-    def base_mva(self) -> float:
-        """Base power [MVA]."""
-        ...
-
-    def lti(self, drive: Array, sense: IntArray) -> LTI:
-        """Model from inputs, each a pattern of load (ports, s) [p.u. power], to ω at the ports
-        `sense` [p.u.].
-        """
-        ...
-
-    def settling(self, load: Array) -> float:
-        """ω that every bus settles at under a lasting load (ports,) [p.u.]: −Σ load / Σ (D + G)."""
-        ...
+# What `simulate` takes: places, and the linear model between them. Each gives `lti`, from inputs
+# that are patterns of load (ports, s) [p.u. power] to ω at some ports [p.u.], and `settling`, the ω
+# that every bus settles at under a lasting load (ports,) [p.u.]: −Σ load / Σ (D + G).
+Model: TypeAlias = "ReducedModel | FullModel | DetailedModel"
 
 
 @dataclass(frozen=True, eq=False)

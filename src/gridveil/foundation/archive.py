@@ -8,6 +8,7 @@ import io
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from os.path import lexists
 from pathlib import Path
 
 from gridveil.foundation import crash_points
@@ -82,31 +83,28 @@ def check_free_folder(path: Path) -> None:
     check_free(path)
 
 
-def write_files(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write files in one move, as a folder or as one zip if the path ends in .zip."""
+def write_files(
+    path: Path,
+    files: Mapping[str, bytes],
+    *,
+    what: str = "The folder",
+    outcome: str = "Nothing was left there.",
+    mode: int = 0o777,
+) -> None:
+    """Write files in one move, as a folder of this mode or as one zip if the path ends in .zip.
+
+    what, outcome : how an error calls it, and what did not happen.
+    """
     try:
         with _in_one_move(path) as made:
             if path.suffix == ".zip":
                 write_synced(made, canonical_zip(files))
             else:
-                _fill(made, files, 0o777)
+                _fill(made, files, mode)
     except OSError as error:
         raise GridveilError(
-            f"The bundle could not be written to {path} ({error.strerror}).",
-            outcome="No bundle was left there; the privacy budget of its draw stays spent.",
-            remedy="Make room or choose another place with --out.",
-        ) from None
-
-
-def write_folder(path: Path, files: Mapping[str, bytes], *, mode: int = 0o777) -> None:
-    """Write files as a new folder with this mode, in one move."""
-    try:
-        with _in_one_move(path) as made:
-            _fill(made, files, mode)
-    except OSError as error:
-        raise GridveilError(
-            f"{path} could not be written ({error.strerror}).",
-            outcome="Nothing was left there.",
+            f"{what} could not be written to {path} ({error.strerror}).",
+            outcome=outcome,
             remedy="Make room or choose another place with --out.",
         ) from None
 
@@ -133,8 +131,8 @@ def _move(made: Path, path: Path) -> None:
             if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
                 # some disks have no hard links
                 raise
-            if path.exists():
-                raise FileExistsError(errno.EEXIST, "File exists", str(path)) from None
+    if lexists(path):
+        raise FileExistsError(errno.EEXIST, "File exists", str(path))
     made.rename(path)
 
 

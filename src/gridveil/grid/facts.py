@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     # Its default, which Python 3.11 does not know, lets a grid whose facts nobody names be a swing
     # model's.
     from typing_extensions import TypeVar
+
+    from gridveil.grid.detailed import DetailedFacts
 
     Facts = TypeVar("Facts", bound="TableFacts", default="GridFacts")
 else:
@@ -66,83 +68,9 @@ def complete_edges(g: int) -> IntArray:
     return np.stack(np.triu_indices(g, 1), axis=1).astype(np.int64)
 
 
-class TableFacts(Protocol):
-    """What a release needs to know of any table: the parameters that it has entries of, which asset
-    each entry belongs to, and the network by which a ledger knows the grid. Public, all of it.
-    """
-
-    @property
-    def name(self) -> str:
-        """Of the grid, the owner's own."""
-        ...
-
-    @property
-    def family(self) -> str:
-        """The family of its parameters."""
-        ...
-
-    @property
-    def buses(self) -> tuple[str, ...]:
-        """Labels of the n buses, the owner's own."""
-        ...
-
-    @property
-    def edges(self) -> IntArray:
-        """(l, 2) bus positions of the ends of each line."""
-        ...
-
-    @property
-    def machines(self) -> IntArray:
-        """(g,) bus positions of the machines."""
-        ...
-
-    @property
-    def frequency_hz(self) -> float:
-        """Nominal frequency [Hz]."""
-        ...
-
-    @property
-    def base_mva(self) -> float:
-        """Base power [MVA]."""
-        ...
-
-    @property
-    def operating_point(self) -> str:
-        """Where the voltages and angles inside an entry come from, in words."""
-        ...
-
-    @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """The protected parameters that the table has entries of, in the registry's order."""
-        ...
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """How many entries each parameter has."""
-        ...
-
-    @property
-    def summed(self) -> tuple[str, ...]:
-        """Parameters with entries that are sums of parts, rounded once."""
-        ...
-
-    @property
-    def policy(self) -> Mapping[str, str]:
-        """The choices for awkward data that the reader made."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the reader did to the file's tables, with counts."""
-        ...
-
-    def positions(self, name: str) -> IntArray:
-        """(n,) which asset of its kind each entry of a parameter belongs to."""
-        ...
-
-    def items(self, name: str) -> list[str]:
-        """Name the asset of each entry of a parameter by the owner's buses."""
-        ...
+# What a release needs to know of any table: the parameters that it has entries of, which asset each
+# entry belongs to, and the network by which a ledger knows the grid. Public, all of it.
+TableFacts: TypeAlias = "GridFacts | DetailedFacts"
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,8 +161,8 @@ class GridFacts:
         # Exact sums and twelve digits: what was declared, without a last bit that might tell how
         # many buses there are.
         load, damping = math.fsum(np.maximum(self.loads, 0.0)), math.fsum(self.load_damping)
-        found = float(f"{damping / load:.12g}") if load else math.inf
-        return found if math.isfinite(found) else None
+        mean = float(f"{damping / load:.12g}") if load else math.inf
+        return mean if math.isfinite(mean) else None
 
     def positions(self, name: str) -> IntArray:
         """(n,) every line, or every machine, in order."""

@@ -13,7 +13,6 @@ from gridveil.dynamics.kron import edge_weights, kron_reduce, laplacian
 from gridveil.foundation.drawing import FITTED, NOISY, SOURCE, mark_demo, new_figure
 from gridveil.grid.facts import Array, IntArray
 from gridveil.paper.experiment import EVENT_S, Experiment, Runs
-from gridveil.paper.layout import place
 from gridveil.paper.measures import NAMED, groups_of
 from gridveil.paper.star import STAR_WEIGHTS, star_edges
 
@@ -56,7 +55,7 @@ def full_network(experiment: Experiment, results: Results) -> tuple[Figure, list
     figure, (axes,) = new_figure(COLUMN, 2.9)
     _network(
         axes,
-        place(facts.edges, len(facts.buses)),
+        _place(facts.edges, len(facts.buses)),
         facts.edges,
         list(facts.buses),
         machines=facts.machines.tolist(),
@@ -381,3 +380,24 @@ def _legend(figure: Figure, entries: list[tuple[str, str]], title: str) -> None:
 
 def _epsilon(epsilon: Fraction) -> str:
     return f"ε = {float(epsilon):g}"
+
+
+def _place(edges: IntArray, n: int, rounds: int = 300) -> Array:
+    """Place n buses (n, 2) by stress majorisation from their spectral embedding; deterministic."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import shortest_path
+
+    graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
+    distance = shortest_path(graph, directed=False, unweighted=True)
+    centred = -0.5 * (np.eye(n) - 1 / n) @ distance**2 @ (np.eye(n) - 1 / n)
+    values, vectors = np.linalg.eigh(centred)
+    spot = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 1e-9))
+    spot += 1e-3 * np.random.default_rng(0).normal(size=spot.shape)
+    weight = np.where(distance > 0, 1 / np.maximum(distance, 1) ** 2, 0.0)
+    V = np.diag(weight.sum(axis=1)) - weight
+    inverse = np.linalg.pinv(V)
+    for _ in range(rounds):
+        apart = np.linalg.norm(spot[:, None] - spot[None], axis=2)
+        ratio = np.where(apart > 1e-12, weight * distance / np.maximum(apart, 1e-12), 0.0)
+        spot = inverse @ ((np.diag(ratio.sum(axis=1)) - ratio) @ spot)
+    return spot

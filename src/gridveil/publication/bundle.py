@@ -17,13 +17,13 @@ from pydantic_core import from_json
 
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.trajectory import Trajectory
+from gridveil.foundation import crash_points
 from gridveil.foundation.archive import (
     DOCUMENT,
     NOT_LOADED,
     SIGNATURE,
     SUMS,
     broken,
-    check_free,
     checksums,
     write_files,
 )
@@ -43,7 +43,7 @@ from gridveil.publication.certificate import (
 )
 from gridveil.publication.document import from_document, to_document
 from gridveil.publication.export import FORMATS, export, format_named
-from gridveil.publication.matfile import check_size, from_mat, to_mat
+from gridveil.publication.matfile import FEWER, check_size, from_mat, to_mat
 from gridveil.publication.readme import readme
 from gridveil.publication.release import Release
 from gridveil.publication.schema import (
@@ -103,10 +103,15 @@ class Report:
 def write(
     release: Release, path: Path, signer: Signer | None = None, formats: Sequence[str] = ()
 ) -> Report:
-    """Write a bundle, certified and signed, whole or not at all."""
-    check_free(path)
+    """Write a bundle, certified and signed, whole or not at all; the ledger then notes that it was
+    published. `check_free` comes before; the move itself replaces nothing that appeared meanwhile.
+    """
     files = contents(release, signer, formats)
-    write_files(path, files)
+    spent = "No bundle was left there; the privacy budget of its draw stays spent."
+    write_files(path, files, what="The bundle", outcome=spent)
+    if release.ledger is not None and release.receipt is not None:
+        release.ledger.mark_published(release.receipt.entry, _digest(files))
+        crash_points.step("published")
     document = ReleaseDocument.read(files[DOCUMENT])
     certificate = CertificateDocument.read(files[CERTIFICATE]) if CERTIFICATE in files else None
     return _report(path, files, release, document, certificate)
@@ -129,9 +134,9 @@ def verify(
     as gridveil states it, or the key that is not trusted.
     """
     path = Path(path)
-    found = read_files(path)
+    unpacked = read_files(path)
     report = replace(
-        verify_files(path, found.files), repacked=found.repacked, ignored=found.ignored
+        verify_files(path, unpacked.files), repacked=unpacked.repacked, ignored=unpacked.ignored
     )
     if key is not None:
         _check_trusted(path, report, Path(key))
@@ -320,8 +325,8 @@ def _check_stated(
 
 def _check_announced(path: Path, files: Mapping[str, bytes], document: ReleaseDocument) -> None:
     """Every file is one of a bundle's own or of an export that its document names."""
-    announced = {name for one in document.exports for name in one.files}
-    if len({one.format for one in document.exports}) < len(document.exports):
+    announced = {name for listed in document.exports for name in listed.files}
+    if len({listed.format for listed in document.exports}) < len(document.exports):
         raise broken(path, f"{DOCUMENT} announces a format twice")
     if strangers := files.keys() - OWN_FILES - announced:
         raise broken(path, f"{', '.join(sorted(strangers))} is not announced in {DOCUMENT}")
@@ -338,25 +343,26 @@ def _check_exports(
     cannot make.
     """
     others = []
-    for one in document.exports:
-        if one.version > FORMATS[one.format].version:
+    for listed in document.exports:
+        if listed.version > FORMATS[listed.format].version:
             raise BundleError(
-                f"{path}: its files for {one.format} are of version {one.version}, which this "
-                "gridveil does not know.",
+                f"{path}: its files for {listed.format} are of version {listed.version}, which "
+                "this gridveil does not know.",
                 outcome=NOT_LOADED,
                 remedy="Upgrade gridveil: pip install --upgrade gridveil.",
             )
         if (
-            one.version < FORMATS[one.format].version
-            and tuple(_exported(release, one.format)) == one.files
+            listed.version < FORMATS[listed.format].version
+            and tuple(_exported(release, listed.format)) == listed.files
         ):
-            others.append(one.format)
-        elif list(_exported(release, one.format).items()) != [
-            (name, files[name]) for name in one.files
+            others.append(listed.format)
+        elif list(_exported(release, listed.format).items()) != [
+            (name, files[name]) for name in listed.files
         ]:
             raise broken(
                 path,
-                f"{' or '.join(one.files)} is not what the model gives in the format {one.format}",
+                f"{' or '.join(listed.files)} is not what the model gives in the format "
+                f"{listed.format}",
             )
     return tuple(others)
 
@@ -442,7 +448,7 @@ def _check_history(path: Path, beside: Path, key: str | Path | None) -> None:
     ledger.
     """
     other = verify(beside, key)
-    mine, theirs = (_parse(one, read_files(one).files).certificate for one in (path, beside))
+    mine, theirs = (_parse(place, read_files(place).files).certificate for place in (path, beside))
     if mine is None or theirs is None or _ledger(mine) != _ledger(theirs):
         why = (
             f"{beside if other.demo else path} is a demo"
@@ -502,7 +508,7 @@ def check_fits(facts: GridFacts, bounds: Bounds, loaded: int) -> None:
     """
     check_declared(facts, bounds)
     for name, shape in ReducedModel.shapes(len(facts.machines), loaded).items():
-        check_size(name, shape, "Nothing was drawn and nothing was written.")
+        check_size(name, shape, "Nothing was drawn and nothing was written.", FEWER)
 
 
 def _edges(machines: int) -> dict[str, IntArray]:
@@ -538,5 +544,5 @@ def _report(
             f"{loss.scale_in_words}, for α = {loss.alpha_in_words}"
             for name, loss in release.guarantee.groups.items()
         },
-        exports=tuple(one.format for one in document.exports),
+        exports=tuple(listed.format for listed in document.exports),
     )

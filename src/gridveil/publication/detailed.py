@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from gridveil.dynamics.detailed.arrays import Layout, from_arrays, to_arrays
+from gridveil.dynamics.detailed.arrays import CaseSizes, from_arrays, to_arrays
 from gridveil.dynamics.detailed.entries import entries_of, released_case
 from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import inertia_of, linearise
@@ -164,7 +164,7 @@ def shapes_of(model: ModelDocument) -> dict[str, tuple[int, ...]]:
 
 def detailed_document(model: DetailedModel, shown: Shown) -> DetailedDocument:
     """Describe what is beside the matrices."""
-    layout = Layout.of(shown.case)
+    layout = CaseSizes.of(shown.case)
     return DetailedDocument(
         states=model.states,
         angles=model.angles,
@@ -212,9 +212,9 @@ def read_detailed(
     return model, Shown(case, detailed.case.form, detailed.moved, detailed.moved_words)
 
 
-def _layout(case: CaseDocument) -> Layout:
+def _layout(case: CaseDocument) -> CaseSizes:
     devices = {device.model: device.count for device in case.devices}
-    return Layout(case.buses, case.branches, case.loads, case.units, case.slack, devices)
+    return CaseSizes(case.buses, case.branches, case.loads, case.units, case.slack, devices)
 
 
 def detailed_problems(model: DetailedModel, shown: Shown) -> Iterator[str]:

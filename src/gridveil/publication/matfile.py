@@ -1,12 +1,15 @@
-"""MAT-files of level 5 with plain matrices: written without copies, and read back only if they are
-what we write.
+"""MAT-files of level 5, whose bytes depend on their content alone. Those of bundles hold plain
+matrices: written without copies, and read back only if they are what we write. Those of exports
+hold texts as well, and are written by SciPy.
 """
 
 from __future__ import annotations
 
+import io
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +19,14 @@ from gridveil.grid.facts import Array
 
 # The text in front of a MAT-file; SciPy would write the platform and the time there.
 HEADER = b"MATLAB 5.0 MAT-file, gridveil release".ljust(116) + bytes(8) + b"\x00\x01IM"
+EXPORT_HEADER = b"MATLAB 5.0 MAT-file, gridveil export".ljust(116)
 KINDS = {"f8": (6, 9), "i8": (14, 12)}  # class of matrix, type of data
 LARGEST = 2**31 - 1  # bytes of one matrix that MATLAB reads from a file of this level
+NOT_WRITTEN = "No bundle was written; the privacy budget of its draw stays spent."
+FEWER = (
+    "Reduce the grid to fewer machines and loaded buses, or release its islands one by one "
+    "(--island)."
+)
 
 Matrix = NDArray[np.float64] | NDArray[np.int64]
 
@@ -29,28 +38,44 @@ def to_mat(arrays: Mapping[str, Matrix]) -> bytes:
     """
     parts: list[bytes | memoryview] = [HEADER]
     for name, matrix in arrays.items():
-        check_size(
-            name, matrix.shape, "No bundle was written; the privacy budget of its draw stays spent."
-        )
+        check_size(name, matrix.shape, NOT_WRITTEN, FEWER)
         parts.append(_head(name, matrix.dtype.str[1:], matrix.shape))
         # .T of an array in column order is one in row order: a view, where order="F" would copy.
         parts.append(np.ascontiguousarray(matrix.T).data.cast("B") if matrix.size else b"")
     return b"".join(parts)
 
 
-def check_size(name: str, shape: tuple[int, ...], outcome: str) -> None:
-    """Refuse a matrix that a MAT-file of this level cannot hold.
-
-    outcome : what did not happen because of it.
-    """
+def check_size(name: str, shape: tuple[int, ...], outcome: str, remedy: str) -> None:
+    """Refuse a matrix that a MAT-file of this level cannot hold."""
     if 8 * prod(shape) > LARGEST:
         raise GridveilError(
             f"The matrix {name} takes {8 * prod(shape) / 2**30:.1f} GiB, and a MAT-file of level 5 "
             "holds 2 GiB at most.",
             outcome=outcome,
-            remedy="Reduce the grid to fewer machines and loaded buses, or release its islands one "
-            "by one (--island).",
+            remedy=remedy,
         )
+
+
+def mat_file(content: Mapping[str, Any]) -> bytes:
+    """Write matrices, numbers, texts, cells and structs of an export, uncompressed; vectors become
+    columns.
+    """
+    from scipy.io import savemat
+
+    remedy = "Use the bundle from Python: gridveil.load gives the arrays as they are."
+    for name, values in content.items():
+        if isinstance(values, np.ndarray) and values.dtype != object:
+            check_size(name, values.shape, "Nothing was written.", remedy)
+    buffer = io.BytesIO()
+    savemat(buffer, dict(content), format="5", do_compression=False, oned_as="column")
+    return EXPORT_HEADER + buffer.getvalue()[len(EXPORT_HEADER) :]
+
+
+def cells(texts: Sequence[str]) -> NDArray[np.object_]:
+    """Turn texts into a column of cells (n, 1): MATLAB's char arrays would pad them."""
+    column = np.empty((len(texts), 1), dtype=object)
+    column[:, 0] = texts
+    return column
 
 
 def from_mat(

@@ -15,7 +15,7 @@ from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import Mode, modes, simulate
 from gridveil.dynamics.trajectory import Trajectory
-from gridveil.foundation import crash_points
+from gridveil.foundation.archive import check_free
 from gridveil.foundation.errors import GridveilError
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import GridFacts, IntArray
@@ -76,6 +76,13 @@ class FitSummary:
     by_records: int | None = None
     by_release: int | None = None
 
+    @classmethod
+    def of(cls, fitted: FitResult | DetailedFit, method: str, *known: int | None) -> FitSummary:
+        """Summarise a fit; known : by_records and by_release."""
+        steps = len(fitted.history) - 1
+        before, after = fitted.mismatch_before, fitted.mismatch_after
+        return cls(before, after, steps, fitted.converged, method, *known)
+
 
 @dataclass(frozen=True, eq=False)
 class Release:
@@ -121,35 +128,20 @@ class Release:
         """Put a release together, under neutral names; the guarantee becomes conditional on what
         was fitted to.
         """
-        provenance = tuple(one.provenance for one in observed)
         known = fitted and fitted.identifiability
-        summary = fitted and FitSummary(
-            fitted.mismatch_before,
-            fitted.mismatch_after,
-            len(fitted.history) - 1,
-            fitted.converged,
+        summary = fitted and FitSummary.of(
+            fitted,
             fitted.method,
             known.by_data if known else None,
             known.by_prior if known else None,
         )
-        return cls(
-            model=reduced
-            if noisy.allocation.hides_network
-            else neutral(fitted.model if fitted else reduced, noisy.facts),
-            guarantee=replace(
-                noisy.guarantee, conditional_on=tuple(one.in_words() for one in observed)
-            ),
-            bounds=noisy.bounds,
-            clipped=noisy.clipped(),
+        hidden = noisy.allocation.hides_network
+        return _put_together(
+            noisy,
+            observed,
+            {"loads": noisy.facts.loads_are_public},
+            model=reduced if hidden else neutral(fitted.model if fitted else reduced, noisy.facts),
             fitted=summary,
-            public_inputs=declared_inputs(
-                bounds=noisy.bounds.origin,
-                loads=noisy.facts.loads_are_public,
-                allocation=noisy.allocation,
-                rules=_policies(noisy.facts.policy, hides_network=noisy.allocation.hides_network),
-            ),
-            provenance=provenance,
-            receipt=noisy.receipt,
             events=fitted.events if fitted else (),
             load_damping=noisy.facts.damping_of_load,
         )
@@ -231,11 +223,8 @@ class Release:
         """
         from gridveil.publication.bundle import write
 
-        report = write(self, Path(path), signer, formats)
-        if self.ledger is not None and self.receipt is not None:
-            self.ledger.mark_published(self.receipt.entry, report.digest)
-            crash_points.step("published")
-        return report
+        check_free(Path(path))
+        return write(self, Path(path), signer, formats)
 
 
 def detailed_release(
@@ -247,31 +236,37 @@ def detailed_release(
     observed: Sequence[Observation] = (),
 ) -> Release:
     """Put a detailed release together; model and shown have neutral names already."""
-    summary = fitted and FitSummary(
-        fitted.mismatch_before,
-        fitted.mismatch_after,
-        len(fitted.history) - 1,
-        fitted.converged,
-        "common-factors",
-    )
-    return Release(
+    return _put_together(
+        noisy,
+        observed,
+        {"load_model": noisy.facts.zip_model},
         model=model,
+        fitted=fitted and FitSummary.of(fitted, "common-factors"),
+        shown=shown,
+        ledger=ledger,
+    )
+
+
+def _put_together(
+    noisy: NoisyGrid[Any], observed: Sequence[Observation], declared: Mapping[str, Any], **own: Any
+) -> Release:
+    """Add what a release of any model says of its draw and its records.
+
+    declared : public inputs, besides those of any model, as `declared_inputs` takes them.
+    """
+    rules = _policies(noisy.facts.policy, hides_network=noisy.allocation.hides_network)
+    return Release(
         guarantee=replace(
             noisy.guarantee, conditional_on=tuple(record.in_words() for record in observed)
         ),
         bounds=noisy.bounds,
         clipped=noisy.clipped(),
-        fitted=summary,
         public_inputs=declared_inputs(
-            bounds=noisy.bounds.origin,
-            allocation=noisy.allocation,
-            load_model=noisy.facts.zip_model,
-            rules=_policies(noisy.facts.policy, hides_network=False),
+            bounds=noisy.bounds.origin, allocation=noisy.allocation, rules=rules, **declared
         ),
         provenance=tuple(record.provenance for record in observed),
         receipt=noisy.receipt,
-        shown=shown,
-        ledger=ledger,
+        **own,
     )
 
 
@@ -304,14 +299,14 @@ def declared_inputs(
             "values that are not drawn": "typical ones of each device model, with the signs and "
             "zeros of the grid's own",
         }
-    found = {"bounds": bounds, **declared, "allocation": allocation.in_words()}
+    inputs = {"bounds": bounds, **declared, "allocation": allocation.in_words()}
     if allocation.shares_by_rating:
-        found[RATINGS] = "declared public by the owner"
+        inputs[RATINGS] = "declared public by the owner"
     if rules:
-        found[RULES] = rules
+        inputs[RULES] = rules
     if merged:
-        found[PORTS] = PORTS_TOLD
-    return found
+        inputs[PORTS] = PORTS_TOLD
+    return inputs
 
 
 def _policies(policy: Mapping[str, str], *, hides_network: bool) -> str:

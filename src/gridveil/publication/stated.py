@@ -54,9 +54,9 @@ SLACK = Fraction(1, 10**5)
 def differing(stated: BaseModel, derived: BaseModel) -> list[str]:
     """Name the fields in which a document differs from the one that its facts give."""
     return [
-        found
+        place
         for name in type(derived).model_fields
-        for found in _differing(name, getattr(stated, name), getattr(derived, name))
+        for place in _differing(name, getattr(stated, name), getattr(derived, name))
     ]
 
 
@@ -164,7 +164,9 @@ def release_problems(release: Release) -> Iterator[str]:
         yield from drawn_problems(
             release.shown, release.guarantee, release.bounds, fitted=release.fitted is not None
         )
-    yield from _bounds_problems(release)
+    for name, public in release.bounds.items():
+        if public.upper > MOST:
+            yield f"the bounds of {name} are none that a release has"
     yield from _mechanism_problems(release.guarantee)
     if swing:
         yield from _swing_problems(release)
@@ -179,12 +181,6 @@ def guarantee_problems(release: Release) -> Iterator[str]:
     yield from _clipped_problems(release)
     yield from _input_problems(release)
     yield from _condition_problems(release)
-
-
-def _bounds_problems(release: Release) -> Iterator[str]:
-    for name, public in release.bounds.items():
-        if public.upper > MOST:
-            yield f"the bounds of {name} are none that a release has"
 
 
 def _swing_problems(release: Release) -> Iterator[str]:
@@ -355,7 +351,7 @@ def _input_problems(release: Release) -> Iterator[str]:
             for split in given
             for sharing in sharings
         ]
-        found = next(one for one in possible if one.in_words() == words)
+        allocation = next(own for own in possible if own.in_words() == words)
     except (OptionError, StopIteration):
         yield "public_inputs.allocation does not say what was drawn"
         return
@@ -363,7 +359,7 @@ def _input_problems(release: Release) -> Iterator[str]:
         bounds=stated.get("bounds", ""),
         loads=swing and release.publishes_loads,
         load_model=stated.get(LOAD_MODEL, ""),
-        allocation=found,
+        allocation=allocation,
         rules=rules,
         merged=PORTS in stated and not guarantee.hides_network,
     )
@@ -391,7 +387,8 @@ def _condition_problems(release: Release) -> Iterator[str]:
         return
     for said, provenance in zip(guarantee.conditional_on, release.provenance, strict=True):
         if said not in {
-            "; ".join(filter(None, (provenance.in_words(), one.in_words()))) for one in estimated
+            "; ".join(filter(None, (provenance.in_words(), event.in_words())))
+            for event in estimated
         }:
             yield "guarantee.conditional_on does not say where a trajectory comes from"
         if provenance.origin != "measured" and not guarantee.demo:

@@ -59,11 +59,11 @@ def read_files(path: Path) -> Unpacked:
     not listed.
     """
     try:
-        found = _read_zip(path) if path.is_file() else Unpacked(_read_folder(path))
+        unpacked = _read_zip(path) if path.is_file() else Unpacked(_read_folder(path))
     except OSError as error:
         raise broken(path, f"it cannot be read ({error.strerror})") from None
-    check_sums(path, found.files)
-    return found
+    check_sums(path, unpacked.files)
+    return unpacked
 
 
 def names_in(path: Path) -> set[str]:
@@ -82,17 +82,19 @@ def check_sums(path: Path, files: Mapping[str, bytes]) -> None:
     if SUMS not in files:
         raise broken(path, f"{SUMS} is missing")
     listed = _parse_sums(path, files[SUMS])
-    found = {
+    digests = {
         name: hashlib.sha256(data).hexdigest()
         for name, data in files.items()
         if name not in (SUMS, SIGNATURE)
     }
-    problems = [f"{name} is missing" for name in sorted(listed.keys() - found.keys())]
-    problems += [f"{name} is not listed in {SUMS}" for name in sorted(found.keys() - listed.keys())]
+    problems = [f"{name} is missing" for name in sorted(listed.keys() - digests.keys())]
+    problems += [
+        f"{name} is not listed in {SUMS}" for name in sorted(digests.keys() - listed.keys())
+    ]
     problems += [
         f"{name} was changed"
-        for name in sorted(listed.keys() & found.keys())
-        if listed[name] != found[name]
+        for name in sorted(listed.keys() & digests.keys())
+        if listed[name] != digests[name]
     ]
     if problems:
         raise broken(path, "; ".join(problems[:8]) + ("; …" if len(problems) > 8 else ""))
@@ -195,13 +197,13 @@ def _named(entries: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
     """
     files = [entry for entry in entries if not entry.is_dir() and not _is_macos(entry.filename)]
     folders = {entry.filename.rpartition("/")[0] for entry in files}
-    found = {
+    named = {
         entry.filename.rpartition("/")[2] if len(folders) == 1 else entry.filename: entry
         for entry in files
     }
-    if len(found) < len(files):
+    if len(named) < len(files):
         raise ValueError("two files of one name")
-    return found
+    return named
 
 
 def _is_macos(name: str) -> bool:
@@ -212,7 +214,7 @@ def _check_entries(
     path: Path, archive: zipfile.ZipFile, named: Mapping[str, zipfile.ZipInfo], most: int
 ) -> None:
     """Refuse entries that are no plain files, lie in folders within the folder, or would grow
-    beyond measure.
+    far beyond the zip.
     """
     if len(named) > MOST_FILES:
         raise broken(path, f"it holds more than {MOST_FILES} files")

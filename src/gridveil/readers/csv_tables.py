@@ -21,7 +21,7 @@ from gridveil.readers.network import (
     ISOLATED,
     LOAD,
     REFERENCE,
-    Branches,
+    BranchRecords,
     Buses,
     FileGrid,
     Machines,
@@ -107,7 +107,7 @@ def read_csv_tables(folder: Path) -> FileGrid:
             voltage=bus.numbers("voltage_pu", 1.0, above=0),
             angle=np.deg2rad(bus.numbers("angle_deg", 0.0)),
         ),
-        branches=Branches(
+        branches=BranchRecords(
             branch.where,
             np.arange(len(branch)),
             ends=np.stack(ends, axis=1),

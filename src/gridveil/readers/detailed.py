@@ -15,7 +15,7 @@ from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
 from gridveil.readers.devices import device_tables
 from gridveil.readers.dynamics import DEFAULT_FREQUENCY_HZ, Detailed, Dynamics
-from gridveil.readers.network import REFERENCE, Complex, FileGrid, Loads
+from gridveil.readers.network import REFERENCE, Complex, FileGrid, LoadRecords
 from gridveil.readers.policies import check, in_service, merge_ties, one_island
 from gridveil.vault.source import SourceGrid
 
@@ -99,12 +99,12 @@ def detailed_case(
     return found, tuple(notes)
 
 
-def _summed(grid: FileGrid) -> Loads:
+def _summed(grid: FileGrid) -> LoadRecords:
     """One load for every bus that has any; the file does not say how it depends on voltage."""
     buses = grid.buses
     loaded = np.flatnonzero(buses.load != 0)
     none = np.zeros(len(loaded), dtype=complex)
-    return Loads(
+    return LoadRecords(
         buses.where,
         buses.rows[loaded],
         bus=loaded,

@@ -13,7 +13,7 @@ from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import LONGEST_LINE, MOST_VALUES
 from gridveil.foundation.reading import plain_number, read_lines
 from gridveil.grid.facts import Array
-from gridveil.readers.network import Branches, Buses, FileGrid, Machines, unknown_dynamics
+from gridveil.readers.network import BranchRecords, Buses, FileGrid, Machines, unknown_dynamics
 from gridveil.readers.table import TYPED, Rows, Table, bus_positions, check_labels
 
 CELL = re.compile(r"'([^']*)'")
@@ -86,7 +86,7 @@ def matpower_case(
             voltage=bus.numbers("8 (Vm)"),
             angle=np.deg2rad(bus.numbers("9 (Va)")),
         ),
-        branches=Branches(
+        branches=BranchRecords(
             branch.where,
             np.arange(len(branch)),
             ends=np.stack(ends, axis=1),

@@ -85,7 +85,7 @@ class Buses(Records):
 
 
 @dataclass(frozen=True, eq=False)
-class Branches(Records):
+class BranchRecords(Records):
     """Lines and transformers as π models.
 
     ends : (l, 2) positions of buses; series : r + jx [p.u.]; charging : total b [p.u.];
@@ -97,6 +97,16 @@ class Branches(Records):
     charging: Array
     ratio: Complex
     in_service: Flags
+
+    @classmethod
+    def joined(cls, *parts: BranchRecords) -> BranchRecords:
+        """The branches of several tables of a file, one after the other."""
+        where = Rows.of(*((part.where, part.rows) for part in parts))
+        columns = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("ends", "series", "charging", "ratio", "in_service")
+        }
+        return cls(where, np.arange(len(columns["ends"])), **columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +134,7 @@ class Machines(Records):
 
 
 @dataclass(frozen=True, eq=False)
-class Loads(Records):
+class LoadRecords(Records):
     """Loads in service, in three parts that depend on voltage V [p.u.] each in its own way.
 
     bus : (m,) positions; power, current, admittance : (m,) P + jQ consumed at 1 p.u. by the parts
@@ -178,7 +188,7 @@ class Details:
     """
 
     devices: tuple[DeviceRecord, ...] = ()
-    loads: Loads | None = None
+    loads: LoadRecords | None = None
     notes: tuple[str, ...] | None = None
 
 
@@ -197,11 +207,11 @@ class FileGrid:
     base_mva: float
     frequency_hz: float | None
     buses: Buses
-    branches: Branches
+    branches: BranchRecords
     machines: Machines
     notes: tuple[str, ...] = ()
     read_details: Callable[[], Details] = Details
-    loads: Loads | None = None
+    loads: LoadRecords | None = None
 
     @cached_property
     def details(self) -> Details:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gridveil.grid.facts import IntArray
-from gridveil.readers.network import Branches, Complex
+from gridveil.readers.network import BranchRecords, Complex
 from gridveil.readers.table import Flags, Rows
 
 
@@ -68,7 +68,7 @@ def joined(models: Sequence[PiModels], offsets: Sequence[int]) -> PiModels:
     return PiModels(**columns)
 
 
-def as_branches(where: Rows, models: PiModels, connected: Flags) -> tuple[Branches, Complex]:
+def as_branches(where: Rows, models: PiModels, connected: Flags) -> tuple[BranchRecords, Complex]:
     """Build branches, and the admittance (n,) [p.u.] that they leave at buses. connected : (n,)
     buses in service.
 
@@ -89,7 +89,7 @@ def as_branches(where: Rows, models: PiModels, connected: Flags) -> tuple[Branch
         y = 1 / series[hanging]
         drawn = own[hanging] + y * other[hanging] / (y + other[hanging])
         np.add.at(shunt, ends[hanging, end], drawn / (size[hanging] if end == 0 else 1.0))
-    branches = Branches(
+    branches = BranchRecords(
         where,
         models.rows,
         ends=ends,

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import IntArray
 from gridveil.readers.dynamics import ZERO_X, Policy
-from gridveil.readers.network import ISOLATED, PER_MACHINE, Complex, FileGrid, Loads
+from gridveil.readers.network import ISOLATED, PER_MACHINE, Complex, FileGrid, LoadRecords
 from gridveil.readers.start import spread
 from gridveil.readers.table import Flags, quoted
 
@@ -47,7 +47,7 @@ def _on(grid: FileGrid, kept: Flags) -> FileGrid:
     )
 
 
-def _at(loads: Loads, position: IntArray) -> Loads:
+def _at(loads: LoadRecords, position: IntArray) -> LoadRecords:
     """The same loads at other positions of their buses."""
     return replace(loads, bus=position[loads.bus])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from gridveil.grid.facts import Array, IntArray
-from gridveil.readers.network import Branches, Complex
+from gridveil.readers.network import BranchRecords, Complex
 
 # rad; of vector groups such as Yd5, in multiples of 30°; no operating angle across one branch is as
 # large
@@ -15,7 +15,7 @@ LARGE_SHIFT = 0.4
 
 
 def first_guess(
-    branches: Branches, roots: IntArray, held: Array, voltage: Array, angle: Array
+    branches: BranchRecords, roots: IntArray, held: Array, voltage: Array, angle: Array
 ) -> tuple[Array, Array]:
     """Fill in magnitudes and angles (n,) [p.u., rad] that are NaN. held : angles of the buses
     roots.
@@ -44,7 +44,7 @@ def first_guess(
     )
 
 
-def _without_shifts(branches: Branches, angle: Array) -> bool:
+def _without_shifts(branches: BranchRecords, angle: Array) -> bool:
     """Whether angles (n,) do not know of large phase shifts."""
     i, j = branches.ends[branches.in_service].T
     shift = np.angle(branches.ratio[branches.in_service])
@@ -54,7 +54,7 @@ def _without_shifts(branches: Branches, angle: Array) -> bool:
     return bool(told.any() and np.median(off) > np.median(without))
 
 
-def spread(branches: Branches, voltage: Complex, ratio: Complex) -> Complex:
+def spread(branches: BranchRecords, voltage: Complex, ratio: Complex) -> Complex:
     """Fill in voltages (n,) that are 0, from bus to bus: V_j = V_i / t."""
     from scipy import sparse
     from scipy.sparse.csgraph import breadth_first_order

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os.path import lexists
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from gridveil.dynamics.metrics import Metrics, read
 from gridveil.dynamics.simulate import Mode
 from gridveil.dynamics.trajectory import BusResponse, Trajectory
 from gridveil.foundation.archive import check_free, write_files
-from gridveil.foundation.errors import GridveilError, OptionError
 from gridveil.publication.bundle import load
 from gridveil.publication.export import export, format_named
 from gridveil.publication.release import Release
@@ -97,25 +95,7 @@ def export_bundle(
     chosen = format_named(to)
     release = load(bundle)
     place = out or Path(f"{bundle.absolute().stem}-{to}")
-    if bundle.is_dir() and bundle.absolute() in place.absolute().parents:
-        raise OptionError(
-            f"{place} lies inside the bundle, which would no longer verify.",
-            remedy="Name a place outside it.",
-        )
-    if lexists(place):
-        raise GridveilError(
-            f"{place} exists already.",
-            outcome="Nothing was written.",
-            remedy="Name another place with --out, or move it away.",
-        )
     check_free(place)
     files = export(release, to, event)
-    try:
-        write_files(place, files)
-    except GridveilError as error:  # which speaks of a bundle and its budget
-        raise GridveilError(
-            error.problem.replace("The bundle", "The export"),
-            outcome="No file was left there.",
-            remedy=error.remedy,
-        ) from None
+    write_files(place, files, what="The export", outcome="No file was left there.")
     return Exported(release.demo, place, files, chosen.runs)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from gridveil.foundation import crash_points
 from gridveil.foundation.archive import SUMS, check_free
@@ -31,7 +31,7 @@ from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.ledger import Account, Ledger, Receipt
 from gridveil.privacy.ledger.accounts import check_family, counted
-from gridveil.publication.bundle import Report
+from gridveil.publication.bundle import Report, write
 from gridveil.publication.certificate import SELECTION
 from gridveil.publication.export import check_formats
 from gridveil.publication.ports import equal_ports, named_ports, zone_ports
@@ -149,7 +149,7 @@ def release_grid(settings: ReleaseSettings, dialogue: Dialogue | None = None) ->
         for place in places:
             with staged(RELEASE):
                 release = prepared.make()
-                made.append((release, release.save(place, signer, settings.formats)))
+                made.append((release, write(release, place, signer, settings.formats)))
     releases, reports = zip(*made, strict=True)
     return Released(
         releases,
@@ -372,22 +372,19 @@ def warnings(
     return words
 
 
-class Note(Protocol):
-    """Takes what stands, in a sentence; done : all that was asked for."""
-
-    def __call__(self, words: str, *, done: bool = False) -> None:
-        """Keep it."""
-        ...
-
-
 @contextmanager
 def outcome_told(
-    book: Ledger, lineage: str, places: Sequence[Path], epsilon: Fraction, note: Note
+    book: Ledger,
+    lineage: str,
+    places: Sequence[Path],
+    epsilon: Fraction,
+    note: Callable[..., None],
 ) -> Iterator[None]:
     """Say what stands at the end. A bundle that was moved to its place but not noted in the ledger
     is noted first.
 
     epsilon : of each bundle.
+    note : takes what stands, as `Dialogue.outcome` does.
     """
     before = len(book.charged)
     note(

@@ -27,7 +27,7 @@ UNIT = "unit"
 
 
 @dataclass(frozen=True)
-class Layout:
+class CaseSizes:
     """How many buses, branches, loads and units a case has, and how many devices of each model.
 
     slack : the unit whose bus holds the angle, from 0.
@@ -41,7 +41,7 @@ class Layout:
     devices: Mapping[str, int]
 
     @classmethod
-    def of(cls, case: DetailedCase) -> Layout:
+    def of(cls, case: DetailedCase) -> CaseSizes:
         """Count what is in a case."""
         return cls(
             len(case.buses),
@@ -102,12 +102,14 @@ def to_arrays(case: DetailedCase) -> dict[str, Array]:
         filled = DEVICES[table.model].filled(table.values, len(table.unit))
         columns |= {f"{table.model}_{name}": values for name, values in filled.items()}
         columns[f"{table.model}_{UNIT}"] = table.unit + 1
-    return {name: np.asarray(columns[name], dtype=np.float64) for name in Layout.of(case).shapes()}
+    return {
+        name: np.asarray(columns[name], dtype=np.float64) for name in CaseSizes.of(case).shapes()
+    }
 
 
 def from_arrays(
     arrays: Mapping[str, Array],
-    layout: Layout,
+    layout: CaseSizes,
     *,
     name: str,
     buses: tuple[str, ...],

@@ -28,7 +28,7 @@ Write = Callable[[DetailedCase, Array], DetailedCase]
 
 
 @dataclass(frozen=True)
-class Entry:
+class CaseEntry:
     """How a declared quantity is read from a case and written into one.
 
     parameter : what is declared of it: title, unit, asset, formula, bounds, α.
@@ -198,8 +198,8 @@ _TREATED: dict[str, tuple[Treatment, tuple[Read, Write]]] = {
     "avr_feedback": ("mean", _device_entry("avr_feedback", of_class=True)),
     "pss_gain": ("mean", _device_entry("pss_gain", of_class=True)),
 }
-ENTRIES: dict[str, Entry] = {
-    name: Entry(parameters_of(DETAILED)[name], treatment, *both)
+ENTRIES: dict[str, CaseEntry] = {
+    name: CaseEntry(parameters_of(DETAILED)[name], treatment, *both)
     for name, (treatment, both) in _TREATED.items()
 }
 

@@ -26,7 +26,7 @@ from gridveil.grid.parameters import Group, Range, slices
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class LeverTarget:
     """Entries of one column that a lever moves.
 
     table, column : such as "branch" and "x", "load" and "p", "GENROU" and "M".
@@ -49,7 +49,7 @@ class Lever:
     """
 
     name: str
-    targets: tuple[Target, ...]
+    targets: tuple[LeverTarget, ...]
     kind: Literal["item", "scale", "shift"] = "scale"
     bounds: Range | None = None
 
@@ -59,7 +59,7 @@ class _Move:
     """A target with its rows and places in θ resolved."""
 
     lever: Lever
-    target: Target
+    target: LeverTarget
     rows: IntArray
     at: IntArray
 
@@ -113,7 +113,7 @@ class DetailedFamily(LinearFamily):
         self._pattern = np.concatenate([np.real(self.drive), np.imag(self.drive)])
         self._sense = np.asarray(self.sense, dtype=np.int64)
 
-    def _rows(self, target: Target) -> IntArray:
+    def _rows(self, target: LeverTarget) -> IntArray:
         try:
             column = self._numbers[target.table][target.column]
         except KeyError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Record:
+class DyrRecord:
     """How PSS/E writes a device.
 
     model : its name in a DYR file.
@@ -29,8 +29,8 @@ class Record:
     same: Mapping[str, str] = field(default_factory=dict)
 
 
-def _record(model: str, constants: str, *, brief: str = "", **more: Mapping[str, str]) -> Record:
-    return Record(model, tuple(constants.split()), tuple(brief.split()), **more)
+def _record(model: str, constants: str, *, brief: str = "", **more: Mapping[str, str]) -> DyrRecord:
+    return DyrRecord(model, tuple(constants.split()), tuple(brief.split()), **more)
 
 
 _DC = "TR KA TA TB TC VRMAX VRMIN KE TE {} TF1 Switch E1 SE1 E2 SE2"
@@ -58,7 +58,7 @@ WRITTEN: Mapping[str, float] = {
 }
 
 # By the device's name.
-RECORDS: Mapping[str, Record] = {
+RECORDS: Mapping[str, DyrRecord] = {
     "GENCLS": _record("GENCLS", "H D", source={"ra": "r", "xd1": "x"}),
     "GENROU": _record(
         "GENROU",

@@ -56,7 +56,7 @@ class NoPublicEnd(GridveilError):
     def __init__(self) -> None:
         super().__init__(
             "The public case of this structure is not stable, even without load: a released model "
-            "that is unstable could not be mended",
+            "that is unstable could not be corrected",
             outcome=NOTHING_SPENT,
             remedy="Release a swing model of this grid: --model swing.",
         )

@@ -15,13 +15,13 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtr
 
-from gridveil.dynamics.detailed.family import Lever, Target
+from gridveil.dynamics.detailed.family import Lever, LeverTarget
 from gridveil.dynamics.detailed.registry import DEVICES
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.facts import Array
 
 Kind = Literal["factor", "share", "damping"]
-Targets = Callable[[DetailedCase], Iterable[Target]]
+Targets = Callable[[DetailedCase], Iterable[LeverTarget]]
 
 # Gains of governors and exciters, by the name of the constant.
 GOVERNOR_GAINS = {"R": -1.0, "K": 1.0, "K1": 1.0}
@@ -64,29 +64,29 @@ class Factor:
         return (-5.0, 5.0) if self.kind == "share" else (0.0, MOST_DAMPING)
 
 
-def _network(_: DetailedCase) -> Iterable[Target]:
-    return (Target("branch", "x"), Target("branch", "r"))
+def _network(_: DetailedCase) -> Iterable[LeverTarget]:
+    return (LeverTarget("branch", "x"), LeverTarget("branch", "r"))
 
 
 def _of_role(role: str, weight: Callable[[Any], float]) -> Targets:
     """Columns of devices of one role, each with its weight; those of weight 0 stay."""
 
-    def targets(case: DetailedCase) -> Iterable[Target]:
+    def targets(case: DetailedCase) -> Iterable[LeverTarget]:
         for table in case.devices:
             device = DEVICES[table.model]
             if device.role == role:
                 for parameter in device.parameters:
                     if power := weight(parameter):
-                        yield Target(table.model, parameter.name, weight=power)
+                        yield LeverTarget(table.model, parameter.name, weight=power)
 
     return targets
 
 
-def _damping(case: DetailedCase) -> Iterable[Target]:
+def _damping(case: DetailedCase) -> Iterable[LeverTarget]:
     for table in case.devices:
         if DEVICES[table.model].role == "machine":
             for row, inertia in enumerate(table.values["M"].tolist()):
-                yield Target(table.model, "D", np.array([row]), inertia)
+                yield LeverTarget(table.model, "D", np.array([row]), inertia)
 
 
 COMMON: tuple[Factor, ...] = (
@@ -158,14 +158,14 @@ EXPONENTS: tuple[Factor, ...] = (
         "share of constant impedance in P",
         "share",
         1.0,
-        lambda _: (Target("load", "zp"),),
+        lambda _: (LeverTarget("load", "zp"),),
     ),
     Factor(
         "q_impedance",
         "share of constant impedance in Q",
         "share",
         1.0,
-        lambda _: (Target("load", "zq"),),
+        lambda _: (LeverTarget("load", "zq"),),
     ),
 )
 

@@ -1,6 +1,6 @@
 """Levenberg-Marquardt for ½ w |r(x)|² + ½ (x − μ)ᵀ Λ (x − μ) over a box, with capped steps.
 
-`scale_shift` mends the one direction in which the Gaussian is a poor stand-in for the release.
+`scale_shift` corrects the direction in which the Gaussian stands in poorly for the release.
 """
 
 from __future__ import annotations

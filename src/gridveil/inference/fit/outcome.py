@@ -132,7 +132,7 @@ def outcome(
 def _events(
     task: Task, observed: Sequence[Observation], x: Array, spread: Array
 ) -> tuple[EstimatedEvent, ...]:
-    """Say what was events of the events.
+    """Say what was found of the events.
 
     spread : (size of x, ·), whose product with itself is the covariance of x.
     """

@@ -274,7 +274,6 @@ class Ledger:
         """
         self._check_keepable(outcome)
         with self._store.writing(outcome) as connection:
-            self._store.prepare(connection)
             writer = Writer(self._store, connection, self._secret)
             kept = self._kept(outcome)
             if adopted is None:
@@ -360,7 +359,7 @@ class Ledger:
         self._witness.prepare(NOTHING_SPENT)
         self._store.make()
         with self._store.writing() as connection:
-            schema = self._store.prepare(connection)
+            self._store.prepare(connection)
             identity = self._store.read_meta(connection, "ledger")
             if identity is not None:  # another process was first
                 return identity
@@ -371,8 +370,6 @@ class Ledger:
             self._store.write_meta(connection, "ledger", identity)
             writer = Writer(self._store, connection, self._secret)
             writer.append("opened", {"ledger": identity})
-            if schema == 1:
-                writer.import_first_version()
             writer.seal()
         self._keep(writer.head, NOTHING_SPENT)
         return identity
@@ -407,11 +404,4 @@ def _named(kept: Mapping[str, Head | None], others: Sequence[Head]) -> dict[str,
 
 
 def _exported(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    exported = [
-        {"number": row.number, "kind": row.kind, "body": json.loads(row.body), "mac": row.mac}
-        for row in rows
-    ]
-    for row in exported:
-        if row["kind"] == "version":
-            row["body"] = {"lineage": row["body"]["lineage"]}
-    return exported
+    return [{**vars(row), "body": json.loads(row.body)} for row in rows]

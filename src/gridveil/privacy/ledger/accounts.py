@@ -51,7 +51,7 @@ def counted(
     """Losses as an account adds them up: of groups that were drawn jointly for one asset, once, by
     the draw's name.
 
-    draws : what is drawn of each group; an old row does not say it, and was of items.
+    draws : what is drawn of each group.
     """
     # sorted, as rows have them: a draw has one name, before it is written and when it is read
     ways = {name: draws[name] for name in sorted(losses) if name in draws}
@@ -209,7 +209,7 @@ class Account:
             reference = fixed.alpha[name]
             assert reference == alpha[name] or not fixed.relative, "ratios do not scale; check_same"
             charged[name] = Fraction(spent) * reference / alpha[name]
-        for name, loss in counted(charged, body.get("draws", {}), fixed).items():
+        for name, loss in counted(charged, body["draws"], fixed).items():
             totals[name] = totals.get(name, Fraction(0)) + loss
         return totals
 

@@ -17,7 +17,6 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gridveil.foundation.shown import json_line
-from gridveil.grid.parameters import SWING
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger.accounts import Account, exact_values
 from gridveil.privacy.ledger.chain import Secret
@@ -50,7 +49,7 @@ class Checkpoint:
         self._changed: set[str] = set()
 
     def read(self) -> bool:
-        """Read the sealed sums; False in a new ledger or one of an older schema."""
+        """Read the sealed sums; False in a new ledger."""
         text = self._store.read_state(self._connection, NAME)
         if text is None:
             return False
@@ -122,9 +121,7 @@ def _to_json(account: Account) -> dict[str, Any]:
 def _from_json(lineage: str, data: Mapping[str, Any]) -> Account:
     fixed = None
     if data["rule"]:
-        # an older gridveil knew one family
-        family = data.get("family", SWING)
-        fixed = Adjacency(data["rule"], exact_values(data["alpha"]), family=family)
+        fixed = Adjacency(data["rule"], exact_values(data["alpha"]), family=data["family"])
     return Account(
         lineage,
         fixed,

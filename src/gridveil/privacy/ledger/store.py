@@ -15,7 +15,6 @@ from sqlalchemy import (
     func,
     inspect,
     select,
-    text,
 )
 
 from gridveil.foundation.errors import NoLedger
@@ -78,31 +77,23 @@ class StoredVersion:
 class Store(Database):
     """The rows of one ledger, and what is kept beside them."""
 
-    def prepare(self, connection: Connection) -> int:
-        """Create missing tables; return the schema version that was there (0: a new ledger)."""
-        schema = self.schema(connection)
-        if schema == SCHEMA_VERSION:
-            return schema
-        names = set(inspect(connection).get_table_names())
-        metadata.create_all(connection)
-        if self.is_sqlite:
-            # where a gridveil of schema 1 looks
-            connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute(delete(meta).where(meta.c.name == "schema_version"))
-        self.write_meta(connection, "schema_version", str(SCHEMA_VERSION))
-        return schema or (1 if "entry" in names and self.is_sqlite else 0)
+    def prepare(self, connection: Connection) -> None:
+        """Create the tables of a new ledger."""
+        if self.schema(connection) == 0:
+            metadata.create_all(connection)
+            self.write_meta(connection, "schema_version", str(SCHEMA_VERSION))
 
     def schema(self, connection: Connection) -> int:
         """Read the schema version; 0 where there are no tables of ours."""
         if not inspect(connection).has_table(meta.name):
             return 0
-        version_number = int(self.read_meta(connection, "schema_version") or 0)
-        if version_number > SCHEMA_VERSION:
+        number = int(self.read_meta(connection, "schema_version") or 0)
+        if number not in (0, SCHEMA_VERSION):
             raise self.error(
-                f"was written by a newer gridveil (schema {version_number}, "
-                f"this one knows {SCHEMA_VERSION})"
+                f"was written by another gridveil (schema {number}, this one knows "
+                f"{SCHEMA_VERSION})"
             )
-        return version_number
+        return number
 
     def read_meta(self, connection: Connection, name: str) -> str | None:
         """Read a fact about the ledger itself."""
@@ -114,23 +105,14 @@ class Store(Database):
 
     def rows(self, connection: Connection, since: int | None = None) -> list[Row]:
         """All rows in order, or those from a number on."""
-        wanted = select(entry.c.number, entry.c.kind, entry.c.body, entry.c.mac).order_by(
-            entry.c.number
-        )
-        return [
-            Row(*row)
-            for row in connection.execute(
-                wanted if since is None else wanted.where(entry.c.number >= since)
-            )
-        ]
+        wanted = select(entry).order_by(entry.c.number)
+        if since is not None:
+            wanted = wanted.where(entry.c.number >= since)
+        return [Row(*row) for row in connection.execute(wanted)]
 
     def row(self, connection: Connection, number: int) -> Row | None:
         """One row."""
-        row = connection.execute(
-            select(entry.c.number, entry.c.kind, entry.c.body, entry.c.mac).where(
-                entry.c.number == number
-            )
-        ).first()
+        row = connection.execute(select(entry).where(entry.c.number == number)).first()
         return Row(*row) if row else None
 
     def extent(self, connection: Connection) -> tuple[int, int]:
@@ -142,9 +124,7 @@ class Store(Database):
 
     def append(self, connection: Connection, row: Row) -> None:
         """Add a row."""
-        connection.execute(
-            entry.insert().values(number=row.number, kind=row.kind, body=row.body, mac=row.mac)
-        )
+        connection.execute(entry.insert().values(**vars(row)))
 
     def read_state(self, connection: Connection, name: str) -> str | None:
         """Read a part of what the rows add up to."""
@@ -163,13 +143,6 @@ class Store(Database):
     def add_version(self, connection: Connection, stored: StoredVersion) -> None:
         """Keep a grid's marks."""
         connection.execute(version.insert().values(**vars(stored)))
-
-    def first_version(self, connection: Connection) -> list[tuple[str, ...]]:
-        """Rows of a ledger of schema 1: state, grid, rule, epsilon, alpha, spent."""
-        rows = connection.execute(
-            text("SELECT state, grid, rule, epsilon, alpha, spent FROM entry ORDER BY number")
-        )
-        return [tuple(str(value) for value in row) for row in rows]
 
     def absent(self) -> NoLedger:
         """Say that there is no ledger to look at."""

@@ -15,26 +15,23 @@ from sqlalchemy import Connection
 
 from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
 from gridveil.foundation.shown import json_line
-from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger.accounts import (
     OF_A_LINEAGE,
     Account,
     Charge,
     Version,
-    assets_of,
     check_family,
     check_lineage,
     check_same,
     counted,
-    exact_values,
     in_row,
     replay,
 )
 from gridveil.privacy.ledger.chain import Head, Row, Secret, new_nonce, new_version_id, problems
 from gridveil.privacy.ledger.checkpoint import KEPT, LATEST, Checkpoint, CheckpointDamaged
 from gridveil.privacy.ledger.fingerprints import Sought
-from gridveil.privacy.ledger.store import SCHEMA_VERSION, Store, StoredVersion
+from gridveil.privacy.ledger.store import Store, StoredVersion
 
 LOST = (
     "Bring the whole ledger back, with all its rows; a copy that was restored or left behind "
@@ -63,14 +60,8 @@ class Writer:
     def sealed(self, outcome: str, *, read: bool = True) -> Iterator[None]:
         """Work on what was sealed, read first unless it was; say clearly where it was changed."""
         try:
-            if read and (
-                self._store.schema(self._connection) < SCHEMA_VERSION or not self._books.read()
-            ):
-                raise LedgerError(
-                    f"The ledger {self._store.location} was written by an older gridveil.",
-                    outcome=outcome,
-                    remedy="Run gridveil ledger adopt once, which checks every row of it.",
-                )
+            if read and not self._books.read():
+                raise CheckpointDamaged
             yield
         except CheckpointDamaged:
             raise self.changed("what its rows add up to was changed", outcome) from None
@@ -113,8 +104,6 @@ class Writer:
         rows = self._store.rows(self._connection)
         if wrong := problems(self._secret, rows, heads):
             return wrong
-        if not (rows and "nonce" in _body(rows[-1])):
-            return []  # an older gridveil sealed nothing
         try:
             same = (
                 self._books.read()
@@ -128,7 +117,7 @@ class Writer:
         return [] if same else ["what its rows add up to, or the marks of its grids, was changed"]
 
     def rebuild(self, heads: Mapping[str, Head | None], outcome: str) -> None:
-        """Add up all rows anew, once checked; marks that an older gridveil left go out."""
+        """Add up all rows anew, once checked."""
         rows = self._store.rows(self._connection)
         for problem in problems(self._secret, rows, heads) or ([] if rows else ["it has no rows"]):
             raise self.changed(problem, outcome)
@@ -141,15 +130,11 @@ class Writer:
         )
         for account in replay(rows).values():
             self._books.put(account)
-        for body in [_body(row) for row in rows if row.kind == "version"]:
-            if not self._store.versions(self._connection, id=body["fingerprint"]):
-                self._keep_marks(body["fingerprint"], body["lineage"], body["marks"])
         with self.sealed(outcome, read=False):
             known = self.versions()
             self._books.versions = sum(known.values())
-        # Rows do not tell how many there were, but each charge was of one; those of schema 1 have
-        # no scale, and were of none.
-        charged = {body["lineage"] for body in map(_body, rows) if body.get("scale")}
+        # Rows do not tell how many there were, but each charge was of one.
+        charged = {_body(row)["lineage"] for row in rows if row.kind == "reserved"}
         if expected not in (None, self._books.versions) or charged - known.keys():
             raise self.changed("marks of its grids are missing", outcome)
 
@@ -284,46 +269,6 @@ class Writer:
             raise self.changed(problem, outcome)
         return _body(row)
 
-    def import_first_version(self) -> None:
-        """Carry over a schema-1 ledger's rows: a lineage's budget is what its grid had spent."""
-        rows = [
-            (state, grid, rule, epsilon, json.loads(alpha), json.loads(spent))
-            for state, grid, rule, epsilon, alpha, spent in self._store.first_version(
-                self._connection
-            )
-        ]
-        for grid in dict.fromkeys(row[1] for row in rows):
-            mine = [row for row in rows if row[1] == grid]
-            self.append("registered", {"lineage": grid})
-            adjacency = Adjacency(mine[0][2], exact_values(mine[0][4]))  # pyright: ignore[reportArgumentType] - checked there
-            losses = dict.fromkeys(PARAMETERS, Fraction(0))
-            for _, _, _, _, alpha, spent in mine:
-                for name in losses:
-                    losses[name] += (
-                        Fraction(spent[name]) * adjacency.alpha[name] / Fraction(alpha[name])
-                    )
-            total = adjacency.loss(losses, assets_of(losses))
-            self.append(
-                "budget",
-                {
-                    "lineage": grid,
-                    "adjacency": mine[0][2],
-                    "alpha": mine[0][4],
-                    "epsilon": str(total),
-                },
-            )
-            for state, _, rule, epsilon, alpha, spent in mine:
-                body = {
-                    "lineage": grid,
-                    "adjacency": rule,
-                    "epsilon": epsilon,
-                    "alpha": alpha,
-                    "spent": spent,
-                }
-                number = self.append("reserved", {**body, "scale": {}})
-                if state == "drawn":
-                    self.append("drawn", {"of": number})
-
     def _keep_marks(self, identity: str, lineage: str, marks: Sequence[str]) -> None:
         parts = (identity, self._name(marks), json.dumps(lineage), json.dumps(list(marks)))
         self._store.add_version(self._connection, StoredVersion(*parts, self._secret.seal(*parts)))
@@ -362,8 +307,7 @@ def _body(row: Row) -> dict[str, Any]:
 
 
 def _nonces(rows: Sequence[Row]) -> list[str]:
-    bodies = (_body(row) for row in rows if row.kind == "reserved")
-    return [body["nonce"] for body in bodies if "nonce" in body][-KEPT:]
+    return [_body(row)["nonce"] for row in rows if row.kind == "reserved"][-KEPT:]
 
 
 def commitment(nonce: str, output: bytes) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from gridveil.dynamics.detailed.fields import INERTIA, PAIR, RECORDS, WRITTEN, Record
+from gridveil.dynamics.detailed.fields import INERTIA, PAIR, RECORDS, WRITTEN, DyrRecord
 from gridveil.foundation.errors import GridveilError
 from gridveil.grid.case import DetailedCase
 from gridveil.publication.export.common import BASE_KV, NOT_WRITTEN
@@ -264,7 +264,7 @@ def _dyr(written: Written, notes: Iterable[str]) -> str:
     return "\n".join([*text, ""])
 
 
-def _constants(record: Record, values: Mapping[str, float]) -> Iterator[str]:
+def _constants(record: DyrRecord, values: Mapping[str, float]) -> Iterator[str]:
     for name in record.constants:
         value = values["M"] / 2 if name == INERTIA else values.get(name, WRITTEN.get(name, 0.0))
         yield str(int(value)) if name in WHOLE or name in PAIR else repr(float(value))

@@ -8,7 +8,7 @@ from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.events import Event
 from gridveil.publication.document import SIGN_CONVENTION, equations, model_units
 from gridveil.publication.export.common import Format, about
-from gridveil.publication.export.matfile import cells, mat_file
+from gridveil.publication.matfile import cells, mat_file
 from gridveil.publication.release import Release
 
 FILE = "release.mat"

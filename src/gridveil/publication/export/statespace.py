@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from gridveil.dynamics.detailed.model import DetailedModel
+from gridveil.dynamics.engine import LTI
 from gridveil.dynamics.events import Event
 from gridveil.publication.export.common import Format, about
-from gridveil.publication.export.matfile import cells, mat_file
+from gridveil.publication.matfile import cells, mat_file
 from gridveil.publication.release import Release
 
 FILE = "statespace.mat"
@@ -42,23 +45,8 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
         *(f"delta_{name}_{names[-1]}" for name in names[:-1]),
         *(f"p_{name}" for name in names),
     )
-    arrays = {
-        "A": lti.A,
-        "B": lti.B,
-        "C": lti.C,
-        "D": lti.D,
-        "states": cells(states),
-        "inputs": cells(tuple(f"load_{port}" for port in model.ports)),
-        "outputs": cells(tuple(f"omega_{port}" for port in model.ports)),
-        "loads": model.loads,
-        "omega_b": model.omega_b,
-        "frequency_hz": model.frequency_hz,
-        "base_mva": model.base_mva,
-        "units": UNITS,
-        "about": cells(about(release)),
-        "demo": release.demo,
-    }
-    return {FILE: mat_file(arrays)}
+    loads, outputs = ([f"{what}_{port}" for port in model.ports] for what in ("load", "omega"))
+    return _mat(release, lti, states, loads, outputs, UNITS)
 
 
 def write_detailed(release: Release, event: Event | None) -> dict[str, bytes]:
@@ -70,26 +58,33 @@ def write_detailed(release: Release, event: Event | None) -> dict[str, bytes]:
     model = release.model
     assert isinstance(model, DetailedModel), "a swing model has a writer of its own"
     kept = [name for place, name in enumerate(model.states) if place != model.angles[-1]]
-    lti = model.whole
-    arrays = {
-        "A": lti.A,
-        "B": lti.B,
-        "C": lti.C,
-        "D": lti.D,
-        "states": cells(tuple(kept)),
-        "inputs": cells(tuple(f"{power}_{port}" for power in "PQ" for port in model.ports)),
-        "outputs": cells(
-            tuple(f"{what}_{port}" for what in ("omega", "v") for port in model.ports)
-        ),
-        "loads": model.loads,
-        "omega_b": model.omega_b,
-        "frequency_hz": model.frequency_hz,
-        "base_mva": model.base_mva,
-        "units": DETAILED_UNITS,
+    powers, outputs = (
+        [f"{what}_{port}" for what in both for port in model.ports]
+        for both in ("PQ", ("omega", "v"))
+    )
+    return _mat(release, model.whole, kept, powers, outputs, DETAILED_UNITS)
+
+
+def _mat(
+    release: Release,
+    lti: LTI,
+    states: Sequence[str],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    units: Mapping[str, str],
+) -> dict[str, bytes]:
+    model = release.model
+    content = {
+        **{name: getattr(lti, name) for name in "ABCD"},
+        "states": cells(states),
+        "inputs": cells(inputs),
+        "outputs": cells(outputs),
+        **{name: getattr(model, name) for name in ("loads", "omega_b", "frequency_hz", "base_mva")},
+        "units": units,
         "about": cells(about(release)),
         "demo": release.demo,
     }
-    return {FILE: mat_file(arrays)}
+    return {FILE: mat_file(content)}
 
 
 FORMAT = Format(

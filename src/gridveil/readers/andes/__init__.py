@@ -19,7 +19,7 @@ from gridveil.readers.network import (
     ISOLATED,
     LOAD,
     REFERENCE,
-    Branches,
+    BranchRecords,
     Buses,
     Complex,
     Details,
@@ -144,15 +144,15 @@ def _grid(file: str, table_of: Callable[[str], Table], sizes: Mapping[str, int])
 
 def _config(tables: Tables) -> tuple[float, float]:
     """Base power [MVA] and frequency [Hz] of table _config, else ANDES's own."""
-    found = {"mva": BASE_MVA, "freq": FREQUENCY_HZ}
+    settings = {"mva": BASE_MVA, "freq": FREQUENCY_HZ}
     if config := tables.get("_config"):
         sections, keys = config.texts("section"), config.texts("key")
         for row, (section, key) in enumerate(zip(sections, keys, strict=True)):
-            if section == "System" and key in found:
+            if section == "System" and key in settings:
                 where = Rows.of((config.where, [row]))
                 cells = {name: cells[row : row + 1] for name, cells in config.columns.items()}
-                found[key] = float(Table(where, cells, ANDES).numbers("value", above=0)[0])
-    return found["mva"], found["freq"]
+                settings[key] = float(Table(where, cells, ANDES).numbers("value", above=0)[0])
+    return settings["mva"], settings["freq"]
 
 
 def _load(tables: Tables, known: Mapping[str, int], notes: list[str]) -> Complex:
@@ -177,7 +177,7 @@ def _shunt(table: Table, known: Mapping[str, int], nominal_kv: Array, base_mva: 
 
 def _branches(
     tables: Tables, known: Mapping[str, int], nominal_kv: Array, base_mva: float
-) -> tuple[Branches, Complex]:
+) -> tuple[BranchRecords, Complex]:
     """Lines, transformers and closed jumpers; and the admittance at every bus of what a line has at
     its ends beside b.
 
@@ -202,25 +202,22 @@ def _branches(
             + 1j * line.numbers(f"b{end + 1}", 0.0)
         )
         np.add.at(at_ends, ends[on, end], (own / scale / t**2)[on])
-    parts = [(line.where, range(len(line)))]
+    rows = np.arange(len(line))
+    parts = [BranchRecords(line.where, rows, ends, series, charging, ratio, on)]
     if jumper := tables.get("Jumper"):
-        count = len(jumper)
-        parts.append((jumper.where, range(count)))
-        ends = np.concatenate([ends, _ends(jumper, known)])
-        on = np.concatenate([on, jumper.flags("u", True)])
-        series = np.append(series, np.zeros(count, dtype=complex))
-        charging = np.append(charging, np.zeros(count))
-        ratio = np.append(ratio, np.ones(count, dtype=complex))
-    branches = Branches(
-        Rows.of(*parts),
-        np.arange(len(ends)),
-        ends=ends,
-        series=series,
-        charging=charging,
-        ratio=ratio,
-        in_service=on,
-    )
-    return branches, at_ends
+        none = np.zeros(len(jumper), dtype=complex)
+        parts.append(
+            BranchRecords(
+                jumper.where,
+                np.arange(len(jumper)),
+                _ends(jumper, known),
+                none,
+                np.zeros(len(jumper)),
+                none + 1,
+                jumper.flags("u", True),
+            )
+        )
+    return BranchRecords.joined(*parts), at_ends
 
 
 def _ends(table: Table, known: Mapping[str, int]) -> IntArray:

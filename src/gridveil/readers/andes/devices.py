@@ -15,7 +15,7 @@ from gridveil.dynamics.detailed.registry import DEVICES
 from gridveil.grid.facts import Array
 from gridveil.readers.andes.machines import BASE_MVA, Owners
 from gridveil.readers.andes.tables import buses_of
-from gridveil.readers.network import DeviceRecord, Loads, Machines
+from gridveil.readers.network import DeviceRecord, LoadRecords, Machines
 from gridveil.readers.roles import role_of
 from gridveil.readers.table import Rows, Table
 
@@ -210,7 +210,7 @@ def _bases(
 
 def load_records(
     tables: Mapping[str, Table], zips: Table | None, known: Mapping[str, int]
-) -> Loads | None:
+) -> LoadRecords | None:
     """Loads in service, with the shares that the file declares in table ZIP or in its settings."""
     if not (table := tables.get("PQ")):
         return None
@@ -242,7 +242,7 @@ def load_records(
     parts = [
         total.real * shares[:, part] + 1j * total.imag * shares[:, 3 + part] for part in range(3)
     ]
-    return Loads(
+    return LoadRecords(
         table.where,
         np.arange(len(table)),
         bus=at,

@@ -160,7 +160,7 @@ def machines(
 
 def _static(tables: Mapping[str, Table], known: Mapping[str, int]) -> dict[str, Unit]:
     """Static generators by index."""
-    found: dict[str, Unit] = {}
+    generators: dict[str, Unit] = {}
     for name in ("PV", "Slack"):
         if not (table := tables.get(name)):
             continue
@@ -171,16 +171,16 @@ def _static(tables: Mapping[str, Table], known: Mapping[str, int]) -> dict[str, 
             table.numbers("Sn", BASE_MVA, above=0),
         )
         for row, index in enumerate(table.labels("idx")):
-            if index in found:
+            if index in generators:
                 raise table.error(
                     row,
                     f"static generator {quoted(index)} occurs twice",
                     expected="each generator once",
                 )
-            found[index] = Unit(
+            generators[index] = Unit(
                 (table, row), int(at[row]), power[row], voltage[row], bool(on[row]), rated[row]
             )
-    return found
+    return generators
 
 
 def _synchronous(
@@ -192,7 +192,7 @@ def _synchronous(
     """Synchronous machines by index, tied to their static generators; those out of service are
     there, but tied to none.
     """
-    found: dict[str, Unit] = {}
+    by_index: dict[str, Unit] = {}
     frequency_hz: float | None = None
     for name in GENERATORS:
         if not (table := tables.get(name)):
@@ -209,7 +209,7 @@ def _synchronous(
         share = table.numbers("gammap", 1.0, lowest=0)
         of_static = table.labels("gen")
         for row, index in enumerate(table.labels("idx")):
-            if index in found:
+            if index in by_index:
                 raise table.error(
                     row,
                     f"synchronous machine {quoted(index)} occurs twice",
@@ -231,7 +231,7 @@ def _synchronous(
             scale = rated[row] / base_mva
             unit = Unit((table, row), mine.bus, 0j, nan, bool(on[row]), rated[row], share[row])
             unit.inertia, unit.damping, unit.gain = inertia[row] * scale, damping[row] * scale, 0.0
-            found[index] = unit
+            by_index[index] = unit
             if on[row]:
                 mine.synchronous.append(unit)
                 frequency_hz = frequency_hz or float(rated_hz[row])
@@ -241,7 +241,7 @@ def _synchronous(
                         "the machine has another rated frequency fn than those before",
                         expected="one frequency for all",
                     )
-    return found, frequency_hz
+    return by_index, frequency_hz
 
 
 def _govern(

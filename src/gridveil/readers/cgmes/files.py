@@ -115,8 +115,8 @@ def collect(path: Path) -> dict[str, bytes]:
     names.
     """
     if path.is_dir():
-        found = (file for file in path.iterdir() if file.suffix.lower() in (".xml", ".zip"))
-        names = sorted(islice(found, MOST_FILES + 1))
+        listed = (file for file in path.iterdir() if file.suffix.lower() in (".xml", ".zip"))
+        names = sorted(islice(listed, MOST_FILES + 1))
         if len(names) > MOST_FILES:
             raise InputError(
                 f"there are more than {MOST_FILES} files in it",
@@ -179,9 +179,9 @@ def _unzipped(name: str, data: bytes, left: int, depth: int = 0) -> Iterator[tup
     for place, content in members:
         inner = Path(place).name
         if inner.lower().endswith(".zip"):
-            for found in _unzipped(f"{name}/{inner}", content, left, depth + 1):
-                left -= len(found[1])
-                yield found
+            for unpacked in _unzipped(f"{name}/{inner}", content, left, depth + 1):
+                left -= len(unpacked[1])
+                yield unpacked
         else:
             left -= len(content)
             yield inner, content

@@ -17,7 +17,7 @@ from gridveil.readers.network import (
     CONTROLLED,
     LOAD,
     REFERENCE,
-    Branches,
+    BranchRecords,
     Buses,
     Complex,
     FileGrid,
@@ -183,7 +183,7 @@ def grid_of(file: str, model: CimModel, tables: Mapping[str, Table]) -> FileGrid
 
 def _branches(
     tables: Mapping[str, Table], places: _Places, count: int, notes: list[str]
-) -> tuple[Branches, Complex]:
+) -> tuple[BranchRecords, Complex]:
     """Lines, transformers and lines to the boundary, and the admittance (n,) that they leave at
     buses.
     """

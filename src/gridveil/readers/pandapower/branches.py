@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from gridveil.grid.facts import Array, IntArray
-from gridveil.readers.network import Branches, Complex
+from gridveil.readers.network import BranchRecords, Complex
 from gridveil.readers.pandapower.frames import INDEX, Net, buses_of
 from gridveil.readers.pi_models import PiModels, as_branches, joined, pi_models
 from gridveil.readers.table import Flags, Rows, Table
@@ -38,7 +38,7 @@ class BusPlaces:
 
 def branches_of(
     net: Net, places: BusPlaces, connected: Flags, model: Model, notes: list[str]
-) -> tuple[Branches, Complex]:
+) -> tuple[BranchRecords, Complex]:
     """Build the branches of a net, and the admittance (n,) [p.u.] that they leave at buses.
 
     connected : (n,) buses in use.

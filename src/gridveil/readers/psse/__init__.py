@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,18 +11,18 @@ from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, IntArray
 from gridveil.readers.network import (
     ISOLATED,
-    Branches,
+    BranchRecords,
     Buses,
     Complex,
     Details,
     FileGrid,
-    Loads,
+    LoadRecords,
     Machines,
     unknown_dynamics,
 )
 from gridveil.readers.psse.records import Case, read_case
-from gridveil.readers.psse.tables import Layout, layout, read_table
-from gridveil.readers.psse.windings import Windings, read_windings
+from gridveil.readers.psse.tables import SectionLayout, layout, read_table
+from gridveil.readers.psse.windings import read_windings
 from gridveil.readers.table import Flags, Rows, Table, bus_positions, check_labels
 
 _OWNERS = "O1:i F1:f O2:i F2:f O3:i F3:f O4:i F4:f"
@@ -64,7 +63,9 @@ def read_psse(raw: Path, dyr: Path | None) -> FileGrid:
     return replace(with_dynamics(grid, ids, dynamics), read_details=read_details)
 
 
-def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, Loads, list[tuple[int, str]], Sources]:
+def _grid(
+    case: Case, notes: list[str]
+) -> tuple[FileGrid, LoadRecords, list[tuple[int, str]], Sources]:
     bus = read_table(case.file, "bus", case.sections["bus"], _bus_layout(case.revision))
     numbers, kind = bus.integers("I"), bus.integers("IDE")
     bus.refuse(numbers <= 0, "column 1 (I) is no bus number", expected="a whole number above 0")
@@ -106,14 +107,14 @@ def _grid(case: Case, notes: list[str]) -> tuple[FileGrid, Loads, list[tuple[int
             voltage=np.concatenate([voltage, stars.voltage]),
             angle=np.concatenate([np.deg2rad(bus.floats("VA")), stars.angle]),
         ),
-        branches=_joined(lines, at_transformer, windings),
+        branches=BranchRecords.joined(*lines, *(group.branches for group in windings)),
         machines=machines,
         notes=tuple(notes),
     )
     return grid, loads, ids, sources
 
 
-def _bus_layout(revision: int) -> Layout:
+def _bus_layout(revision: int) -> SectionLayout:
     if revision == 30:
         return layout(
             "I:i=! NAME:t BASKV:f IDE:i=1 GL:f BL:f AREA:i ZONE:i VM:f=1 VA:f OWNER:i",
@@ -154,7 +155,7 @@ def _identified(
 
 def _loads(
     case: Case, known: dict[int, int], voltage: Array, notes: list[str]
-) -> tuple[Complex, Loads]:
+) -> tuple[Complex, LoadRecords]:
     """Loads in service at their bus's own voltage v: P = PL + IP v + YP v², Q = QL + IQ v − YQ v²,
     less what DGEN supplies; and the same one by one.
     """
@@ -180,9 +181,9 @@ def _loads(
         notes.append(f"{int((~on).sum())} loads out of service left out")
     if dependent.any():
         notes.append(f"{int(dependent.sum())} {AT_FILE_VOLTAGE}")
-    found = np.zeros(len(voltage), dtype=complex)
-    np.add.at(found, at[on], total[on] / case.base_mva)
-    loads = Loads(
+    at_buses = np.zeros(len(voltage), dtype=complex)
+    np.add.at(at_buses, at[on], total[on] / case.base_mva)
+    loads = LoadRecords(
         table.where,
         np.arange(len(table)),
         bus=at,
@@ -191,14 +192,14 @@ def _loads(
         admittance=(value["YP"] - 1j * value["YQ"]) / case.base_mva,
         declared=dependent,
     )
-    return found, loads.keep(on)
+    return at_buses, loads.keep(on)
 
 
 def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> Complex:
     """Fixed shunts in service, and switched ones at their present susceptance BINIT."""
-    found = np.zeros(len(bus), dtype=complex)
+    shunt = np.zeros(len(bus), dtype=complex)
     if case.revision == 30:
-        found += (bus.floats("GL") + 1j * bus.floats("BL")) / case.base_mva
+        shunt += (bus.floats("GL") + 1j * bus.floats("BL")) / case.base_mva
     else:
         table = read_table(
             case.file,
@@ -208,7 +209,7 @@ def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> 
         )
         on = _status(table, "STATUS")
         at, _ = _identified(table, known, "shunt")
-        np.add.at(found, at[on], (table.floats("GL") + 1j * table.floats("BL"))[on] / case.base_mva)
+        np.add.at(shunt, at[on], (table.floats("GL") + 1j * table.floats("BL"))[on] / case.base_mva)
     if case.revision < 32:
         columns = f"I:i=! MODSW:i=1 VSWHI:f VSWLO:f SWREM:i RMPCT:f RMIDNT:t BINIT:f{_STEPS}"
     elif case.revision < 35:
@@ -230,10 +231,10 @@ def _shunts(case: Case, bus: Table, known: dict[int, int], notes: list[str]) -> 
     else:
         at = bus_positions(table.where, "bus in column 1", table.columns["I"], known)
         table.refuse_twins(table.columns["I"], "switched shunt of a bus")
-    np.add.at(found, at[on], 1j * table.floats("BINIT")[on] / case.base_mva)
+    np.add.at(shunt, at[on], 1j * table.floats("BINIT")[on] / case.base_mva)
     if on.any():
         notes.append(f"{int(on.sum())} switched shunts held at their present value")
-    return found
+    return shunt
 
 
 def _machines(
@@ -288,18 +289,9 @@ class Sources:
     step_up: Flags
 
 
-@dataclass(frozen=True, eq=False)
-class _Lines:
-    """Branches that are no transformers."""
-
-    where: Rows
-    ends: IntArray
-    series: Complex
-    charging: Array
-    closed: Flags
-
-
-def _branches(case: Case, known: dict[int, int], alive: Flags) -> tuple[_Lines, Complex]:
+def _branches(
+    case: Case, known: dict[int, int], alive: Flags
+) -> tuple[list[BranchRecords], Complex]:
     """Lines and system switching devices, and the shunts at the ends of closed lines."""
     if case.revision < 34:
         columns = "I:i=! J:i=! CKT:t=1 R:f X:f=! B:f RATE*3:f GI:f BI:f GJ:f BJ:f ST:i=1 "
@@ -321,15 +313,12 @@ def _branches(case: Case, known: dict[int, int], alive: Flags) -> tuple[_Lines, 
             ends[lit, side],
             (table.floats(f"G{letter}") + 1j * table.floats(f"B{letter}"))[lit],
         )
-    found = _Lines(
-        table.where,
-        ends,
-        table.floats("R") + 1j * table.floats("X"),
-        table.floats("B"),
-        on,
-    )
+    ones = np.ones(len(table), dtype=complex)
+    series = table.floats("R") + 1j * table.floats("X")
+    rows = np.arange(len(table))
+    lines = BranchRecords(table.where, rows, ends, series, table.floats("B"), ones, on)
     if case.revision < 34:
-        return found, shunt
+        return [lines], shunt
     device = "switching device"
     table = read_table(
         case.file,
@@ -341,14 +330,16 @@ def _branches(case: Case, known: dict[int, int], alive: Flags) -> tuple[_Lines, 
             range(3, 5),
         ),
     )
-    joined = _Lines(
-        Rows.of((found.where, range(len(found.ends))), (table.where, range(len(table)))),
-        np.concatenate([found.ends, _ends(case, table, known)]),
-        np.concatenate([found.series, 0 + 1j * table.floats("X")]).astype(complex),
-        np.concatenate([found.charging, np.zeros(len(table))]),
-        np.concatenate([found.closed, _status(table, "STAT")]),
+    devices = BranchRecords(
+        table.where,
+        np.arange(len(table)),
+        _ends(case, table, known),
+        (0 + 1j * table.floats("X")).astype(complex),
+        np.zeros(len(table)),
+        np.ones(len(table), dtype=complex),
+        _status(table, "STAT"),
     )
-    return joined, shunt
+    return [lines, devices], shunt
 
 
 def _ends(case: Case, table: Table, known: dict[int, int]) -> IntArray:
@@ -372,20 +363,6 @@ def _ends(case: Case, table: Table, known: dict[int, int]) -> IntArray:
         [(*sorted(pair), text) for pair, text in zip(ends.tolist(), texts, strict=True)], "branch"
     )
     return ends
-
-
-def _joined(lines: _Lines, at_transformer: Rows, windings: Sequence[Windings]) -> Branches:
-    rows = np.concatenate([group.rows for group in windings])
-    count = len(lines.ends)
-    return Branches(
-        Rows.of((lines.where, range(count)), (at_transformer, rows)),
-        np.arange(count + len(rows)),
-        ends=np.concatenate([lines.ends, *(group.ends for group in windings)]),
-        series=np.concatenate([lines.series, *(group.series for group in windings)]),
-        charging=np.concatenate([lines.charging, np.zeros(len(rows))]),
-        ratio=np.concatenate([np.ones(count, dtype=complex), *(group.ratio for group in windings)]),
-        in_service=np.concatenate([lines.closed, *(group.in_service for group in windings)]),
-    )
 
 
 def _left_out(case: Case) -> list[str]:

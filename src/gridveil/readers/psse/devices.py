@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gridveil.dynamics.detailed.fields import INERTIA, NAMES, PAIR, RECORDS, Record
+from gridveil.dynamics.detailed.fields import INERTIA, NAMES, PAIR, RECORDS, DyrRecord
 from gridveil.foundation.reading import fortran_number
 from gridveil.readers.network import DeviceRecord, Machines
 from gridveil.readers.psse.dyr import (
-    Dynamics,
-    Entry,
+    DyrDynamics,
+    DyrEntry,
     Key,
     constants_of,
     entry_error,
@@ -28,7 +28,7 @@ EVENTS = {"TOGGLE", "FAULT"}  # which ANDES adds to DYR files
 
 
 def device_records(
-    dynamics: Dynamics, ids: Sequence[Key], machines: Machines, sources: Sources
+    dynamics: DyrDynamics, ids: Sequence[Key], machines: Machines, sources: Sources
 ) -> tuple[tuple[DeviceRecord, ...], list[str]]:
     """List the devices of machines that the case has, and say which were left out.
 
@@ -83,7 +83,7 @@ def device_records(
     return tuple(found), notes
 
 
-def _own(entry: Entry) -> Entry:
+def _own(entry: DyrEntry) -> DyrEntry:
     """A user's model under its own name."""
     if entry.model != USER_MODEL or len(entry.fields) < USER_FIELDS:
         return entry
@@ -92,7 +92,7 @@ def _own(entry: Entry) -> Entry:
     return entry._replace(model=name, fields=fields) if name.isidentifier() else entry
 
 
-def _constants(file: str, entry: Entry, record: Record) -> dict[str, float]:
+def _constants(file: str, entry: DyrEntry, record: DyrRecord) -> dict[str, float]:
     names, fields = record.constants, list(entry.fields[1:])
     if names[:2] == PAIR:
         if len(fields) > 1 and fortran_number(fields[0]) not in (None, 0):

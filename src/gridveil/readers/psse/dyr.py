@@ -29,6 +29,7 @@ from gridveil.readers import governors
 from gridveil.readers.governors import Response
 from gridveil.readers.network import FileGrid, unknown_dynamics
 from gridveil.readers.psse.records import INTEGER, fields_of
+from gridveil.readers.roles import LIMITER, role_of
 
 Key = tuple[int, str]  # bus and identifier of a machine
 # Where H and D stand, and how many constants there are: PSS/E has written GENTPJ with one or two
@@ -39,16 +40,11 @@ MACHINES: Mapping[str, tuple[int, range]] = {
     **dict.fromkeys(("GENSAL", "GENSAE"), (3, range(12, 13))),
     **dict.fromkeys(("GENTPF", "GENTPF1", "GENTPJ", "GENTPJ1", "GENTPJU1"), (4, range(15, 18))),
 }
-NO_FREQUENCY = re.compile(  # exciters, stabilizers, compensators and limiters: they act on voltage
-    r"(ES[ACDSU]|EX|IEEE[TXV]|IEET|IE2?ST|IEEEST|IEE2ST|SEXS|SCRX|REXS|BBSEX|CELIN|EMAC|IVOEX|OEX|UR[SH][TI]|[AD]C\d|ST\d|PSS|STAB"
-    r"|PTIST|COMP|REMCMP|UEL|OEL|MAXEX|MNLEX|CCOMP|SVSMO|CSVGN|CSSCST)"
-)
-GOVERNOR = re.compile(
-    r"(HYGOV|TGOV|PIDGOV|GAST|GGOV|WSHY|WPIDHY|WEHGOV|WESGOV|IEEEG|IEESGO|WSIEG|TURCZT|DEGOV|BBGOV|IVOGO|H6E|HYG3|CRCMGV|UR[GC]S)"
-)
+# Compensators of reactive power, which act on voltage alone, as exciters do.
+COMPENSATOR = re.compile(r"SVSMO|CSVGN|CSSCST")
 
 
-class Governor(NamedTuple):
+class DyrGovernor(NamedTuple):
     """A governor.
 
     response : p.u. of base_mva, which is 0 for the machine's own, or for that of the machine `of`.
@@ -59,7 +55,7 @@ class Governor(NamedTuple):
     of: Key | None = None
 
 
-class Entry(NamedTuple):
+class DyrEntry(NamedTuple):
     """A record. fields : all after the model's name."""
 
     row: int
@@ -70,20 +66,20 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Dynamics:
+class DyrDynamics:
     """What a DYR file says: H and D of machines, governors, which machines have one that is not
     read, what is left out; and all its records.
     """
 
     file: str
     machines: Mapping[Key, tuple[float, float]]
-    governors: Mapping[Key, Governor]
+    governors: Mapping[Key, DyrGovernor]
     unread: frozenset[Key]
     notes: tuple[str, ...]
-    entries: Sequence[Entry]
+    entries: Sequence[DyrEntry]
 
 
-class Model(NamedTuple):
+class DyrModel(NamedTuple):
     """A governor model.
 
     respond : how it acts, from the constants that it takes by name.
@@ -115,20 +111,20 @@ class Model(NamedTuple):
         signs = [name.startswith("-") for name in self.constants.split()] + [True] * self.more
         return frozenset(place for place, sign in enumerate(signs) if sign)
 
-    def governors(self, constants: Sequence[float]) -> list[Governor]:
+    def governors(self, constants: Sequence[float]) -> list[DyrGovernor]:
         """The governor of a record, or two where it has a second machine."""
         named = dict(zip(self.names, constants, strict=False))
         taken = [name for name in signature(self.respond).parameters if name in named]
         respond = partial(self.respond, **{name: named[name] for name in taken})
         if self.paired:
             shares = [tuple(named[f"K{n}"] for n in range(first, 9, 2)) for first in (1, 2)]
-            return [Governor(respond(shares=own)) for own in shares]
+            return [DyrGovernor(respond(shares=own)) for own in shares]
         if "Rselect" not in named:
-            return [Governor(respond())]
+            return [DyrGovernor(respond())]
         if named["Rselect"] == 0:
-            return [Governor(Response(nan, nan))]  # isochronous: no droop, hence no gain
+            return [DyrGovernor(Response(nan, nan))]  # isochronous: no droop, hence no gain
         response = respond(on_electric_power=named["Rselect"] == 1)
-        return [Governor(response, base_mva=max(named["Trate"], 0.0))]
+        return [DyrGovernor(response, base_mva=max(named["Trate"], 0.0))]
 
 
 _IEEEG1 = "K T1 T2 T3 -Uo -Uc -Pmax -Pmin T4 K1 K2 T5 K3 K4 T6 K5 K6 T7 K7 K8"
@@ -137,26 +133,26 @@ _GGOV1 = (
     "Tb Tc Teng -Tfload -Kpload -Kiload -Ldref -Dm -Ropen -Rclose -Kimw -Aset -Ka -Ta -Trate -db "
     "-Tsa -Tsb -Rup -Rdown"
 )
-GOVERNORS: Mapping[str, Model] = {
-    "TGOV1": Model(governors.tgov1, "R T1 -Vmax -Vmin T2 T3 Dt", "R"),
-    "GAST": Model(governors.gast, "R T1 T2 T3 AT KT -Vmax -Vmin Dt", "R"),
-    "IEEEG1": Model(governors.ieeeg1, _IEEEG1, paired=True),
-    "WSIEG1": Model(governors.ieeeg1, _IEEEG1, more=15, paired=True),
-    "IEEEG2": Model(governors.ieeeg2, "K T1 T2 T3 -Pmax -Pmin T4"),
-    "IEEEG3": Model(
+GOVERNORS: Mapping[str, DyrModel] = {
+    "TGOV1": DyrModel(governors.tgov1, "R T1 -Vmax -Vmin T2 T3 Dt", "R"),
+    "GAST": DyrModel(governors.gast, "R T1 T2 T3 AT KT -Vmax -Vmin Dt", "R"),
+    "IEEEG1": DyrModel(governors.ieeeg1, _IEEEG1, paired=True),
+    "WSIEG1": DyrModel(governors.ieeeg1, _IEEEG1, more=15, paired=True),
+    "IEEEG2": DyrModel(governors.ieeeg2, "K T1 T2 T3 -Pmax -Pmin T4"),
+    "IEEEG3": DyrModel(
         governors.ieeeg3, "TG TP -Uo -Uc -Pmax -Pmin sigma delta TR TW a11 a13 a21 a23", "sigma"
     ),
-    "IEESGO": Model(governors.ieesgo, "T1 T2 T3 T4 T5 T6 K1 K2 K3 -Pmax -Pmin"),
-    "HYGOV": Model(governors.hygov, "R r Tr Tf Tg -Velm -Gmax -Gmin Tw At Dturb -qNL", "R"),
-    "GGOV1": Model(governors.ggov1, _GGOV1, "R"),
+    "IEESGO": DyrModel(governors.ieesgo, "T1 T2 T3 T4 T5 T6 K1 K2 K3 -Pmax -Pmin"),
+    "HYGOV": DyrModel(governors.hygov, "R r Tr Tf Tg -Velm -Gmax -Gmin Tw At Dturb -qNL", "R"),
+    "GGOV1": DyrModel(governors.ggov1, _GGOV1, "R"),
 }
 
 
-def read_dyr(path: Path) -> Dynamics:
+def read_dyr(path: Path) -> DyrDynamics:
     """Read the machines and governors of a DYR file; every other model is counted by name."""
     file = path.name
     machines: dict[Key, tuple[float, float]] = {}
-    found: dict[Key, Governor] = {}
+    governed: dict[Key, DyrGovernor] = {}
     unread: set[Key] = set()
     others: Counter[str] = Counter()
     isochronous = 0
@@ -171,25 +167,25 @@ def read_dyr(path: Path) -> Dynamics:
             machines[key] = (constants[at], constants[at + 1])
         elif entry.model in GOVERNORS:
             for key, governor in _governors(file, entry):
-                _once(file, entry, key in found or key in unread)
+                _once(file, entry, key in governed or key in unread)
                 if isfinite(governor.response.gain):
-                    found[key] = governor
+                    governed[key] = governor
                 else:
                     unread.add(key)
                     isochronous += 1
         else:
             others[entry.model] += 1
-            if GOVERNOR.match(entry.model) and (key := loose_key(entry)):
+            if role_of(entry.model) == "governor" and (key := loose_key(entry)):
                 unread.add(key)
     notes = _notes(others)
     if isochronous:
         notes.append(f"{isochronous} isochronous governors left out: the settings' droop stands in")
-    return Dynamics(file, machines, found, frozenset(unread), tuple(notes), entries)
+    return DyrDynamics(file, machines, governed, frozenset(unread), tuple(notes), entries)
 
 
 def entry_error(
     file: str,
-    entry: Entry,
+    entry: DyrEntry,
     problem: str,
     expected: str,
     remedy: str = "Fix that record and try again.",
@@ -206,11 +202,11 @@ def entry_error(
     )
 
 
-def _entries(path: Path) -> list[Entry]:
+def _entries(path: Path) -> list[DyrEntry]:
     """Split the file into records, each up to a slash; what follows the slash in its line is a
     comment.
     """
-    found: list[Entry] = []
+    entries: list[DyrEntry] = []
     fields: list[str | None] = []
     start = count = 0
     lines = read_lines(path, "a PSS/E DYR file")
@@ -233,9 +229,9 @@ def _entries(path: Path) -> list[Entry]:
             raise InputError(problem, file=path.name, line=line, expected="models of machines")
         if "/" in re.sub(r"'[^']*'|\"[^\"]*\"", "", text):
             if fields:
-                found.append(_entry(path.name, len(found) + 1, start, fields))
+                entries.append(_entry(path.name, len(entries) + 1, start, fields))
             fields = []
-    if fields or not found:
+    if fields or not entries:
         raise InputError(
             "the file ends inside a record: it is cut off" if fields else "there is no record",
             file=path.name,
@@ -243,10 +239,10 @@ def _entries(path: Path) -> list[Entry]:
             expected="BUS 'MODEL' ID constants /",
             remedy="Copy the whole file again.",
         )
-    return found
+    return entries
 
 
-def _entry(file: str, row: int, line: int, fields: list[str | None]) -> Entry:
+def _entry(file: str, row: int, line: int, fields: list[str | None]) -> DyrEntry:
     name = (fields[1] or "") if len(fields) > 1 else ""
     model = name.removeprefix("'").strip().upper()
     if not name.startswith("'") or not re.fullmatch(r"[A-Z][\w-]{0,15}", model, re.ASCII):
@@ -260,8 +256,8 @@ def _entry(file: str, row: int, line: int, fields: list[str | None]) -> Entry:
         )
     own = (fields[3] or "").removeprefix("'").strip().upper() if len(fields) > 3 else ""
     if model == "USRMDL" and own in MACHINES:  # ID 'MODEL' IC IT NI NC NS NV, then the constants
-        return Entry(row, line, fields[0], own, [fields[2], *fields[10:]])
-    entry = Entry(row, line, fields[0], model, fields[2:])
+        return DyrEntry(row, line, fields[0], own, [fields[2], *fields[10:]])
+    entry = DyrEntry(row, line, fields[0], model, fields[2:])
     inside = {
         (text or "").removeprefix("'").strip().upper()
         for text in fields[3:]
@@ -274,14 +270,14 @@ def _entry(file: str, row: int, line: int, fields: list[str | None]) -> Entry:
     return entry
 
 
-def loose_key(entry: Entry) -> Key | None:
+def loose_key(entry: DyrEntry) -> Key | None:
     """The machine of a record that is not read any further, if it looks like one's."""
     if not entry.fields or entry.fields[0] is None or not INTEGER.fullmatch(entry.bus or ""):
         return None
     return int(entry.bus or ""), entry.fields[0].removeprefix("'").strip()
 
 
-def key_of(file: str, entry: Entry, fields: Sequence[str | None]) -> Key:
+def key_of(file: str, entry: DyrEntry, fields: Sequence[str | None]) -> Key:
     """The machine of a record; fields : from its identifier on."""
     name = (fields[0] or "").removeprefix("'").strip() if fields else ""
     if entry.bus is None or not INTEGER.fullmatch(entry.bus) or int(entry.bus) <= 0:
@@ -295,7 +291,7 @@ def key_of(file: str, entry: Entry, fields: Sequence[str | None]) -> Key:
     return int(entry.bus), name
 
 
-def _once(file: str, entry: Entry, twin: bool) -> None:
+def _once(file: str, entry: DyrEntry, twin: bool) -> None:
     if twin:
         raise entry_error(
             file,
@@ -306,7 +302,7 @@ def _once(file: str, entry: Entry, twin: bool) -> None:
 
 
 def constants_of(
-    file: str, entry: Entry, fields: Sequence[str | None], counts: range, signed: frozenset[int]
+    file: str, entry: DyrEntry, fields: Sequence[str | None], counts: range, signed: frozenset[int]
 ) -> list[float]:
     """Finite numbers, as many as counts; only those at signed places may be negative."""
     if len(fields) not in counts:
@@ -327,7 +323,7 @@ def constants_of(
     return [value for value in values if value is not None]
 
 
-def _governors(file: str, entry: Entry) -> list[tuple[Key, Governor]]:
+def _governors(file: str, entry: DyrEntry) -> list[tuple[Key, DyrGovernor]]:
     model, fields = GOVERNORS[entry.model], list(entry.fields)
     keys = [key_of(file, entry, fields)]
     fields = fields[1:]
@@ -351,10 +347,10 @@ def _notes(others: Mapping[str, int]) -> list[str]:
     def listed(names: Sequence[str]) -> str:
         return ", ".join(f"{others[name]} {name}" for name in names)
 
-    voltage = [
-        name for name in sorted(others) if NO_FREQUENCY.match(name) and not GOVERNOR.match(name)
-    ]
-    governors = [name for name in sorted(others) if GOVERNOR.match(name)]
+    roles = {name: role_of(name) for name in sorted(others)}
+    on_voltage = ("exciter", "stabiliser", LIMITER)
+    voltage = [n for n, role in roles.items() if role in on_voltage or COMPENSATOR.match(n)]
+    governors = [name for name, role in roles.items() if role == "governor"]
     rest = [name for name in sorted(others) if name not in voltage and name not in governors]
     reasons = (
         (voltage, "not part of frequency dynamics"),
@@ -364,7 +360,7 @@ def _notes(others: Mapping[str, int]) -> list[str]:
     return [f"{listed(names)} left out: {reason}" for names, reason in reasons if names]
 
 
-def with_dynamics(grid: FileGrid, ids: Sequence[Key], dynamics: Dynamics) -> FileGrid:
+def with_dynamics(grid: FileGrid, ids: Sequence[Key], dynamics: DyrDynamics) -> FileGrid:
     """Give the machines their dynamics, on the system base. ids : bus and identifier of each."""
     machines, notes = grid.machines, [*grid.notes, *dynamics.notes]
     values: dict[str, Any] = unknown_dynamics(len(ids))

@@ -75,7 +75,7 @@ TITLES = (
 )
 
 
-class Record(NamedTuple):
+class RawLine(NamedTuple):
     """A line of data.
 
     row : from 0, in its section.
@@ -96,7 +96,7 @@ class Case:
     revision: int
     base_mva: float
     frequency_hz: float | None
-    sections: Mapping[str, list[Record]]
+    sections: Mapping[str, list[RawLine]]
 
 
 def fields_of(text: str) -> list[str | None] | None:
@@ -203,9 +203,9 @@ def _header(file: str, line: int, text: str) -> tuple[float, int, float | None]:
 
 def _sections(
     file: str, revision: int, last_line: int, lines: Iterator[tuple[int, str]]
-) -> dict[str, list[Record]]:
+) -> dict[str, list[RawLine]]:
     order = ORDER[min(revision, 34)]
-    sections: dict[str, list[Record]] = {name: [] for name in order}
+    sections: dict[str, list[RawLine]] = {name: [] for name in order}
     # What a truncated file must not lose; the very last section of a newer revision is missing from
     # some writers' files.
     needed, complete = order.index("transformer") + 1, len(order) - (revision > 31)
@@ -220,7 +220,7 @@ def _sections(
         ):  # nodes and switches inside substations: lists within lists, none of which is read
             if fields == ["Q"]:
                 return sections
-            sections[name].append(Record(len(sections[name]), number_, []))
+            sections[name].append(RawLine(len(sections[name]), number_, []))
             continue
         records = sections[name]
         place = {"file": file, "table": name, "line": number_}
@@ -268,8 +268,8 @@ def _sections(
         if not fields:
             continue  # a comment
         if name == "transformer":
-            pending = pending - 1 if pending else lines_after(Record(0, number_, fields))
-        records.append(Record(len(records), number_, fields))
+            pending = pending - 1 if pending else lines_after(RawLine(0, number_, fields))
+        records.append(RawLine(len(records), number_, fields))
     if ended < complete:
         name = order[ended]
         raise InputError(
@@ -283,7 +283,7 @@ def _sections(
     return sections
 
 
-def lines_after(head: Record) -> int:
+def lines_after(head: RawLine) -> int:
     """How many lines belong to a transformer after its first, whose third column is 0 where there
     are two windings.
     """

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gridveil.foundation.limits import LONGEST_NUMBER
 from gridveil.foundation.reading import fortran_number
-from gridveil.readers.psse.records import INTEGER, Record
+from gridveil.readers.psse.records import INTEGER, RawLine
 from gridveil.readers.table import TYPED, Rows, Table
 
 
@@ -31,7 +31,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class SectionLayout:
     """The columns of a section.
 
     needed : how many a row has at least.
@@ -44,25 +44,27 @@ class Layout:
 
 
 @cache
-def layout(columns: str, last_needed: str, brief: range = range(0)) -> Layout:
+def layout(columns: str, last_needed: str, brief: range = range(0)) -> SectionLayout:
     """Read a layout from text: NAME:kind=default, several of one kind as RATE*12:f.
 
     >>> [column.name for column in layout("I:i R*2:f=0", "I").columns]
     ['I', 'R1', 'R2']
     """
-    found: list[Column] = []
+    parts: list[Column] = []
     for word in columns.split():
         name, _, rest = word.partition(":")
         kind, _, default = rest.partition("=")
         stem, _, times = name.partition("*")
-        found += [
+        parts += [
             Column(f"{stem}{n + 1}" if times else stem, kind, default)
             for n in range(int(times or 1))
         ]
-    return Layout(tuple(found), [column.name for column in found].index(last_needed) + 1, brief)
+    return SectionLayout(
+        tuple(parts), [column.name for column in parts].index(last_needed) + 1, brief
+    )
 
 
-def read_table(file: str, name: str, records: Sequence[Record], shape: Layout) -> Table:
+def read_table(file: str, name: str, records: Sequence[RawLine], shape: SectionLayout) -> Table:
     """Read records column by column; refuse a row that is too short or too long, or has the wrong
     kind of value.
     """
@@ -87,9 +89,9 @@ def read_table(file: str, name: str, records: Sequence[Record], shape: Layout) -
     cells = zip_longest(*(record.fields for record in records), [None] * count)
     plain = [_plain(texts[:-1], column) for texts, column in zip(cells, columns, strict=True)]
     values = {
-        column.name: found
-        for column, found in zip(columns, plain, strict=True)
-        if found is not None
+        column.name: cells_read
+        for column, cells_read in zip(columns, plain, strict=True)
+        if cells_read is not None
     }
     if len(values) < count:
         values = _cell_by_cell(where, records, columns)
@@ -97,7 +99,7 @@ def read_table(file: str, name: str, records: Sequence[Record], shape: Layout) -
 
 
 def _cell_by_cell(
-    where: Rows, records: Sequence[Record], columns: Sequence[Column]
+    where: Rows, records: Sequence[RawLine], columns: Sequence[Column]
 ) -> dict[str, list[Any]]:
     """Convert values that are not all plain, and name the first that is bad."""
     values: dict[str, list[Any]] = {column.name: [] for column in columns}

@@ -14,9 +14,9 @@ import numpy as np
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.reading import fortran_number
 from gridveil.grid.facts import Array, IntArray
-from gridveil.readers.network import ISOLATED, LOAD, Complex
-from gridveil.readers.psse.records import CUT_OFF, Case, Record, lines_after
-from gridveil.readers.psse.tables import Layout, layout, read_table
+from gridveil.readers.network import ISOLATED, LOAD, BranchRecords, Complex
+from gridveil.readers.psse.records import CUT_OFF, Case, RawLine, lines_after
+from gridveil.readers.psse.tables import SectionLayout, layout, read_table
 from gridveil.readers.table import Flags, Rows, Table, bus_positions
 
 TABLE = "transformer"
@@ -39,17 +39,13 @@ OUT = {0: (1, 2, 3), 1: (), 2: (2,), 3: (3,), 4: (1,)}
 class Windings:
     """What transformers add to the grid, a branch for each two windings or for each of three.
 
-    rows : (b,) row of the transformer table that a branch is from.
-    ends : (b, 2) positions, of star buses after the file's;
+    branches : with the rows of the transformer table that they are from, and positions of star
+    buses after the file's.
     at, shunt : buses with a magnetizing admittance, and that [p.u.].
     corrected : how many have their impedance corrected.
     """
 
-    rows: IntArray
-    ends: IntArray
-    series: Complex
-    ratio: Complex
-    in_service: Flags
+    branches: BranchRecords
     at: IntArray
     shunt: Complex
     corrected: int
@@ -78,7 +74,7 @@ class _Reading:
     alive: Flags
     corrections: Mapping[int, tuple[Array, Complex]]
     head: Table
-    parts: list[list[Record]]
+    parts: list[list[RawLine]]
     buses: Mapping[str, IntArray]
 
 
@@ -116,12 +112,11 @@ def _two_windings(reading: _Reading, rows: IntArray) -> Windings:
     ends = np.stack([first.bus, second.bus], axis=1)
     closed = reading.head.integers("STAT")[rows] == 1
     lit = closed & reading.alive[ends].all(axis=1)
+    series = z["12"] * factor * second.tap * second.tap
+    ratio = (first.tap / second.tap * np.exp(1j * first.angle)).astype(np.complex128)
+    none = np.zeros(len(rows))
     return Windings(
-        rows,
-        ends,
-        series=z["12"] * factor * second.tap * second.tap,
-        ratio=(first.tap / second.tap * np.exp(1j * first.angle)).astype(np.complex128),
-        in_service=closed,
+        BranchRecords(reading.head.where, rows, ends, series, none, ratio, closed),
         at=first.bus[lit],
         shunt=_magnetizing(reading, rows, rated, first)[lit],
         corrected=int((factor != 1).sum()),
@@ -133,9 +128,9 @@ def _three_windings(reading: _Reading, rows: IntArray) -> tuple[Stars, list[Wind
     columns = reading.head.columns
     status = [columns["STAT"][row] for row in rows]
     star = len(reading.kv) + np.arange(len(rows))
-    found: list[Windings] = []
+    windings: list[Windings] = []
     live = np.zeros(len(rows), dtype=bool)
-    for w, (one, other, opposite) in enumerate(
+    for w, (first, second, opposite) in enumerate(
         (("12", "31", "23"), ("12", "23", "31"), ("31", "23", "12")), start=1
     ):
         winding = _winding(reading, rows, w)
@@ -144,13 +139,17 @@ def _three_windings(reading: _Reading, rows: IntArray) -> tuple[Stars, list[Wind
         lit = closed & reading.alive[winding.bus]
         live |= lit
         magnetized = lit if w == 1 else lit & False
-        found.append(
+        windings.append(
             Windings(
-                rows,
-                ends=np.stack([winding.bus, star], axis=1),
-                series=(z[one] + z[other] - z[opposite]) / 2 * factor,
-                ratio=(winding.tap * np.exp(1j * winding.angle)).astype(np.complex128),
-                in_service=closed,
+                BranchRecords(
+                    reading.head.where,
+                    rows,
+                    ends=np.stack([winding.bus, star], axis=1),
+                    series=(z[first] + z[second] - z[opposite]) / 2 * factor,
+                    charging=np.zeros(len(rows)),
+                    ratio=(winding.tap * np.exp(1j * winding.angle)).astype(np.complex128),
+                    in_service=closed,
+                ),
                 at=winding.bus[magnetized],
                 shunt=_magnetizing(reading, rows, rated, winding)[magnetized]
                 if w == 1
@@ -165,13 +164,13 @@ def _three_windings(reading: _Reading, rows: IntArray) -> tuple[Stars, list[Wind
     kind = np.where(live, LOAD, ISOLATED)
     return Stars(
         rows, labels, kind, table.floats("VMSTAR"), np.deg2rad(table.floats("ANSTAR"))
-    ), found
+    ), windings
 
 
-def _records(case: Case) -> tuple[list[Record], list[list[Record]]]:
+def _records(case: Case) -> tuple[list[RawLine], list[list[RawLine]]]:
     """Group the lines by transformer: the first line of each, and the three or four that follow."""
-    heads: list[Record] = []
-    parts: list[list[Record]] = []
+    heads: list[RawLine] = []
+    parts: list[list[RawLine]] = []
     lines = iter(case.sections[TABLE])
     for line in lines:
         row = len(heads)
@@ -321,7 +320,7 @@ def _winding(reading: _Reading, rows: IntArray, w: int, last: str = "ANG") -> _W
     return _Winding(table, bus, tap, np.deg2rad(table.floats("ANG")), nominal)
 
 
-def _winding_layout(revision: int, records: Sequence[Record], last: str) -> Layout:
+def _winding_layout(revision: int, records: Sequence[RawLine], last: str) -> SectionLayout:
     """The line of a winding; revision 34 writes NODE or not, depending on its minor release: told
     by the full width.
     """
