@@ -281,7 +281,7 @@ RELEASE: Mapping[str, Sequence[str]] = {
         "json",
     ),
     GRID: (),
-    PRIVACY: ("split", "share_by", "surrogate", "bounds_origin", "count", "witness"),
+    PRIVACY: ("split", "treatments", "share_by", "surrogate", "bounds_origin", "count", "witness"),
     FIT: ("trajectory", "profile", "yes"),
     OUTPUT: ("formats", "merge_loads", "publish_loads"),
 }

@@ -116,6 +116,7 @@ def _to_json(account: Account) -> dict[str, Any]:
         "epsilon": str(account.epsilon),
         "totals": {name: str(value) for name, value in account.totals.items()},
         "family": fixed.family if fixed else None,
+        "published": list(fixed.published) if fixed else [],
     }
 
 
@@ -124,7 +125,9 @@ def _from_json(lineage: str, data: Mapping[str, Any]) -> Account:
     if data["rule"]:
         # an older gridveil knew one family
         family = data.get("family", SWING)
-        fixed = Adjacency(data["rule"], exact_values(data["alpha"]), family=family)
+        published = tuple(data.get("published", ()))
+        alpha = exact_values(data["alpha"])
+        fixed = Adjacency(data["rule"], alpha, family=family, published=published)
     return Account(
         lineage,
         fixed,
