@@ -37,9 +37,11 @@ TOGETHER = {
 }
 
 
-def write_private(folder, seed=0):
+def write_private(folder, seed=0, same=None):
     """Write two areas with exciters, governors and a stabiliser; every seed but 0 has other values
     of all that is private, and the same public facts.
+
+    same : columns by table that stay as they are besides, such as {"Line": {"x"}}.
     """
     document = json.loads((ANDES / "kundur" / "kundur_ieeest.json").read_text())
     random = np.random.default_rng(seed)
@@ -47,7 +49,8 @@ def write_private(folder, seed=0):
         for row in document[table]:
             factors = {}
             for name, value in row.items():
-                if name in fixed | NAMED or not isinstance(value, (int, float)):
+                kept = fixed | NAMED | (same or {}).get(table, set())
+                if name in kept or not isinstance(value, (int, float)):
                     continue
                 factor = factors.setdefault(TOGETHER.get(name, name), random.uniform(0.8, 1.25))
                 row[name] = value * factor

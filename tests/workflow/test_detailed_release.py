@@ -37,7 +37,7 @@ from gridveil.readers.detailed import detailed_case, locked
 from gridveil.readers.dynamics import Detailed, Dynamics
 from gridveil.vault.sampler import SecureSampler
 from gridveil.vault.source import Private
-from gridveil.workflow.detailed import publish_detailed, usual_allocation
+from gridveil.workflow.detailed import allocate, publish_detailed
 from gridveil.workflow.settings import ReleaseSettings
 from psse_helpers import ANDES
 
@@ -88,7 +88,7 @@ def test_a_charged_release_is_one_row_of_the_ledger(case, room):
 def drawn_in_parts(case):
     facts = detailed(case).facts
     adjacency = Adjacency("one-asset-relative", family="detailed")
-    allocation = usual_allocation(facts, adjacency)
+    allocation = allocate(facts, adjacency)
     return list(parts(dict(allocation.draws), assets("detailed")))
 
 
@@ -117,9 +117,9 @@ def test_each_part_is_drawn_once_in_many_releases():
 def test_shares_of_each_asset_add_up_to_the_whole():
     facts = detailed("andes:ieee39").facts
     adjacency = Adjacency("one-asset-relative", family="detailed")
-    shares = usual_allocation(facts, adjacency).over(adjacency)
+    shares = allocate(facts, adjacency).over(adjacency)
     by_asset = {}
-    for _, names in parts(dict(usual_allocation(facts, adjacency).draws), assets("detailed")):
+    for _, names in parts(dict(allocate(facts, adjacency).draws), assets("detailed")):
         (share,) = {shares.shares[name] for name in names}  # spent once on all of a part
         asset = facts.parameters[names[0]].asset
         by_asset[asset] = by_asset.get(asset, 0) + share
@@ -362,7 +362,7 @@ class Tables:
         Ledger(self.home / "ledger.sqlite").register("another grid")
         assert gridveil("keys", "new", "--no-passphrase").code == 0
         shutil.copytree(self.home, self.prepared)
-        self.values = []
+        self.values, self.same = [], {}
 
     def record(self, command):
         """Draw once for real, so that constants are such as a draw has."""
@@ -393,7 +393,7 @@ class Tables:
         for old in (self.home, self.work):
             shutil.rmtree(old, ignore_errors=True)
         shutil.copytree(self.prepared, self.home)
-        write_private(self.work, seed)
+        write_private(self.work, seed, self.same)
         pin_nonces(self.patch)
         self.patch.chdir(self.work)
         said = {f"{n}: {command[0]}": gridveil(*command) for n, command in enumerate(commands)}
@@ -422,10 +422,13 @@ def command(*options, out="bundle"):
         pytest.param(("--adjacency=one-item-relative",), marks=pytest.mark.slow),
         pytest.param(("--adjacency=asset-l1-relative", "--zip=P"), marks=pytest.mark.slow),
         pytest.param(("--bounds=M=1:40", "--alpha=x=1/4"), marks=pytest.mark.slow),
+        ("--treatments=x=publish,p_load=publish,M=mean,gov_gain=typical", "--form=network"),
     ],
     ids=" ".join,
 )
 def test_two_private_cases_leave_the_same_bytes(tables, options):
+    if any("publish" in option for option in options):  # neighbours share what is published
+        tables.same = {"Line": {"x"}, "PQ": {"p0"}}
     tables.record(command(*options))
     commands = (
         command(*options),
@@ -472,7 +475,7 @@ def test_tables_of_the_file_differ_in_every_parameter(tmp_path):
 
 def test_an_allocation_of_the_caller_s_is_drawn(room):
     facts = detailed().facts
-    everything = usual_allocation(facts, Adjacency("one-asset-relative", family="detailed"))
+    everything = allocate(facts, Adjacency("one-asset-relative", family="detailed"))
     fewer = dict(everything.draws) | {"b_ratio": "nothing"}
     made = demo(allocation=Allocation(fewer))
     assert "b_ratio" not in made.guarantee.groups

@@ -73,7 +73,7 @@ def budget(
 ) -> None:
     """Give a lineage its budget, or raise it.
 
-    Adjacency and α are fixed by the first one, for ever.
+    Adjacency, α and what is published are fixed by the first one, for ever.
     """
     from gridveil.privacy.epsilon import exact
     from gridveil.workflow.settings import adjacency_over, alpha_of
@@ -287,6 +287,7 @@ def _account_json(account: Account, versions: int, draws: Sequence[Entry]) -> di
         "alpha": {name: str(alpha) for name, alpha in account.adjacency.alpha.items()}
         if account.adjacency
         else None,
+        "published": list(account.adjacency.published) if account.adjacency else None,
         "epsilon": str(account.epsilon),
         "spent": float_at_least(account.spent),
         "left": float_at_most(account.left),

@@ -249,7 +249,7 @@ RELEASE: Mapping[str, Sequence[str]] = {
         "json",
     ),
     GRID: ("model",),
-    PRIVACY: ("split", "share_by", "surrogate", "bounds_origin", "count", "witness"),
+    PRIVACY: ("split", "treatments", "share_by", "surrogate", "bounds_origin", "count", "witness"),
     FIT: ("trajectory", "profile", "yes"),
     OUTPUT: ("form", "formats", "merge_loads", "publish_loads"),
 }

@@ -200,7 +200,8 @@ def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
 def _group_row(name: str, guarantee: Guarantee, clipped: dict[str, int]) -> tuple[str, ...]:
     loss = guarantee.groups.get(name)
     if loss is None:
-        return name, "nothing", "", "0", "", ""
+        drawn = "published as it is" if name in guarantee.published else "nothing"
+        return name, drawn, "", "0", "", ""
     return (
         name,
         loss.mechanism.whole,
@@ -220,6 +221,7 @@ def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
         "mechanism": guarantee.mechanism,
         "in_words": guarantee.in_words(),
         "hides_network": guarantee.hides_network,
+        "published": list(guarantee.published),
         "groups": {
             name: {
                 "unit": loss.unit,

@@ -51,19 +51,21 @@ def plan(
         str | None, options.option("largest error of the settling frequency [mHz, Hz or %]")
     ] = None,
     event: Annotated[
-        str,
-        typer.Option(
-            help="what the figures are of, as in gridveil simulate; the surrogate's own buses"
+        str | None,
+        options.option(
+            "what the figures are of, as in gridveil simulate; the surrogate's own buses; default "
+            "uniform:+10%, of a detailed model steps of 3 % of its load at up to four buses"
         ),
-    ] = ("uniform:+10%"),
+    ] = None,
     quantile: Annotated[
         float, typer.Option(help="share of releases that must meet all targets")
     ] = 0.9,
+    model: options.ModelName = None,
     adjacency: Annotated[
         str | None,
         options.option(
             "one-asset, one-item or one-per-group, append -relative for ratios; default: "
-            "one-asset, the others beside"
+            "one-asset, the others beside; of a detailed model one-asset-relative"
         ),
     ] = None,
     mechanism: Annotated[
@@ -74,7 +76,10 @@ def plan(
     ] = "equal",
     alpha: options.Alpha = None,
     bounds: options.Bounds = None,
-    draws: Annotated[int, typer.Option(help="seeded draws of each trial")] = 200,
+    draws: Annotated[
+        int | None,
+        options.option("seeded draws of each trial; default 200, of a detailed model 50"),
+    ] = None,
     plot: Annotated[
         Path | None, options.option("draw error against epsilon there (.png, .pdf or .svg)")
     ] = None,
@@ -82,19 +87,26 @@ def plan(
     reading: GridReading,
     json: options.Json = False,
 ) -> None:
-    """Propose epsilon, mechanism and split that meet targets in mHz or %, found on a public
-    surrogate alone.
+    """Propose epsilon, mechanism and split, or treatments of a detailed model, that meet targets in
+    mHz or %, found on a public surrogate alone.
 
     Never name your private grid here: a choice that depends on it would not be covered by any
     epsilon.
     """
     given = {name: value for name, value in locals().items() if name not in ("reading", "json")}
-    from gridveil.workflow.plan import PlanSettings, plan_release
+    from gridveil.workflow.plan import EVENT, PlanSettings, plan_release
+    from gridveil.workflow.plan_detailed import DetailedPlan
 
     given |= {name: options.joined(given[name]) for name in ("alpha", "bounds")}
     settings = PlanSettings.of(**given, dynamics=reading["dynamics"], reading=reading.given())
     with progress_bar(quiet=json):
         planned = plan_release(settings)
+    if isinstance(planned, DetailedPlan):
+        from gridveil.cli.plan_detailed import show_detailed
+
+        show_detailed(planned, event, settings, json=json)
+        return
+    event = event or EVENT
     command = _command(planned.chosen, given["alpha"], given["bounds"]) if planned.chosen else None
     if json:
         print_json(_json(planned, event, command, plot))
@@ -284,7 +296,7 @@ def _json(planned: Plan, event: str, command: str | None, plot: Path | None) -> 
     return {
         "surrogate": planned.surrogate.facts.name,
         "event": event,
-        "targets": [_target_json(target) for target in planned.targets],
+        "targets": [target_json(target) for target in planned.targets],
         "quantile": planned.quantile,
         "draws": planned.draws,
         "reference": {
@@ -311,7 +323,8 @@ def _json(planned: Plan, event: str, command: str | None, plot: Path | None) -> 
     }
 
 
-def _target_json(target: Target) -> dict[str, Any]:
+def target_json(target: Target) -> dict[str, Any]:
+    """Turn a target into JSON's types."""
     return {"figure": target.figure, "limit": target.limit, "unit": target.unit}
 
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from gridveil.workflow.release import Dialogue, Released
 
 
+PAIRS = ("alpha", "bounds", "split", "treatments")
+
+
 @reads_grid
 def release(
     grid: options.OptionalGrid = None,
@@ -50,7 +53,15 @@ def release(
     split: Annotated[
         list[str] | None,
         options.option(
-            "shares of epsilon, such as k=1,m=1/4,d=3/4; default: chosen on a surrogate"
+            "shares of epsilon, such as k=1,m=1/4,d=3/4; default: chosen on a surrogate. Of a "
+            "detailed model machine=2/5: what items have of an asset's"
+        ),
+    ] = None,
+    treatments: Annotated[
+        list[str] | None,
+        options.option(
+            "of a detailed model, what is done with its parameters, such as x=protect,M=mean: "
+            "protect, mean, typical, or publish (true values go out); inspect lists the usual ones"
         ),
     ] = None,
     share_by: Annotated[
@@ -126,7 +137,7 @@ def release(
     from gridveil.workflow.settings import ReleaseSettings
 
     given["trajectory"] = trajectory or None
-    given |= {name: options.joined(given[name]) for name in ("alpha", "bounds", "split")}
+    given |= {name: options.joined(given[name]) for name in PAIRS}
     settings = ReleaseSettings.from_file(config, given | reading)
     with progress_bar(quiet=json) as bar:
         done = release_grid(settings, _dialogue(bar, quiet=json, yes=yes))

@@ -17,7 +17,8 @@ absolute is counted in its unit all the same.
 
 Tables of the detailed family are counted in ratios, by ``one-asset``, ``one-item`` or
 ``asset-l1-relative``: neighbours differ in the entries of one asset, whose changes, each as a part
-of its distance, add up to at most 1. Noise and loss are those of ``one-item-relative``.
+of its distance, add up to at most 1. Noise and loss are those of ``one-item-relative``. What an
+owner declares public is the same for neighbours.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class Adjacency:
     shares : part of ε each group gets (None: the rule's own).
     family : whose parameters the groups are.
     together : of groups that are drawn jointly, a name of the draw: all of them have its one share.
+    published : groups that the owner declares public, in which neighbours do not differ; of
+    detailed tables alone.
 
     >>> a = Adjacency("one-asset", alpha={"k": Fraction(1), "m": Fraction(1), "d": Fraction(1)})
     >>> a.split(Fraction(1, 2), {"m": "machine", "d": "machine"})["m"]
@@ -79,6 +82,7 @@ class Adjacency:
     shares: Mapping[str, Fraction] | None = None
     family: str = SWING
     together: Mapping[str, str] = field(default_factory=dict[str, str])
+    published: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         allowed = RULES_OF[self.family]
@@ -94,6 +98,14 @@ class Adjacency:
         object.__setattr__(self, "alpha", _exactly("alpha", given))
         if self.shares is not None:
             object.__setattr__(self, "shares", _exactly("share", self.shares))
+        known = () if self.family == SWING else tuple(parameters_of(self.family))
+        if unknown := set(self.published) - set(known):
+            raise OptionError(
+                f"{min(unknown)} cannot be published: only entries of detailed tables can.",
+                outcome=NOTHING_SPENT,
+            )
+        in_order = tuple(name for name in known if name in self.published)
+        object.__setattr__(self, "published", in_order)
 
     @property
     def relative(self) -> bool:

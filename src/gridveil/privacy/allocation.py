@@ -28,6 +28,7 @@ from gridveil.grid.parameters import (
 )
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.mechanisms import (
+    NOISY,
     REGISTERED,
     Asked,
     Mechanism,
@@ -48,10 +49,11 @@ MECHANISMS_IN_WORDS: Mapping[MechanismName, str] = {
     "shown",
 }
 # What can be taken of an asset's parameters, by family. Swing: lines have no key by which they
-# could share a sum. Detailed: a mean stands for every entry, and a typical value for nothing.
+# could share a sum. Detailed: a mean stands for every entry, and a typical value for nothing; what
+# is public already may be published.
 TAKEN: Mapping[str, Mapping[Asset, tuple[Takes, ...]]] = {
     SWING: {"line": ("items", "nothing"), "machine": ("items", "sum", "mean")},
-    DETAILED: dict.fromkeys(get_args(Asset), ("items", "mean", "nothing")),
+    DETAILED: dict.fromkeys(get_args(Asset), ("items", "mean", "nothing", "published")),
 }
 SHARINGS_IN_WORDS: Mapping[Sharing, str] = {"equal": "in equal parts", "rating": "by rated MVA"}
 
@@ -131,7 +133,12 @@ class Allocation:
     @property
     def drawn(self) -> tuple[str, ...]:
         """The groups of which anything is drawn."""
-        return tuple(name for name in self.draws if self.of(name).takes != "nothing")
+        return tuple(name for name in self.draws if self.of(name).takes in NOISY)
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """The groups that go out as they are: neighbours do not differ in them."""
+        return tuple(name for name in self.draws if self.of(name).takes == "published")
 
     def of(self, name: str) -> Mechanism:
         """What draws a group."""

@@ -54,6 +54,10 @@ DETAILED_NOT_PROTECTED = (
     "which unit holds the angle",
     "base power, nominal frequency, and how loads are declared to depend on voltage",
 )
+PUBLISHED_NOT_PROTECTED = (
+    "its true values are in this release, without noise: its owner declares that they are public "
+    "already"
+)
 TRAJECTORY_NOT_PROTECTED = "whatever the public trajectory already tells"
 
 
@@ -68,6 +72,7 @@ class Guarantee:
     hides_network : whether the edge set and the number of buses are hidden too (topology mode).
     parameters : names of all that the table has, drawn or not.
     means : of what was drawn as a mean, over how many entries.
+    published : what goes out as it is, since its owner declares it public: neighbours share it.
     """
 
     epsilon: Fraction
@@ -81,6 +86,7 @@ class Guarantee:
     hides_network: bool = False
     parameters: tuple[str, ...] = field(default_factory=lambda: tuple(PARAMETERS))
     means: Mapping[str, int] = field(default_factory=dict)
+    published: tuple[str, ...] = ()
 
     @property
     def family(self) -> str:
@@ -98,6 +104,7 @@ class Guarantee:
             together=drawn_jointly(
                 {name: loss.drawn for name, loss in self.groups.items()}, assets(self.family)
             ),
+            published=self.published,
         )
 
     @property
@@ -118,7 +125,11 @@ class Guarantee:
         if self.rule.endswith("-relative"):
             apart, odds = ("have logarithms that lie t apart", "e^(ε t/log(1 + α))")
             declared = parameters_of(self.family)
-            if absolute := [name for name in self.parameters if declared[name].absolute]:
+            if absolute := [
+                name
+                for name in self.parameters
+                if declared[name].absolute and name not in self.published
+            ]:
                 odds += f" (of {listed(absolute)}, that lie t apart, by at most e^(ε t/α))"
         return (
             f"ε-differential privacy with ε = {self.epsilon}. Two grids are neighbours if "
@@ -133,7 +144,10 @@ class Guarantee:
         change, what a change of all of them costs.
         """
         declared = parameters_of(self.family)
-        said = neighbours(self.rule, {name: declared[name] for name in self.parameters})
+        differing = [name for name in self.parameters if name not in self.published]
+        said = neighbours(self.rule, {name: declared[name] for name in differing})
+        if self.published:
+            said += f". They do not differ in {listed(self.published)}, published as they are"
         if self.rule != "asset-l1-relative":
             return said
         whole = Adjacency("one-asset-relative", self.adjacency.alpha, family=self.family)

@@ -18,7 +18,7 @@ class NoisyGrid(Generic[Facts]):
     """Protected parameters after noise and clipping: all that the allocation drew of them.
 
     values : by parameter, all its entries, (1,) where their sum or mean was drawn, (0,) where
-    nothing was [the parameter's unit].
+    nothing was [the parameter's unit]; true ones of what its owner publishes.
     """
 
     facts: Facts
@@ -44,6 +44,7 @@ class NoisyGrid(Generic[Facts]):
         """Count the drawn values of each group that lie on a public bound."""
         counts: dict[str, int] = {}
         for name, values in self.values.items():
-            public = self.range(name)
-            counts[name] = int(((values == public.lower) | (values == public.upper)).sum())
+            public, drawn = self.range(name), name in self.allocation.drawn
+            on_bound = (values == public.lower) | (values == public.upper)
+            counts[name] = int(on_bound.sum()) if drawn else 0
         return counts

@@ -27,6 +27,7 @@ from gridveil.publication.schema import (
     FractionText,
     Groups,
     Many,
+    Published,
     Words,
     group_losses,
     groups_document,
@@ -102,6 +103,7 @@ class CertificateDocument(Document):
         description="raw Ed25519 public key whose signature over SHA256SUMS is SHA256SUMS.sig, in "
         "hex"
     )
+    published: Published = ()
 
 
 def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
@@ -134,6 +136,7 @@ def certify(release: Release, public_key: bytes | None) -> CertificateDocument:
         draw_commitment=receipt.commitment,
         ledger_head=HeadDocument(**receipt.head.__dict__),
         signed_by=public_key.hex() if public_key else None,
+        **({"published": g.published} if g.published else {}),
     )
 
 
@@ -213,8 +216,11 @@ def in_plain_words(certificate: CertificateDocument) -> str:
         for name, loss in losses.items()
     )
     undrawn = "".join(
-        f"  {name}: nothing of the {declared[name].plural} was drawn, and nothing was spent on "
-        f"{'them' if family == SWING else 'it'}\n"
+        f"  {name}: {declared[name].plural}, PUBLISHED as it is, without noise: its owner declares "
+        "that it is public already\n"
+        if name in certificate.published
+        else f"  {name}: nothing of the {declared[name].plural} was drawn, and nothing was spent "
+        f"on {'them' if family == SWING else 'it'}\n"
         for name in certificate.groups
         if name not in losses
     )

@@ -91,6 +91,7 @@ def to_document(release: Release) -> ReleaseDocument:
             claim=guarantee.claim,
             not_protected=release.not_protected,
             hides_network=guarantee.hides_network,
+            **({"published": guarantee.published} if guarantee.published else {}),
         ),
         model=_model_document(release),
         bounds=bounds_document(bounds, guarantee),
@@ -191,6 +192,7 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
             hides_network=g.hides_network,
             parameters=tuple(g.groups),
             means=means_of(g.groups),
+            published=g.published,
         ),
         bounds=Bounds(
             {name: Range(*ends, signed[name]) for name, ends in document.bounds.items()},

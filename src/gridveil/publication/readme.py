@@ -21,8 +21,11 @@ def readme(release: Release, document: ReleaseDocument) -> str:
         else ""
     )
     losses = release.guarantee.groups
+    undrawn = dict.fromkeys(release.guarantee.published, "published as it is, without noise")
     groups = "\n".join(
-        _group_row(name, losses[name]) if name in losses else f"| {name} | | nothing was drawn | |"
+        _group_row(name, losses[name])
+        if name in losses
+        else f"| {name} | | {undrawn.get(name, 'nothing was drawn')} | |"
         for name in release.guarantee.parameters
     )
     conditions = (

@@ -19,7 +19,7 @@ from gridveil.foundation.archive import check_free
 from gridveil.foundation.errors import GridveilError
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import GridFacts, IntArray
-from gridveil.grid.parameters import SWING, WEIGHT, Bounds
+from gridveil.grid.parameters import SWING, WEIGHT, Bounds, parameters_of
 from gridveil.inference.fit import EstimatedEvent, FitResult, Observation
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.guarantee import (
@@ -30,6 +30,7 @@ from gridveil.privacy.guarantee import (
     NETWORK_NOT_PROTECTED,
     OPERATING_POINT_NOT_PROTECTED,
     OPERATING_POINT_NOT_PROTECTED_IN_RATIOS,
+    PUBLISHED_NOT_PROTECTED,
     RATINGS_NOT_PROTECTED,
     TRAJECTORY_NOT_PROTECTED,
     Guarantee,
@@ -163,7 +164,11 @@ class Release:
         guarantee = self.guarantee
         trajectory = [TRAJECTORY_NOT_PROTECTED] if self.provenance else []
         if guarantee.family != SWING:
-            return (*DETAILED_NOT_PROTECTED, *trajectory)
+            declared = parameters_of(guarantee.family)
+            published = [
+                f"{declared[name].words}: {PUBLISHED_NOT_PROTECTED}" for name in guarantee.published
+            ]
+            return (*DETAILED_NOT_PROTECTED, *published, *trajectory)
         found: list[str] = (
             [MACHINES_NOT_PROTECTED] if guarantee.hides_network else list(NETWORK_NOT_PROTECTED)
         )

@@ -31,7 +31,7 @@ from gridveil.grid.parameters import (
 )
 from gridveil.privacy.adjacency import Rule
 from gridveil.privacy.guarantee import Guarantee
-from gridveil.privacy.mechanisms import REGISTERED, GroupLoss
+from gridveil.privacy.mechanisms import NOISY, REGISTERED, GroupLoss
 
 SCHEMA_VERSION = 1
 # machines; above, model.mat leaves `edges` out. With another number old bundles would not verify
@@ -72,7 +72,7 @@ class Document(BaseModel):
 
 def _drawing(name: str) -> str:
     """Refuse a mechanism that is unknown here, or draws nothing."""
-    if name not in REGISTERED or REGISTERED[name].takes == "nothing":
+    if name not in REGISTERED or REGISTERED[name].takes not in NOISY:
         raise ValueError("no mechanism of this name draws anything")
     return name
 
@@ -169,6 +169,22 @@ Groups = Annotated[
 ]
 
 
+def _published(names: tuple[str, ...]) -> tuple[str, ...]:
+    if names != tuple(name for name in parameters_of(DETAILED) if name in names):
+        raise ValueError("expected entries of a detailed table, in the registry's order")
+    return names
+
+
+Published = Annotated[
+    Many[str],
+    AfterValidator(_published),
+    Field(
+        description="parameters whose true values go out as they are, without noise: their owner "
+        "declares them public, and neighbours share them"
+    ),
+]
+
+
 class GuaranteeDocument(Document):
     """What the release promises."""
 
@@ -187,6 +203,7 @@ class GuaranteeDocument(Document):
     hides_network: bool = Field(
         default=False, description="topology mode: the model shows nothing of the grid's network"
     )
+    published: Published = ()
 
 
 def groups_document(guarantee: Guarantee) -> dict[str, GroupDocument | None]:

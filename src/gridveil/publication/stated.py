@@ -262,6 +262,11 @@ def _loss_problems(release: Release) -> Iterator[str]:
         yield "its ε or α is no number that a release has"
         return
     declared, kinds = parameters_of(guarantee.family), assets(guarantee.family)
+    if not {*guarantee.groups, *guarantee.published} <= set(guarantee.parameters) or (
+        guarantee.groups.keys() & set(guarantee.published)
+    ):
+        yield "it publishes what its table has not, or what was drawn with noise"
+        return
     for _, names in parts({name: loss.drawn for name, loss in guarantee.groups.items()}, kinds):
         drawn = [guarantee.groups[name] for name in names]
         if any(loss.together != len(names) for loss in drawn) or (
@@ -335,7 +340,7 @@ def _input_problems(release: Release) -> Iterator[str]:
     draws = {
         name: guarantee.groups[name].drawn if name in guarantee.groups else "nothing"
         for name in guarantee.parameters
-    }
+    } | dict.fromkeys(guarantee.published, "published")
     shares = {name: loss.epsilon / guarantee.epsilon for name, loss in guarantee.groups.items()}
     # A detailed allocation has its parameters in one order; those of a swing model are few.
     swing = guarantee.family == SWING

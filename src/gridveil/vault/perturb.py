@@ -67,6 +67,20 @@ class PlannedDraw(Generic[Facts]):
                     outcome=NOTHING_SPENT,
                     remedy=f"Make them with family={facts.family!r}.",
                 )
+        here = tuple(n for n in self.adjacency.published if n in facts.parameters)
+        if here != allocation.published:
+            raise OptionError(
+                "What is published is not what neighbours share by the adjacency.",
+                expected=f"published: {', '.join(allocation.published) or 'nothing'}",
+                outcome=NOTHING_SPENT,
+                remedy="Make the adjacency with published=allocation.published.",
+            )
+        if not allocation.drawn:
+            raise OptionError(
+                "Nothing is drawn: such a release has no noise, and protects nothing.",
+                outcome=NOTHING_SPENT,
+                remedy="Protect a parameter, or its mean.",
+            )
         ranges = {
             name: allocation.of(name).range(self.bounds[name], facts.sizes[name])
             for name in allocation.drawn
@@ -99,9 +113,10 @@ def perturb(
     -------
     ε-DP for the adjacency: each mechanism has a loss of its share of ε at most (its proof stands
     with it), the adjacency's rule combines them, and clipping to public bounds is data-independent
-    post-processing. A group of which nothing is drawn costs nothing. The charge is durable before
-    the draw. A sampler with a seed needs no ledger, and all that it touches is a demo; a mechanism
-    that is not proven draws demos alone.
+    post-processing. A group of which nothing is drawn costs nothing. What the owner declares public
+    goes out as it is: neighbours do not differ in it. The charge is durable before the draw. A
+    sampler with a seed needs no ledger, and all that it touches is a demo; a mechanism that is not
+    proven draws demos alone.
 
     lineage : the account that is charged; default: the grid's own name.
     allocation : public, fixed before the draw.
@@ -146,6 +161,7 @@ def perturb_planned(
         hides_network=allocation.hides_network,
         parameters=tuple(facts.parameters),
         means={name: facts.sizes[name] for name, by in drawn_by.items() if by.takes == "mean"},
+        published=allocation.published,
     )
 
     stage("drawing the noise")
@@ -161,6 +177,7 @@ def perturb_planned(
             scale={name: loss.scale for name, loss in plan.losses.items()},
             draws=dict(allocation.draws),
             family=facts.family,
+            published=adjacency.published,
         )
         entry = ledger.charge(charge)
         crash_points.step("charged")
@@ -176,12 +193,11 @@ def perturb_planned(
         at = {name: facts.positions(name) for name in names}
         drawn |= mechanism.draw(prepared, part, sampler, at)
     crash_points.step("drawn")
-    public = {
-        name: drawn_by[name].released(drawn[name], plan.losses[name], ranges[name])
-        if name in drawn
-        else np.empty(0)
-        for name in facts.parameters
-    }
+    public = {name: np.empty(0) for name in facts.parameters}
+    for name, values in drawn.items():
+        public[name] = drawn_by[name].released(values, plan.losses[name], ranges[name])
+    for name in allocation.published:  # declared public: neighbours have the same
+        public[name] = Private.open(source.values[name])
     receipt = None
     if ledger is not None and entry is not None:
         receipt = ledger.mark_drawn(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from gridveil.dynamics.detailed.entries import ENTRIES, ITEM_SHARE
+from gridveil.dynamics.detailed.entries import ENTRIES, ITEM_SHARE, Treatment
 from gridveil.dynamics.detailed.estimate import toward_mean
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.projection import check_public_end, project
@@ -19,7 +20,7 @@ from gridveil.foundation.sealed import sealed
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import Bounds
+from gridveil.grid.parameters import Asset, Bounds
 from gridveil.inference.fit.detailed import DetailedFitSettings, fit_detailed
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.unknown import KNOWN
@@ -41,43 +42,71 @@ from gridveil.workflow.publish import FitRecords
 # Formats that hold the case with its devices.
 CASE_WRITERS = {"andes": detailed_andes, "psse": detailed_raw_dyr}
 STATES_OF_A_UNIT = 30  # more than any known combination of devices has
-TREATMENTS = {
-    "protect": "noise on every entry",
-    "mean": "noise on the mean over all entries",
-    "typical": "a public value, no noise",
+TREATMENTS: Mapping[Treatment, str] = {
+    "protect": "protect, noise on every entry",
+    "mean": "mean, noise on the mean over all entries",
+    "typical": "typical, a public value and no noise",
+    "publish": "publish, the true values as they are",
 }
 
 
 def treatments(facts: DetailedFacts) -> dict[str, str]:
-    """What is done with each parameter, in words."""
+    """What is done with each parameter unless its owner says otherwise, in words."""
     return {name: TREATMENTS[ENTRIES[name].treatment] for name in facts.parameters}
 
 
-def usual_allocation(facts: DetailedFacts, adjacency: Adjacency) -> Allocation:
-    """What is drawn of each parameter by its usual treatment, and with which share of ε.
+def allocate(
+    facts: DetailedFacts,
+    adjacency: Adjacency,
+    treatments: Mapping[str, Treatment] | None = None,
+    item_shares: Mapping[Asset, Fraction] | None = None,
+) -> Allocation:
+    """What is drawn of each parameter, and with which share of ε.
 
     Where a whole asset may move, its items are drawn jointly, and so are the means; elsewhere each
-    has noise of its own, and the whole ε.
+    has noise of its own, and the whole ε. What neighbours share by the adjacency is published.
+    treatments : those that are not the usual ones.
+    item_shares : what items have of an asset's ε, where it is not ITEM_SHARE; its means have the
+    rest.
     """
+    said: dict[str, Treatment] = dict(treatments or {})
+    parts: dict[Asset, Fraction] = dict(item_shares or {})
+    for name in said.keys() - facts.parameters.keys():
+        raise OptionError(
+            f"--treatments {name} names what no device of this grid has.",
+            expected=f"some of {', '.join(facts.parameters)}",
+            outcome=NOTHING_SPENT,
+        )
     jointly = adjacency.counts == "one-asset"
-    ways = {
+    if parts and not (jointly and all(0 < part < 1 for part in parts.values())):
+        raise OptionError(
+            "--split of a detailed model shares an asset's ε between its items and its means.",
+            expected="a share between 0 and 1, under one-asset-relative",
+            outcome=NOTHING_SPENT,
+        )
+    ways: Mapping[Treatment, str] = {
         "protect": "box" if jointly else "items",
         "mean": "box-means" if jointly else "mean",
         "typical": "nothing",
+        "publish": "published",
     }
-    treatments = {name: ENTRIES[name].treatment for name in facts.parameters}
-    draws = {name: ways[treatment] for name, treatment in treatments.items()}
+    usual: dict[str, Treatment] = {name: ENTRIES[name].treatment for name in facts.parameters}
+    shared: dict[str, Treatment] = dict.fromkeys(adjacency.published, "publish")
+    chosen: dict[str, Treatment] = {name: (usual | shared | said)[name] for name in usual}
+    changed = chosen != usual or any(ITEM_SHARE[asset] != part for asset, part in parts.items())
+    origin = "treatments set by its owner" if changed else "gridveil's usual treatments"
+    draws = {name: ways[treatment] for name, treatment in chosen.items()}
     if not jointly:
-        return Allocation(draws, origin="gridveil's usual treatments")
+        return Allocation(draws, origin=origin)
+    of: dict[str, Asset] = {name: parameter.asset for name, parameter in facts.parameters.items()}
     shares: dict[str, Fraction] = {}
-    for name, treatment in treatments.items():
-        if treatment == "typical":
+    for name, treatment in chosen.items():
+        if treatment not in ("protect", "mean"):
             continue
-        asset = facts.parameters[name].asset
-        both = {treatments[other] for other in treatments if facts.parameters[other].asset == asset}
-        part = ITEM_SHARE[asset] if {"protect", "mean"} <= both else Fraction(1)
-        shares[name] = part if treatment == "protect" or part == 1 else 1 - part
-    return Allocation(draws, shares, origin="gridveil's usual treatments")
+        both = {"protect", "mean"} <= {chosen[n] for n in chosen if of[n] == of[name]}
+        part = (ITEM_SHARE | parts)[of[name]] if both else Fraction(1)
+        shares[name] = 1 - part if both and treatment == "mean" else part
+    return Allocation(draws, shares, origin=origin)
 
 
 @sealed
@@ -91,6 +120,7 @@ def publish_detailed(
     ledger: Ledger | None,
     sampler: Sampler | None = None,
     lineage: str | None = None,
+    treatments: Mapping[str, Treatment] | None = None,
     allocation: Allocation | None = None,
     form: Form = "reduced",
     settings: DetailedFitSettings | None = None,
@@ -98,6 +128,7 @@ def publish_detailed(
     """Release a private grid with its devices: draw, solve the released power flow, move what is
     not stable toward public values, linearise, and fit to public records, if there are any.
 
+    treatments : what is done with parameters, where it is not the usual; or a whole allocation.
     settings : of the fit; it estimates how loads depend on voltage unless told otherwise.
 
     Without arguments of their own, adjacency, bounds and allocation are the usual ones of detailed
@@ -112,7 +143,8 @@ def publish_detailed(
     facts = source.facts
     adjacency = adjacency or Adjacency("one-asset-relative", family=facts.family)
     bounds = bounds or Bounds(family=facts.family)
-    allocation = allocation or usual_allocation(facts, adjacency)
+    allocation = allocation or allocate(facts, adjacency, treatments)
+    adjacency = replace(adjacency, published=(*adjacency.published, *allocation.published))
     check_writable((), check_public_end(facts.public))
     plan = PlannedDraw(source, epsilon, adjacency, bounds, allocation)
     records = FitRecords(observed, sampler or SecureSampler())
@@ -215,7 +247,8 @@ def estimates(noisy: NoisyGrid[DetailedFacts]) -> dict[str, Array]:
     """Guess the entries behind what was drawn: items of machines, which are often alike, are drawn
     toward their mean as far as their noise explains that they differ.
     """
-    values = {name: noisy.values[name] for name in noisy.allocation.drawn}
+    known = {*noisy.allocation.drawn, *noisy.allocation.published}
+    values = {name: values for name, values in noisy.values.items() if name in known}
     for name, loss in noisy.guarantee.groups.items():
         of_machines = noisy.facts.parameters[name].asset == "machine"
         if of_machines and loss.relative and loss.mechanism.takes == "items":

@@ -9,16 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from gridveil.dynamics.events import Event
-from gridveil.grid.parameters import PARAMETERS, Bounds
+from gridveil.foundation.errors import OptionError
+from gridveil.grid.parameters import DETAILED, PARAMETERS, SWING, Bounds, parameters_of
 from gridveil.planning.plan import Plan
 from gridveil.planning.plan import plan as search
-from gridveil.planning.plan.targets import FIGURES, Target
+from gridveil.planning.plan.targets import FIGURES, NO_PLAN, Target
 from gridveil.privacy.adjacency import ABSOLUTE, Adjacency
 from gridveil.privacy.allocation import MECHANISMS
 from gridveil.privacy.ledger import Ledger
-from gridveil.readers.cases import declared_public, open_grid
+from gridveil.readers.cases import declared_public, open_grid, public_detailed
 from gridveil.workflow.places import check_figure, writing
-from gridveil.workflow.settings import SHARINGS, alpha_of, bounds_over, check_one_of, pairs_of
+from gridveil.workflow.plan_detailed import DRAWS as DETAILED_DRAWS
+from gridveil.workflow.plan_detailed import DetailedPlan, plan_detailed
+from gridveil.workflow.settings import (
+    SHARINGS,
+    USUAL_RULES,
+    GridSettings,
+    adjacency_over,
+    alpha_of,
+    bounds_over,
+    check_one_of,
+    pairs_of,
+)
+
+# Of a plan for swing models: what its figures are of, and draws of each trial.
+EVENT, SWING_DRAWS = "uniform:+10%", 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,33 +42,62 @@ class PlanSettings:
 
     surrogate : a public case, a file or a name.
     targets : the largest errors of nadir, RoCoF and settling frequency.
-    event : what they are of; on the surrogate's own buses.
+    event : what they are of; on the surrogate's own buses. None: uniform:+10%, and of a detailed
+    model steps of load at single buses.
     quantile : share of releases that must meet all targets.
-    adjacency : None: one-asset, the others beside.
+    model : as in `GridSettings`; of a detailed one, treatments are tried.
+    adjacency : None: one-asset, the others beside; of a detailed model one-asset-relative.
     mechanism : None: all are tried.
+    draws : None: 200, or 50 of a detailed model.
     dynamics, reading : how the surrogate is read, as in `GridSettings`.
     plot : a figure.
     """
 
     surrogate: str
     targets: tuple[Target, ...]
-    event: str = "uniform:+10%"
+    event: str | None = None
     quantile: float = 0.9
+    model: str = "auto"
     adjacency: str | None = None
     mechanism: str | None = None
     share_by: str = "equal"
     alpha: Mapping[str, Fraction] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
-    draws: int = 200
+    draws: int | None = None
     dynamics: Path | None = None
     reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
     plot: Path | None = None
 
     def __post_init__(self) -> None:
-        self.neighbours()
         check_one_of("share-by", self.share_by, SHARINGS)
         if self.mechanism:
             check_one_of("mechanism", self.mechanism, MECHANISMS)
+        if self.family == DETAILED:
+            self.check_detailed()
+        self.neighbours(self.family or SWING)
+
+    @property
+    def family(self) -> str | None:
+        """The family that the settings name; None: the surrogate decides."""
+        if self.model == "auto" and (self.mechanism or self.share_by != "equal"):
+            return SWING
+        return GridSettings(
+            grid=self.surrogate,
+            reading=self.reading,
+            adjacency=self.adjacency,
+            model=self.model,
+            alpha=self.alpha,
+            bounds=self.bounds,
+        ).said_family
+
+    def check_detailed(self) -> None:
+        """Refuse what a plan for a detailed model has no place for."""
+        if self.mechanism or self.share_by != "equal" or self.plot:
+            raise OptionError(
+                "--mechanism, --share-by and --plot are for plans of swing models.",
+                outcome=NO_PLAN,
+                remedy="Leave them out, or choose --model swing.",
+            )
 
     @classmethod
     def of(cls, **given: Any) -> PlanSettings:
@@ -63,7 +107,7 @@ class PlanSettings:
         ]
         targets = [Target.parse(figure, text) for figure, text in errors if text is not None]
         alpha, bounds = alpha_of(given.pop("alpha", None)), given.pop("bounds", None)
-        pairs_of("bounds", bounds, PARAMETERS)
+        pairs_of("bounds", bounds, (*PARAMETERS, *parameters_of(DETAILED)))
         return cls(
             **{name: value for name, value in given.items() if value is not None},
             targets=tuple(targets),
@@ -71,15 +115,18 @@ class PlanSettings:
             bounds=bounds_over(Bounds(), bounds),
         )
 
-    def neighbours(self) -> list[Adjacency]:
-        """The rule that was asked for, or the three absolute ones, the default first."""
-        rules: list[Any] = [self.adjacency] if self.adjacency else list(ABSOLUTE)
-        return [Adjacency(rule, {**Adjacency(rule).alpha, **self.alpha}) for rule in rules]
+    def neighbours(self, family: str = SWING) -> list[Adjacency]:
+        """The rule that was asked for, or the three absolute ones, the default first; of a detailed
+        model its usual one.
+        """
+        rules = [USUAL_RULES[family]] if family == DETAILED else list(ABSOLUTE)
+        rules = [self.adjacency] if self.adjacency else rules
+        return [adjacency_over(None, rule, self.alpha, family) for rule in rules]
 
 
-def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan:
-    """Find the least ε of each mechanism and rule that meets the targets; propose one; draw the
-    figure that was asked for.
+def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan | DetailedPlan:
+    """Find the least ε of each mechanism and rule that meets the targets, or of a detailed model
+    that of the best treatments; propose one; draw the figure that was asked for.
 
     ledger : knows private grids, which are refused as surrogates; None: the usual one.
     """
@@ -87,18 +134,36 @@ def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan:
         check_figure(settings.plot)
     mechanisms: Any = [settings.mechanism] if settings.mechanism else MECHANISMS
     sharing: Any = settings.share_by
-    source = open_grid(
-        settings.surrogate, dynamics_file=settings.dynamics, options=settings.reading
-    )
+    model: Any = settings.family or settings.model
+    how: dict[str, Any] = {"dynamics_file": settings.dynamics, "options": settings.reading}
+    source = open_grid(settings.surrogate, model=model, **how)
+    event = None
+    if settings.event:
+        event = Event.parse(settings.event, base_mva=source.facts.base_mva)
+    if source.facts.family == DETAILED:
+        settings.check_detailed()
+        table, whole = public_detailed(source, settings.surrogate, **how, ledger=ledger)
+        bounds = settings.bounds
+        return plan_detailed(
+            source,
+            whole,
+            table.values,
+            settings.targets,
+            event=event,
+            adjacency=settings.neighbours(DETAILED)[0],
+            bounds=bounds if bounds.family == DETAILED else Bounds(family=DETAILED),
+            draws=settings.draws or DETAILED_DRAWS,
+            quantile=settings.quantile,
+        )
     planned = search(
         declared_public(source, ledger),
         settings.targets,
-        event=Event.parse(settings.event, base_mva=source.facts.base_mva),
+        event=event or Event.parse(EVENT, base_mva=source.facts.base_mva),
         adjacencies=settings.neighbours(),
         bounds=settings.bounds,
         mechanisms=mechanisms,
         sharing=sharing,
-        draws=settings.draws,
+        draws=settings.draws or SWING_DRAWS,
         quantile=settings.quantile,
     )
     if settings.plot:

@@ -42,11 +42,11 @@ from gridveil.readers.cases import BUNDLED
 from gridveil.vault.perturb import PlannedDraw, version_of
 from gridveil.vault.source import SourceGrid
 from gridveil.workflow.detailed import (
+    allocate,
     check_detailed_records,
     check_public_end,
     check_writable,
     detailed_algorithm,
-    usual_allocation,
 )
 from gridveil.workflow.leakage import GivenAway, given_away
 from gridveil.workflow.opening import open_named, open_surrogate
@@ -239,7 +239,7 @@ def _prepared_detailed(
     book, lineage, known = _opened(settings, facts)
     adjacency = settings.neighbours(known, facts.family)
     bounds = settings.bounds_of(facts.family)
-    allocation = usual_allocation(facts, adjacency)
+    allocation = allocate(facts, adjacency, settings.treatments, settings.item_shares)
     plan = PlannedDraw(source, settings.epsilon, adjacency, bounds, allocation)
     check_writable(settings.formats, check_public_end(facts.public))
     if measured:

@@ -7,13 +7,14 @@ option or key and what it may be, never a value of a grid.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, get_args
 
+from gridveil.dynamics.detailed.entries import ENTRIES, Treatment
 from gridveil.foundation.errors import NOTHING_SPENT, InputError, OptionError
 from gridveil.foundation.toml import read_toml
 from gridveil.grid.parameters import (
@@ -23,6 +24,7 @@ from gridveil.grid.parameters import (
     PARAMETERS,
     SWING,
     WEIGHT,
+    Asset,
     Bounds,
     Range,
     family_of,
@@ -156,7 +158,10 @@ class ReleaseSettings(GridSettings):
 
     epsilon : privacy loss, exact.
     mechanism : None: the profile's, or items where there is a trajectory.
-    split : shares of epsilon by group; None: chosen on a surrogate.
+    split : shares of epsilon by group; None: chosen on a surrogate. Of a detailed model, by asset,
+    the share of its items; its means have the rest.
+    treatments : what is done with parameters of a detailed model; one left out has its usual
+    treatment, or is published where the lineage publishes it.
     share_by : how machines share a sum, equal or rating.
     surrogate : a public case to choose the shares on; None: this topology at the middle of the
     bounds.
@@ -174,6 +179,7 @@ class ReleaseSettings(GridSettings):
     model: str = "auto"
     mechanism: str | None = None
     split: Mapping[str, Fraction] | None = None
+    treatments: Mapping[str, Treatment] = field(default_factory=dict)
     share_by: str = "equal"
     surrogate: str | None = None
     profile: str | None = None
@@ -205,6 +211,19 @@ class ReleaseSettings(GridSettings):
                 expected="equal, or a number of zones",
                 outcome=NOTHING_SPENT,
             )
+        if self.model == SWING and (self.treatments or self.item_shares):
+            said = "treatments" if self.treatments else "split"
+            raise OptionError(
+                f"--{said} names what swing models have not.",
+                outcome=NOTHING_SPENT,
+                remedy="Leave it out, or choose --model detailed.",
+            )
+        if self.item_shares and len(self.item_shares) < len(self.split or ()):
+            raise OptionError(
+                "--split names assets of a detailed model and other groups beside them.",
+                expected=f"shares of {', '.join(get_args(Asset))}",
+                outcome=NOTHING_SPENT,
+            )
         # A mistake in these is found before a file is read.
         if self.said_family != DETAILED and (allocation := self.allocation):
             allocation.over(self.neighbours(None)).split(self.epsilon, allocation.assets)
@@ -213,11 +232,12 @@ class ReleaseSettings(GridSettings):
     def from_file(cls, config: Path | None, given: Mapping[str, Any]) -> Self:
         """Merge what is given over a release.toml over defaults, and check all of it.
 
-        Of alpha and bounds, what is given of one group leaves the file's others as they are.
+        Of alpha, bounds and treatments, what is given of one group leaves the file's others as they
+        are.
         """
         known = _read_config(config, cls.keys()) if config else {}
         chosen = {name: value for name, value in given.items() if value is not None}
-        for name in ("alpha", "bounds"):
+        for name in ("alpha", "bounds", "treatments"):
             if name in known and name in chosen:
                 chosen[name] = pairs_of(name, known[name]) | pairs_of(name, chosen[name])
         return cls(**cls.read(known | chosen, config))
@@ -231,6 +251,7 @@ class ReleaseSettings(GridSettings):
         settings["epsilon"] = exact(settings["epsilon"])
         readers = {
             "split": shares_of,
+            "treatments": treatments_of,
             "out": Path,
             "formats": names_of,
             "merge_loads": str,
@@ -258,10 +279,23 @@ class ReleaseSettings(GridSettings):
         return [self.out.with_name(f"{stem}-{n + 1}{suffix}") for n in range(self.count)]
 
     @property
+    def item_shares(self) -> dict[Asset, Fraction]:
+        """What items have of an asset's ε, of a detailed model, where that was said."""
+        known: tuple[Asset, ...] = get_args(Asset)
+        return {asset: self.split[asset] for asset in known if self.split and asset in self.split}
+
+    @property
+    def said_family(self) -> str | None:
+        """The family that the settings name; None: the file decides."""
+        return DETAILED if self.treatments or self.item_shares else super().said_family
+
+    @property
     def swing_only(self) -> tuple[str, ...]:
         """What is set that only swing models have."""
         own = ("mechanism", "split", "surrogate", "profile", "merge_loads")
         said = [name for name in own if getattr(self, name) is not None]
+        if self.item_shares:
+            said.remove("split")
         said += ["share_by"] if self.share_by != "equal" else []
         return (*super().swing_only, *said)
 
@@ -277,12 +311,15 @@ class ReleaseSettings(GridSettings):
 
     def neighbours(self, account: Account | None, family: str = SWING) -> Adjacency:
         """What was asked for; where nothing was, what the lineage's budget fixes, else the
-        profile's rule (of detailed models, one-asset-relative) and the usual α.
+        profile's rule (of detailed models, one-asset-relative), the usual α and nothing published.
         """
         fixed = account.adjacency if account else None
         preset = self.preset.rule if family == SWING else USUAL_RULES[family]
         usual = preset if fixed is None or self.profile is not None else None
-        return adjacency_over(fixed, self.adjacency or usual, self.alpha, family)
+        found = adjacency_over(fixed, self.adjacency or usual, self.alpha, family)
+        kept = {name for name in found.published if name not in self.treatments}
+        said = {name for name, way in self.treatments.items() if way == "publish"}
+        return replace(found, published=tuple(kept | said))
 
     @property
     def drawn(self) -> str:
@@ -316,15 +353,19 @@ def adjacency_over(
     fixed: Adjacency | None,
     rule: str | None,
     alpha: Mapping[str, Fraction],
-    family: str = SWING,
+    family: str | None = None,
 ) -> Adjacency:
     """What was asked for; where nothing was, what a budget fixes, else the usual rule and its usual
     α.
+
+    family : None: the budget's, else that of alpha.
     """
+    family = family or (fixed.family if fixed else family_of(alpha))
     rule = rule or (fixed.rule if fixed else USUAL_RULES[family])
     same = fixed and fixed.rule == rule and fixed.family == family
     usual = fixed if fixed and same else Adjacency(rule, family=family)  # pyright: ignore[reportArgumentType]
-    return Adjacency(usual.rule, {**usual.alpha, **alpha}, family=family)
+    alpha = {**usual.alpha, **alpha}
+    return Adjacency(usual.rule, alpha, family=family, published=usual.published)
 
 
 def profile_named(name: Any) -> Profile:
@@ -379,10 +420,33 @@ def shares_of(value: Any) -> dict[str, Fraction]:
     return {name: exact(share, name=f"share of {name}") for name, share in pairs.items()}
 
 
+def treatments_of(value: Any) -> dict[str, Treatment]:
+    """What is done with each parameter: of "M=protect,x=mean", or of a mapping."""
+    ways: tuple[Treatment, ...] = get_args(Treatment)
+    pairs = pairs_of("treatments", value)
+    for name, way in pairs.items():
+        if name not in ENTRIES:
+            close = get_close_matches(str(name)[:100], ENTRIES, n=1, cutoff=0.4)
+            raise OptionError(
+                f"--treatments {name} is no parameter of a detailed model.",
+                expected=f"one of {', '.join(ENTRIES)}",
+                outcome=NOTHING_SPENT,
+                remedy=f"Did you mean {close[0]}?" if close else "",
+            )
+        if way not in ways:
+            raise OptionError(
+                f"--treatments {name}={way} is no treatment.",
+                expected=f"one of {', '.join(ways)}",
+                outcome=NOTHING_SPENT,
+            )
+    return pairs
+
+
 EXAMPLES = {
     "alpha": "k=1,m=1/2",
     "bounds": "k=1:100,m=1:40",
     "split": "k=1,m=1/2,d=1/2",
+    "treatments": "M=protect,x=mean",
 }
 
 
@@ -482,6 +546,8 @@ def _read_config(path: Path, keys: set[str]) -> dict[str, Any]:
     for name, value in config.items():
         if name not in keys:
             raise unknown_key(name, keys, path.name)
+        if name == "treatments" and isinstance(value, dict):
+            continue
         if name not in NUMBERS and not isinstance(value, str):
             raise InputError(f"{name} is not usable", file=path.name, expected="text in quotes")
     return config

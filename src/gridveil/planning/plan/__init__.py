@@ -148,7 +148,7 @@ def plan(
     says what is hidden. Splits are chosen by the targets too. Each ε is found on one set of draws,
     rounded up to two digits and checked on another.
     """
-    _check(targets, draws, quantile)
+    check_asked(targets, draws, quantile)
     trials = Trials(surrogate, event, bounds, draws=draws, seed=SEARCH_SEED, lumped=True)
     fresh = Trials(surrogate, event, bounds, draws=draws, seed=CHECK_SEED)
     search = Search(trials, fresh, tuple(targets), quantile)
@@ -181,7 +181,8 @@ def plan(
     )
 
 
-def _check(targets: Sequence[Target], draws: int, quantile: float) -> None:
+def check_asked(targets: Sequence[Target], draws: int, quantile: float) -> None:
+    """Refuse a plan without targets, and draws too few for its quantile."""
     if not targets:
         raise OptionError(
             "A plan needs a target.",

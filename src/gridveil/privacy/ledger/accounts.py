@@ -79,6 +79,7 @@ class Charge:
     draws : what is drawn of each group, by the mechanism's name. Items and sums of a group are not
     disjoint: both are charged. Groups of one joint draw have one loss, which is charged once.
     family : whose parameters the groups are.
+    published : those that go out as they are, in which neighbours do not differ.
     """
 
     lineage: str
@@ -90,11 +91,12 @@ class Charge:
     scale: Mapping[str, float]
     draws: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(PARAMETERS, "items"))
     family: str = SWING
+    published: tuple[str, ...] = ()
 
     @property
     def adjacency(self) -> Adjacency:
         """The neighbours that it is a cost for."""
-        return Adjacency(self.rule, self.alpha, family=self.family)
+        return Adjacency(self.rule, self.alpha, family=self.family, published=self.published)
 
 
 @dataclass(frozen=True)
@@ -254,7 +256,9 @@ def entries_of(rows: Iterable[Row]) -> list[Entry]:
 
 
 def check_same(account: Account, adjacency: Adjacency) -> None:
-    """Refuse other parameters, another adjacency or another α than the budget's."""
+    """Refuse other parameters, another adjacency or α, or other published parameters than the
+    budget's.
+    """
     check_family(account, adjacency.family)
     fixed = account.adjacency
     assert fixed is not None
@@ -265,6 +269,14 @@ def check_same(account: Account, adjacency: Adjacency) -> None:
             f"{alpha}, for ever.",
             outcome=NOTHING_SPENT,
             remedy="Use them, or leave --adjacency and --alpha out.",
+        )
+    if fixed.published != adjacency.published:
+        raise LedgerError(
+            f"What {account.lineage!r} publishes as it is was fixed by its first release or "
+            f"budget, for ever: {', '.join(fixed.published) or 'nothing'}. To publish what was "
+            "protected would undo that; to protect what was published would promise too much.",
+            outcome=NOTHING_SPENT,
+            remedy="Publish the same, or leave publish out of --treatments.",
         )
 
 
@@ -286,8 +298,12 @@ def check_family(account: Account | None, family: str) -> None:
 
 def adjacency_of(body: Mapping[str, Any]) -> Adjacency:
     """The adjacency of a row; one that names no family is of the swing family."""
-    family = body.get("family", SWING)
-    return Adjacency(body["adjacency"], exact_values(body["alpha"]), family=family)
+    return Adjacency(
+        body["adjacency"],
+        exact_values(body["alpha"]),
+        family=body.get("family", SWING),
+        published=tuple(body.get("published", ())),
+    )
 
 
 def in_row(adjacency: Adjacency) -> dict[str, Any]:
@@ -296,7 +312,10 @@ def in_row(adjacency: Adjacency) -> dict[str, Any]:
         "adjacency": adjacency.rule,
         "alpha": {name: str(value) for name, value in adjacency.alpha.items()},
     }
-    return row if adjacency.family == SWING else {**row, "family": adjacency.family}
+    if adjacency.family == SWING:
+        return row
+    published = {"published": list(adjacency.published)} if adjacency.published else {}
+    return {**row, "family": adjacency.family, **published}
 
 
 def exact_values(values: Mapping[str, str]) -> dict[str, Fraction]:

@@ -115,13 +115,19 @@ def _to_json(account: Account) -> dict[str, Any]:
         "epsilon": str(account.epsilon),
         "totals": {name: str(value) for name, value in account.totals.items()},
         "family": fixed.family if fixed else None,
+        "published": list(fixed.published) if fixed else [],
     }
 
 
 def _from_json(lineage: str, data: Mapping[str, Any]) -> Account:
     fixed = None
     if data["rule"]:
-        fixed = Adjacency(data["rule"], exact_values(data["alpha"]), family=data["family"])
+        fixed = Adjacency(
+            data["rule"],
+            exact_values(data["alpha"]),
+            family=data["family"],
+            published=tuple(data["published"]),
+        )
     return Account(
         lineage,
         fixed,

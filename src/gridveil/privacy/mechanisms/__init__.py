@@ -9,6 +9,7 @@ from __future__ import annotations
 from gridveil.privacy.mechanisms.additive import Additive
 from gridveil.privacy.mechanisms.box import Box
 from gridveil.privacy.mechanisms.interface import (
+    NOISY,
     REGISTERED,
     Asked,
     Calibration,
@@ -24,7 +25,7 @@ from gridveil.privacy.mechanisms.interface import (
 )
 from gridveil.privacy.mechanisms.joint import ON_ASSET_MEANS, ON_ASSETS, Joint
 from gridveil.privacy.mechanisms.laplace import LAPLACE, ON_ITEMS, ON_MEANS, ON_SUMS
-from gridveil.privacy.mechanisms.nothing import Nothing
+from gridveil.privacy.mechanisms.nothing import Nothing, Published
 
 PROVEN: tuple[Mechanism, ...] = (
     ON_ITEMS,
@@ -33,6 +34,7 @@ PROVEN: tuple[Mechanism, ...] = (
     ON_ASSETS,
     ON_ASSET_MEANS,
     Nothing(LAPLACE),
+    Published(LAPLACE),
 )
 USUAL = LAPLACE
 """The noise that is meant where none is named."""
@@ -46,6 +48,7 @@ def for_demos_only(mechanism: Mechanism) -> bool:
 
 
 __all__ = [
+    "NOISY",
     "PROVEN",
     "REGISTERED",
     "USUAL",

@@ -21,7 +21,9 @@ from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import Range
 
-Takes = Literal["items", "sum", "mean", "nothing"]
+Takes = Literal["items", "sum", "mean", "nothing", "published"]
+# Of these, noise is drawn.
+NOISY: tuple[Takes, ...] = ("items", "sum", "mean")
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,9 @@ class Mechanism(ABC):
     name: str
     """Of the mechanism, in allocations, ledgers and bundles."""
     takes: Takes
-    """What it takes of a parameter: every entry, their sum, their mean, or nothing."""
+    """What it takes of a parameter: every entry, their sum, their mean, or nothing; published:
+    every entry, to go out without noise.
+    """
     noise: Noise
     """Its noise, whatever the number of parameters that it draws together: see `law`."""
     each: str
@@ -235,7 +239,7 @@ class Mechanism(ABC):
 
     def size(self, entries: int) -> int:
         """How many values it draws of so many entries."""
-        return {"items": entries, "sum": 1, "mean": 1, "nothing": 0}[self.takes]
+        return {"items": entries, "sum": 1, "mean": 1}.get(self.takes, 0)
 
     def law(self, together: int) -> Noise:  # noqa: ARG002
         """The law of its noise on so many parameters, for whoever judges what it drew."""
@@ -327,7 +331,7 @@ def parts(
     """
     together: dict[tuple[str, str], list[str]] = {}
     for name, way in draws.items():
-        if named(way).takes != "nothing":
+        if named(way).takes in NOISY:
             key = assets[name] if named(way).joint else name
             together.setdefault((way, key), []).append(name)
     return [(named(way), tuple(names)) for (way, _), names in together.items()]

@@ -1,4 +1,6 @@
-"""Nothing: no value is taken, nothing is drawn, and nothing is spent."""
+"""What is not drawn: nothing of a parameter, or all of it without noise, since it is public.
+Neither spends anything.
+"""
 
 from __future__ import annotations
 
@@ -50,3 +52,19 @@ class Nothing(Mechanism):
     def released(self, drawn: Array, loss: GroupLoss, public: Range) -> Array:  # noqa: ARG002
         """Nothing."""
         return np.empty(0)
+
+
+@dataclass(frozen=True)
+class Published(Nothing):
+    """Draws nothing: `perturb` lets the entries out as they are.
+
+    Privacy
+    -------
+    Of what its owner declares public, neighbours have the same values: `Adjacency.published` names
+    it, the ledger fixes it for a lineage, and the certificate says so. Nothing that tells two
+    neighbours apart goes out, at no loss. Of grids that differ in it, nothing is promised.
+    """
+
+    name: str = "published"
+    takes = "published"
+    each = whole = "published as they are"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -15,13 +16,17 @@ from gridveil.foundation.limits import JSON_BYTES, MOST_FILES
 from gridveil.foundation.progress import stage
 from gridveil.foundation.reading import Twice, once, read_bytes
 from gridveil.foundation.sealed import sealed
+from gridveil.grid.facts import Facts
 from gridveil.readers.network import FileGrid
 from gridveil.vault.source import SourceGrid
 
 if TYPE_CHECKING:
+    from gridveil.grid.case import DetailedCase
+    from gridveil.grid.detailed import DetailedFacts
     from gridveil.grid.facts import GridFacts
     from gridveil.grid.tables import PublicTable
     from gridveil.privacy.ledger import Ledger
+    from gridveil.readers.dynamics import Dynamics
 
 MOST_MEMORY = 0.7e9  # bytes, estimated: an empty object takes 70 for its three characters
 JSON = "a grid in ANDES's or pandapower's JSON"
@@ -203,18 +208,9 @@ def open_grid(
     """
     from gridveil.readers.assemble import assemble
     from gridveil.readers.devices import has_controls
-    from gridveil.readers.dynamics import Dynamics, read_dynamics
 
     stage("reading the grid")
-    path, name = _place(str(grid))
-    dynamics_file = None if dynamics_file is None else Path(dynamics_file)
-    beside = path.with_suffix(".toml")
-    dyr = dynamics_file if dynamics_file and dynamics_file.suffix.lower() == ".dyr" else None
-    if dynamics_file is not None and dyr is None:
-        dynamics = read_dynamics(dynamics_file)
-    else:
-        dynamics = read_dynamics(beside) if _exists(beside) else Dynamics()
-    file, said = read_grid(path, dyr), dynamics.over(options or {})
+    file, said, name = _read(grid, dynamics_file, options)
     if model == "detailed" or (model == "auto" and has_controls(file)):
         from gridveil.readers.detailed import detailed_source
 
@@ -226,10 +222,55 @@ def open_grid(
     return source
 
 
+def _read(
+    grid: str | Path, dynamics_file: str | Path | None, options: Mapping[str, Any] | None
+) -> tuple[FileGrid, Dynamics, str | None]:
+    """The file of a grid, what is said beside it, and the name of a case; None: it is a file."""
+    from gridveil.readers.dynamics import Dynamics, read_dynamics
+
+    path, name = _place(str(grid))
+    dynamics_file = None if dynamics_file is None else Path(dynamics_file)
+    beside = path.with_suffix(".toml")
+    dyr = dynamics_file if dynamics_file and dynamics_file.suffix.lower() == ".dyr" else None
+    if dynamics_file is not None and dyr is None:
+        dynamics = read_dynamics(dynamics_file)
+    else:
+        dynamics = read_dynamics(beside) if _exists(beside) else Dynamics()
+    return read_grid(path, dyr), dynamics.over(options or {}), name
+
+
+@sealed
+def public_detailed(
+    source: SourceGrid[DetailedFacts],
+    grid: str | Path,
+    *,
+    dynamics_file: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    ledger: Ledger | None = None,
+) -> tuple[PublicTable[DetailedFacts], DetailedCase]:
+    """The table of a public case with devices, and the case with all its constants, of which it may
+    be solved; loads depend on voltage as declared.
+
+    source : opened from this grid, in the same way.
+
+    Privacy
+    -------
+    As `declared_public`, which comes first.
+    """
+    from gridveil.readers.detailed import detailed_case
+
+    table = declared_public(source, ledger)
+    file, said, name = _read(grid, dynamics_file, options)
+    whole, _ = detailed_case(file, said, name=name)
+    declared = source.facts.public.loads
+    loads = replace(whole.loads, impedance=declared.impedance, current=declared.current)
+    return table, replace(whole, loads=loads)
+
+
 @sealed
 def declared_public(
-    source: SourceGrid, ledger: Ledger | None = None, *, own: GridFacts | None = None
-) -> PublicTable:
+    source: SourceGrid[Facts], ledger: Ledger | None = None, *, own: GridFacts | None = None
+) -> PublicTable[Facts]:
     """The table of a grid that is public by its owner's word: a surrogate, to try settings out on.
 
     ledger : knows the grids that were released; None: the usual one, if there is any.
@@ -260,7 +301,7 @@ def declared_public(
     return public_table(source)
 
 
-def _lineage_of(source: SourceGrid, ledger: Ledger | None) -> str | None:
+def _lineage_of(source: SourceGrid[Any], ledger: Ledger | None) -> str | None:
     """The lineage that a ledger knows a grid by; None: it is not known, or there is no ledger."""
     from gridveil.privacy.ledger import Ledger, default_location
     from gridveil.vault.perturb import version_of
