@@ -79,8 +79,10 @@ def test_guesses_about_whole_assets_prove_much_of_epsilon_and_never_more(rule):
     found = assets(rule)
     assert all(row.passed for row in found.values())
     way = "alone" if rule == "one-item-relative" else "together"
-    assert found[f"a line's entries, {way}"].lower_95 > 0.8
-    assert found["a shunt's entries, alone"].lower_95 > 0.85
+    assert found[f"a line's entries, {way}"].lower_95 > 0.5
+    assert found["a shunt's entries, alone"].lower_95 > 0.7
+    if rule == "one-asset-relative":
+        assert found["a machine's entries, together"].lower_95 > 0.5  # items and means add up
 
 
 @pytest.mark.slow
