@@ -174,6 +174,17 @@ def test_every_pattern_of_signs_is_there_once(rule, one, two):
         )
 
 
+def test_canaries_of_joint_noise_also_move_one_parameter_alone():
+    found = patterns("one-asset", 1, alone=True)
+    signs = [tuple(pattern.signs.values()) for pattern in found]
+    assert signs == [(1,), (1, 1), (1, -1), (1, 0), (0, 1)]
+    assert [len(pattern.moving) for pattern in found] == [1, 2, 2, 1, 1]
+    block = Block.fresh("one-asset", 24, 1, alone=True)
+    still = block.patterns[3]
+    assert not block.offsets()[0, "d"][still.seats].any()
+    assert (np.abs(block.offsets()[0, "m"][still.seats]) == 0.5).all()
+
+
 def test_each_entry_of_a_single_release_belongs_to_one_canary():
     for rule in ABSOLUTE:
         assert all(
@@ -447,8 +458,10 @@ def command(monkeypatch, tmp_path):
 def test_the_command_prints_a_row_a_pattern_and_a_verdict(command):
     done = command("--canaries", "3000")
     assert done.exit_code == 0, done.output
-    # patterns, sums of each rule, the sampler, noise
-    assert done.stdout.count("stands") == 6 + 6 + 7 + 3 + 1 + 3 * 5
+    # patterns, sums of each rule, the sampler, noise; joint noise likewise; detailed tables
+    swing = 6 + 6 + 7 + 3 + 1 + 3 * 5
+    joint = 8 + 1 + 1 + 3
+    assert done.stdout.count("stands") == swing + joint + 2 * (7 + 2)
     assert (
         "Passed: no bound exceeds the ε that was charged, and the noise is what was charged for."
         in done.stdout
@@ -485,7 +498,7 @@ def test_the_command_fails_where_the_claim_falls(command, monkeypatch):
     monkeypatch.setattr(
         SecureSampler,
         "draw",
-        lambda self, values, scale, _: values + random.laplace(0, scale / 1.5, len(values)),
+        lambda self, values, scale, _: values + random.laplace(0, scale / 1.5, values.shape),
     )
     done = command("--canaries", "50000", "--adjacency", "one-asset")
     assert done.exit_code == 1

@@ -3,6 +3,7 @@ canaries miss.
 """
 
 import json
+from contextlib import contextmanager
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ import typer
 from scipy.stats import kstest
 from typer.testing import CliRunner
 
+from gridveil.assurance import audit
 from gridveil.assurance.audit import Effort, alphas, audit_all
 from gridveil.assurance.audit.constant import audit_constant
 from gridveil.assurance.audit.findings import pairs_p, repeats_p, uniforms, values_p
@@ -18,13 +20,16 @@ from gridveil.assurance.audit.noise import audit_noise, values_of_noise
 from gridveil.assurance.audit.releases import KINDS, by_bundle, by_perturb, noisy_behind
 from gridveil.assurance.audit.sampler import AWAY, audit_processes, compare_runs
 from gridveil.cli import assurance
+from gridveil.foundation import progress
 from gridveil.grid.parameters import Range
 from gridveil.inference.posterior import Posterior
 from gridveil.privacy.adjacency import ABSOLUTE, RULES, Adjacency
 from gridveil.privacy.mechanisms import USUAL, GroupLoss
-from gridveil.vault.sampler import DemoSampler, SecureSampler
+from gridveil.vault.sampler import DemoSampler
 from planted_faults import (
+    columns_reuse_their_noise,
     fast_noise,
+    joint_noise_of_smaller_scale,
     last_reuses_the_first,
     no_noise_above_the_bound,
     redrawn_until_inside,
@@ -209,15 +214,15 @@ def command(*arguments):
     done = CliRunner().invoke(app, [*arguments, "--adjacency=one-asset", "--json"])
     found = json.loads(done.stdout)
     assert done.exit_code == (not found["passed"]), done.output
-    return {
-        row["subject"].removeprefix("one-asset: ") for row in found["noise"] if not row["passed"]
-    }
+    rows = (*found["noise"], *found["findings"])
+    return {row["subject"].removeprefix("one-asset: ") for row in rows if not row["passed"]}
 
 
 CAUGHT = {
-    no_noise_above_the_bound: {"items"},
-    last_reuses_the_first: {"items"},
-    redrawn_until_inside: {"items", "items, in bundles"},
+    no_noise_above_the_bound: {"items", "joint items"},
+    last_reuses_the_first: {"items", "joint items"},
+    redrawn_until_inside: {"items", "items, in bundles", "joint items"},
+    columns_reuse_their_noise: {"joint items", "joint means"},
     true_value_in_a_public_figure: {"bundles of two tables, constant noise"},
 }
 
@@ -237,23 +242,45 @@ def test_the_command_with_400_000_canaries_catches_sums_of_085_of_their_scale(mo
 
 
 @pytest.mark.slow
+def test_the_command_with_200_000_canaries_catches_joint_noise_of_085_of_its_scale(monkeypatch):
+    fast_noise(monkeypatch)
+    joint_noise_of_smaller_scale(monkeypatch)
+    assert "one-asset, joint" in command("--canaries=200000")
+
+
+@pytest.mark.slow
 def test_the_full_command_runs_everything():
     assert command("--full", "--canaries=1000") == set()
 
 
 def test_the_levels_of_all_rows_add_up_to_one_false_alarm_in_10_000(monkeypatch):
-    random = np.random.default_rng(1)
-    monkeypatch.setattr(
-        SecureSampler,
-        "draw",
-        lambda self, values, scale, _: values + random.laplace(0, scale, len(values)),
-    )
+    fast_noise(monkeypatch)
     effort = Effort(1000, 20, 20, 2, KINDS[:1], processes=False)
-    found, fits = audit_all(
-        [Adjacency("one-asset", alphas()), Adjacency("one-item", alphas())], ONE, effort
-    )
-    parts = 2 * (2 + 3) + 1
+    chosen = [
+        Adjacency("one-asset", alphas()),
+        Adjacency("one-item", alphas()),
+        Adjacency("one-asset-relative", alphas("detailed"), family="detailed"),
+    ]
+    found, fits = audit_all(chosen, ONE, effort)
+    joint, detailed = 2 + 3, 1 + 1
+    parts = 2 * (2 + 3) + joint + detailed + 2
     tested = [row for row in fits if row.level < 0.5]  # constant noise raises no false alarm at all
-    assert len(tested) == 2 * 3
-    assert [row.level for row in tested] == pytest.approx([1e-4 / parts] * 6)
-    assert len({row.subject for row in found}) == 2 * 2 + 1
+    assert len(tested) == 2 * 3 + 3 + 1
+    assert [row.level for row in tested] == pytest.approx([1e-4 / parts] * len(tested))
+    assert len({row.subject for row in found}) == 2 * 2 + 2 + 1 + 1
+
+
+def test_the_progress_of_a_whole_audit_counts_what_is_drawn(monkeypatch):
+    fast_noise(monkeypatch)
+    told, honest = [], progress.counted
+
+    @contextmanager
+    def counted(title, total):
+        told.append(-total)
+        with honest(title, total):
+            yield told.append
+
+    monkeypatch.setattr(audit, "counted", counted)
+    effort = Effort(1000, 20, 20, 2, KINDS[:1], processes=False)
+    audit_all(audit.audited(["one-asset", "asset-l1-relative"], full=False), ONE, effort)
+    assert sum(told) == 0 and len(told) > 5

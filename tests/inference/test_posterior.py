@@ -11,13 +11,18 @@ from scipy.integrate import quad
 from scipy.special import exp1, expi
 from scipy.stats import kstest
 
+from detailed_releases import detailed
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.inference.posterior import Posterior, beliefs, middle, no_release, posterior_mean
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.mechanisms import GroupLoss
 from gridveil.readers.cases import open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
+from gridveil.workflow.detailed import usual_allocation
+
+ALPHA, SIGNED = Fraction(1, 20), Range(-1.0, 1.0, signed=True)
 
 # y, b, lower, upper: inside, at both clip values, noise far wider and far narrower than the box, a
 # box over six decades.
@@ -202,3 +207,54 @@ def test_a_noisy_grid_is_believed_by_its_own_scales_and_bounds():
         better.values["k"] == belief["k"].mean
     ).all()
     assert better.facts is noisy.facts
+
+
+@pytest.mark.parametrize(
+    ("own", "public", "y"),
+    [
+        (GroupLoss("1", ALPHA, Fraction(1), 1.0, 0.4, "box", True, 2), Range(1, 10), 3.0),
+        (GroupLoss("1", ALPHA, Fraction(1), 1.0, 0.1, "box-means", True, 7), Range(1, 10), 6.0),
+        (GroupLoss("1", ALPHA, Fraction(1), 1.0, 0.4, "box", True, 2), Range(1, 10), 10.0),
+        (GroupLoss("1", ALPHA, Fraction(1), 1.0, 0.1, "box-means", False, 2), SIGNED, 0.4),
+        (GroupLoss("1", ALPHA, Fraction(1), 1.0, 0.1, "mean"), SIGNED, -1.0),
+    ],
+    ids=["a pair", "seven means", "clipped", "signed", "signed and clipped"],
+)
+def test_what_joint_noise_says_of_one_value_agrees_with_monte_carlo(own, public, y):
+    random, n, d = np.random.default_rng(1), 2_000_000, own.together
+    low, high = public.lower, public.upper
+    x = random.uniform(low, high, n) if public.signed else np.geomspace(low, high, n)
+    noise = own.noise.seeded(random, own.scale, (n, d))[:, 0]
+    drawn = np.clip(x * np.exp(noise) if own.relative else x + noise, low, high)
+    near = drawn == y if y in (low, high) else np.abs(drawn - y) < 0.01 * (high - low)
+    belief = Posterior.behind(y, own, public)
+    assert near.sum() > 20_000
+    assert x[near].mean() == pytest.approx(belief.mean[0], rel=0.02, abs=0.003)
+    assert x[near].std() == pytest.approx(belief.variance[0] ** 0.5, rel=0.03)
+    shares = np.array([[0.1], [0.5], [0.9]])
+    assert np.quantile(x[near], shares[:, 0]) == pytest.approx(
+        belief.quantile(shares)[:, 0], rel=0.03, abs=0.005
+    )
+
+
+@pytest.mark.parametrize("rule", ["one-asset-relative", "asset-l1-relative"])
+def test_every_parameter_of_a_detailed_table_is_believed_by_its_own_noise(rule):
+    source, adjacency = detailed(), Adjacency(rule, family="detailed")
+    noisy = perturb(
+        source,
+        epsilon=Fraction(1),
+        adjacency=adjacency,
+        bounds=Bounds(family="detailed"),
+        ledger=None,
+        sampler=DemoSampler(1),
+        allocation=usual_allocation(source.facts, adjacency),
+    )
+    belief = beliefs(noisy)
+    assert belief.keys() == source.facts.parameters.keys()
+    for name, own in belief.items():
+        loss = noisy.guarantee.groups[name]
+        np.testing.assert_array_equal(own.y, noisy.values[name])
+        # bounds are far: the deviation is the noise's, but for the skew of logarithms
+        size = own.mean if loss.relative else 1.0
+        expected = loss.noise.deviation * loss.scale * size
+        assert own.variance**0.5 == pytest.approx(expected, rel=0.25), name

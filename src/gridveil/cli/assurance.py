@@ -18,8 +18,8 @@ def audit(
     adjacency: Annotated[
         list[str] | None,
         options.option(
-            "one-asset, one-item or one-per-group, or with -relative; may be repeated; "
-            "default: the three, in full all"
+            "one-asset, one-item or one-per-group, or with -relative, or asset-l1-relative; may "
+            "be repeated; default: the first three and those of detailed tables, in full all"
         ),
     ] = None,
     full: Annotated[
@@ -43,13 +43,11 @@ def audit(
 
     It reads no grid of yours and charges no ledger of yours.
     """
-    from gridveil.assurance.audit import Effort, alphas, audit_all
-    from gridveil.privacy.adjacency import ABSOLUTE, RULES, Adjacency
+    from gridveil.assurance.audit import Effort, audit_all, audited
     from gridveil.privacy.epsilon import exact
 
     claimed = exact(epsilon)
-    rules = dict.fromkeys(adjacency or (RULES if full else ABSOLUTE))
-    chosen = [Adjacency(rule, alphas()) for rule in rules]  # pyright: ignore[reportArgumentType]
+    chosen = audited(adjacency, full=full)
     effort = Effort.of(canaries, full=full)
     with progress_bar(quiet=json):
         findings, fits = audit_all(chosen, claimed, effort)

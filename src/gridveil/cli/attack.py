@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from gridveil.foundation.shown import shown
 
 if TYPE_CHECKING:
     from gridveil.assurance.audit import Advantage
+    from gridveil.assurance.owner_report.signoff import Table
     from gridveil.grid.facts import GridFacts
     from gridveil.inference.fit import Observation
     from gridveil.publication.release import Release
@@ -46,14 +47,71 @@ def attack(
     publish_loads: PublishLoads = None,
     json: options.Json = False,
 ) -> None:
-    """Try attacks on your own release, beside the plain Kron reduction of the grid and a blind
-    guess. For the owner.
+    """Try attacks on your own release, beside the plain Kron reduction of the grid (of a swing
+    bundle) and a blind guess. For the owner.
 
     With --trajectory, also what public records give by themselves and beside a release (gridveil
     leakage says that at public values). Figures over epsilon come from releases without a fit. It
     spends no epsilon, and what it shows is covered by none: do not publish it, and do not choose
     among releases by it.
     """
+    from gridveil.assurance.owner_report.signoff import CONFIDENTIAL
+    from gridveil.foundation.archive import check_free_folder, write_files
+    from gridveil.grid.parameters import SWING
+    from gridveil.publication.bundle import load_named
+    from gridveil.workflow.opening import open_named
+
+    _check_outside_bundles(out)
+    check_free_folder(out)
+    release, digest = load_named(bundle)
+    family = release.guarantee.family
+    settings = reading.of(source, publish_loads=publish_loads, model=family)
+    grid = open_named(settings)
+    g, name = release.guarantee, shown(bundle.absolute().name)
+    extra: dict[str, Any] = {
+        "bundle": name,
+        "digest": digest,
+        "epsilon": str(g.epsilon),
+        "adjacency": g.rule,
+        "seed": seed,
+    }
+    about = (
+        f"Of the bundle {name} (SHA-256 of its checksums {digest}): ε = {g.epsilon}, adjacency "
+        f"{g.rule}. Demo draws have the seed {seed}."
+    )
+    attacked = _attack_swing if family == SWING else _attack_detailed
+    report = attacked(grid, release, trajectory, seed=seed, quiet=json, extra=extra, about=about)
+    write_files(out, report.files, mode=0o700)  # for its owner's eyes
+    if json:
+        print_json(report.document | {"report": str(out)})
+        return
+    for note in report.notes:
+        print_notice(note)
+    for title, columns, rows in report.tables:
+        print_table(title, columns, rows)
+    print_text(f"Report   {out}", CONFIDENTIAL)
+
+
+@dataclass(frozen=True)
+class _Report:
+    """What an attack on either family comes to: files, and what is shown of them."""
+
+    files: dict[str, bytes]
+    document: dict[str, Any]
+    notes: list[str]
+    tables: list[Table]
+
+
+def _attack_swing(
+    grid: Any,
+    release: Release,
+    trajectory: list[Path] | None,
+    *,
+    seed: int,
+    quiet: bool,
+    extra: dict[str, Any],
+    about: str,
+) -> _Report:
     from gridveil.assurance.audit.run import values_for_advantage
     from gridveil.assurance.owner_report.assess import assess_attacks, check_matches, steps
     from gridveil.assurance.owner_report.signoff import (
@@ -63,52 +121,72 @@ def attack(
         attack_notes,
         attack_tables,
     )
-    from gridveil.foundation.archive import check_free_folder, write_files
-    from gridveil.publication.bundle import load_named
-    from gridveil.workflow.opening import open_named
 
-    _check_outside_bundles(out)
-    check_free_folder(out)
-    release, digest = load_named(bundle)
-    grid = open_named(reading.of(source, publish_loads=publish_loads))
     check_matches(grid, release)
     observed = _observed(trajectory, grid.facts, release)
-    if not json:
+    if not quiet:
         print_notice(CONFIDENTIAL)
     draws = values_for_advantage(ADVANTAGE_DRAWS)
-    with progress_bar(quiet=json), counted("attacking", steps(grid, observed) + 1) as more:
+    with progress_bar(quiet=quiet), counted("attacking", steps(grid, observed) + 1) as more:
         assessed = assess_attacks(
             grid, release, observed, seed=seed, progress=lambda name: more(at_work=name)
         )
         more(at_work=f"all but one: {draws} values of perturb")
         advantages = _advantages(release)
-    g, name = release.guarantee, shown(bundle.absolute().name)
-    extra: dict[str, Any] = {
-        "bundle": name,
-        "digest": digest,
-        "epsilon": str(g.epsilon),
-        "adjacency": g.rule,
-        "seed": seed,
-        "all_but_one": [
-            asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in advantages
-        ],
-    }
-    about = (
-        f"Of the bundle {name} (SHA-256 of its checksums {digest}): ε = {g.epsilon}, adjacency "
-        f"{g.rule}. Demo draws have the seed {seed}."
-    )
+    extra["all_but_one"] = [
+        asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in advantages
+    ]
     table = _advantage_table(advantages)
-    write_files(
-        out, attack_files(assessed, release, extra, [table], about), mode=0o700
-    )  # for its owner's eyes
-    if json:
-        print_json(attack_json(assessed, release) | extra | {"report": str(out)})
-        return
-    for note in attack_notes(assessed, release):
-        print_notice(note)
-    for title, columns, rows in (*attack_tables(assessed), table):
-        print_table(title, columns, rows)
-    print_text(f"Report   {out}", CONFIDENTIAL)
+    return _Report(
+        attack_files(assessed, release, extra, [table], about),
+        attack_json(assessed, release) | extra,
+        attack_notes(assessed, release),
+        [*attack_tables(assessed), table],
+    )
+
+
+def _attack_detailed(
+    grid: Any,
+    release: Release,
+    trajectory: list[Path] | None,
+    *,
+    seed: int,
+    quiet: bool,
+    extra: dict[str, Any],
+    about: str,
+) -> _Report:
+    from gridveil.assurance.owner_report.detailed import (
+        assess_detailed,
+        check_same,
+        detailed_steps,
+    )
+    from gridveil.assurance.owner_report.signoff import CONFIDENTIAL
+    from gridveil.assurance.owner_report.signoff_detailed import (
+        detailed_files,
+        detailed_json,
+        detailed_notes,
+        detailed_tables,
+    )
+
+    if trajectory:
+        raise OptionError(
+            "Trajectories are attacked beside swing bundles, and this one is detailed.",
+            outcome=NOT_ATTACKED,
+            remedy="Leave --trajectory out.",
+        )
+    check_same(grid, release)
+    if not quiet:
+        print_notice(CONFIDENTIAL)
+    with progress_bar(quiet=quiet), counted("attacking", detailed_steps()) as more:
+        assessed = assess_detailed(
+            grid, release, seed=seed, progress=lambda name: more(at_work=name)
+        )
+    return _Report(
+        detailed_files(assessed, release, extra, about),
+        detailed_json(assessed, release) | extra,
+        detailed_notes(assessed, release),
+        detailed_tables(assessed),
+    )
 
 
 def _observed(

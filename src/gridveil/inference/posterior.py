@@ -44,6 +44,7 @@ class Posterior:
     lower, upper : (n,) the public box, 0 < lower < upper. All in the group's unit.
     relative : whether the noise was added to log x; then the scale has no unit.
     noise : its law.
+    signed : whether values below 0 have a meaning: the prior is then uniform on the box.
 
     >>> belief = Posterior.of(y=[1.0, 50.0], scale=6.0, lower=1.0, upper=100.0)
     >>> belief.mean.round(3)
@@ -56,6 +57,7 @@ class Posterior:
     upper: Array
     relative: bool = False
     noise: Noise = USUAL
+    signed: bool = False
 
     @classmethod
     def of(
@@ -67,6 +69,7 @@ class Posterior:
         *,
         relative: bool = False,
         noise: Noise = USUAL,
+        signed: bool = False,
     ) -> Posterior:
         """Bring numbers or arrays to one shape (n,); a box from 0 starts at a thousandth of its
         upper end.
@@ -75,18 +78,19 @@ class Posterior:
             np.array(part)
             for part in np.broadcast_arrays(*map(np.atleast_1d, (y, scale, lower, upper)))
         )
-        low = np.where(low == 0, FLOOR * high, low)
-        if not (
-            (low < high).all() and (low > 0).all() and (b > 0).all() and np.isfinite(values).all()
-        ):
+        if not signed:
+            low = np.where(low == 0, FLOOR * high, low)
+        placed = not relative if signed else (low > 0).all()
+        if not ((low < high).all() and placed and (b > 0).all() and np.isfinite(values).all()):
             raise OptionError(
-                "A posterior needs finite values, positive scales and a box 0 <= lower < upper.",
+                "A posterior needs finite values, positive scales and a box 0 <= lower < upper, or "
+                "one with a sign and noise in its unit.",
                 outcome="Nothing was computed.",
             )
         y, b, low, high = (
             frozen(part.astype(np.float64)) for part in (np.clip(values, low, high), b, low, high)
         )
-        return cls(y, b, low, high, relative, noise)
+        return cls(y, b, low, high, relative, noise, signed)
 
     @classmethod
     def behind(cls, y: Any, loss: GroupLoss, public: Range) -> Posterior:
@@ -98,6 +102,7 @@ class Posterior:
             public.upper,
             relative=loss.relative,
             noise=loss.noise,
+            signed=public.signed,
         )
 
     @cached_property
@@ -112,7 +117,7 @@ class Posterior:
 
     @cached_property
     def log_mean(self) -> Array:
-        """E[log x | y] (n,)."""
+        """E[log x | y] (n,), of what has a logarithm."""
         return self._expect(np.log(self._points))
 
     @cached_property
@@ -150,12 +155,16 @@ class Posterior:
                 start,
                 end,
             )
-        return np.clip(np.exp(s), self.lower, self.upper)
+        return np.clip(self._value(s), self.lower, self.upper)
 
     def _density(self, s: Array, items: IntArray) -> Array:
-        """Likelihood of eˢ, the density of s = log x up to a factor."""
-        apart = s - np.log(self.y[items]) if self.relative else np.exp(s) - self.y[items]
+        """Likelihood at s, the density of s = log x (signed: of x itself) up to a factor."""
+        apart = s - np.log(self.y[items]) if self.relative else self._value(s) - self.y[items]
         return self.noise.likelihood(apart, self.scale[items], self._clipped[items])
+
+    def _value(self, s: Array) -> Array:
+        """The x of a coordinate in which the prior is uniform."""
+        return s if self.signed else np.exp(s)
 
     @cached_property
     def _clipped(self) -> Array:
@@ -164,8 +173,8 @@ class Posterior:
 
     @cached_property
     def _sides(self) -> tuple[Array, Array, Array]:
-        """Log of where the density starts, of y, and of where it ends (n,): the box, or the noise's
-        reach from y.
+        """Coordinate of where the density starts, of y, and of where it ends (n,): the box, or the
+        noise's reach from y.
         """
         with np.errstate(invalid="ignore", over="ignore"):
             reach = self.noise.reach * self.scale
@@ -175,7 +184,7 @@ class Posterior:
                 else (self.y - reach, self.y + reach)
             )
             low, high = np.fmax(self.lower, down), np.fmin(self.upper, up)
-        return np.log(low), np.log(self.y), np.log(high)
+        return (low, self.y, high) if self.signed else (np.log(low), np.log(self.y), np.log(high))
 
     @cached_property
     def _quadrature(self) -> tuple[Array, Array]:
@@ -185,7 +194,7 @@ class Posterior:
         s = np.concatenate([low + (middle - low) * node, middle + (high - middle) * node], axis=1)
         density = self._density(s, np.arange(len(self.y))[:, None])
         mass = density * np.concatenate([(middle - low) * weight, (high - middle) * weight], axis=1)
-        return np.exp(s), mass / mass.sum(axis=1, keepdims=True)
+        return self._value(s), mass / mass.sum(axis=1, keepdims=True)
 
     @property
     def _points(self) -> Array:
@@ -217,9 +226,12 @@ def _unit_rule(points: int) -> tuple[Array, Array]:
     return 0.5 * (node + 1), 0.5 * weight
 
 
-def beliefs(noisy: NoisyGrid) -> dict[str, Posterior]:
-    """Posterior of what was drawn of each group: of its items, of its sum, or (of no item at all)
-    nothing but the prior.
+def beliefs(noisy: NoisyGrid[Any]) -> dict[str, Posterior]:
+    """Posterior of what was drawn of each group, of either family: of its items, of its sum or
+    mean, or (of no item at all) nothing but the prior.
+
+    Of what was drawn jointly, each value by its own marginal: what a row's other values tell of its
+    size is left out.
 
     Privacy
     -------
@@ -227,7 +239,7 @@ def beliefs(noisy: NoisyGrid) -> dict[str, Posterior]:
     post-processing.
     """
     found: dict[str, Posterior] = {}
-    for name in PARAMETERS:
+    for name in noisy.facts.parameters:
         public, loss = noisy.range(name), noisy.guarantee.groups.get(name)
         if loss is None:
             found[name] = _prior(noisy.facts.sizes[name], public)
@@ -244,7 +256,9 @@ def no_release(sizes: Mapping[str, int], bounds: Bounds) -> dict[str, Posterior]
 
 
 def _prior(size: int, public: Range) -> Posterior:
-    return Posterior.of(np.full(size, public.upper), np.inf, public.lower, public.upper)
+    return Posterior.of(
+        np.full(size, public.upper), np.inf, public.lower, public.upper, signed=public.signed
+    )
 
 
 def posterior_mean(noisy: NoisyGrid) -> PublicTable:

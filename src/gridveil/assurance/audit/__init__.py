@@ -7,14 +7,16 @@ private value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gridveil.assurance.audit.constant import audit_constant
+from gridveil.assurance.audit.constant import audit_constant, audit_constant_detailed
+from gridveil.assurance.audit.detailed import audit_assets, detailed_kind, values_of_table
 from gridveil.assurance.audit.findings import DECIDING, Finding, Fit
 from gridveil.assurance.audit.noise import Opens, audit_noise, values_of_noise
 from gridveil.assurance.audit.releases import (
+    JOINT,
     KINDS,
     ChargedReleases,
     Draw,
@@ -31,10 +33,12 @@ from gridveil.assurance.audit.run import (
     values_to_draw,
 )
 from gridveil.assurance.audit.sampler import audit_low_bits, audit_processes
-from gridveil.assurance.audit.sums import audit_sums
+from gridveil.assurance.audit.sums import AGGREGATES, audit_sums
 from gridveil.foundation.progress import counted
-from gridveil.grid.parameters import PARAMETERS
-from gridveil.privacy.adjacency import Adjacency
+from gridveil.grid.parameters import DETAILED, PARAMETERS, SWING
+from gridveil.privacy.adjacency import ABSOLUTE, RULES_OF, Adjacency
+from gridveil.privacy.allocation import ITEMS, Allocation
+from gridveil.privacy.mechanisms import USUAL, Box
 
 __all__ = [
     "Advantage",
@@ -48,6 +52,7 @@ __all__ = [
     "audit_all",
     "audit_low_bits",
     "audit_sums",
+    "audited",
     "measure_advantage",
     "perturbed",
     "values_in_all",
@@ -56,6 +61,7 @@ __all__ = [
 
 
 CANARIES, CANARIES_IN_FULL = 30_000, 1_000_000
+JOINT_SHARE = 3  # of canaries, one in so many again in joint noise, which takes longer to draw
 
 
 @dataclass(frozen=True)
@@ -63,8 +69,8 @@ class Effort:
     """How much an audit draws.
 
     canaries : for each adjacency.
-    sums : releases of a sum, each its own canary.
-    items, bundles : releases whose noise is tested, one by one.
+    sums : releases of a sum, each its own canary; of detailed tables half as many.
+    items, bundles : releases whose noise is tested, one by one; of detailed tables half as many.
     kinds : of the bundles.
     processes : whether new processes are compared too.
     """
@@ -78,8 +84,8 @@ class Effort:
 
     @classmethod
     def of(cls, canaries: int | None, *, full: bool) -> Effort:
-        """Choose what takes some fifteen seconds, or in full some minutes; canaries : None for the
-        usual number.
+        """Choose what takes some twenty-five seconds, or in full some minutes; canaries : None for
+        the usual number.
         """
         canaries = canaries or (CANARIES_IN_FULL if full else CANARIES)
         quick = tuple(kind for kind in KINDS if kind.name in ("items", "aggregates"))
@@ -90,18 +96,91 @@ class Effort:
             else cls(canaries, sums, 150, 30, quick, False)
         )
 
-    def fits(self) -> list[tuple[str, int, Kind, Opens]]:
-        """List the audits of noise for each adjacency: name, releases, kind and where the outputs
-        are taken from.
+    def fits(self, adjacency: Adjacency) -> list[tuple[str, int, Kind, Opens]]:
+        """List the audits of noise for an adjacency: name, releases, kind and where the outputs are
+        taken from.
         """
+        if adjacency.family != SWING:
+            kind = detailed_kind(adjacency)
+            return [(kind.name, self.items // 2, kind, by_perturb)]
         items, sums = (
             next(kind for kind in KINDS if kind.name == name) for name in ("items", "topology")
         )
+        drawn = [("items", self.items, items), ("sums", self.sums, sums)]
+        published = list(self.kinds)
+        if _joint(adjacency):
+            drawn += [(kind.name, self.items, kind) for kind in JOINT]
+            published += JOINT if self.processes else JOINT[:1]
         return [
-            ("items", self.items, items, by_perturb),
-            ("sums", self.sums, sums, by_perturb),
-            *((f"{kind.name}, in bundles", self.bundles, kind, by_bundle) for kind in self.kinds),
+            *((name, releases, kind, by_perturb) for name, releases, kind in drawn),
+            *((f"{kind.name}, in bundles", self.bundles, kind, by_bundle) for kind in published),
         ]
+
+
+@dataclass(frozen=True)
+class _Guessing:
+    """An audit by guesses: how many values it draws, and how it is run, given the shares of the
+    confidence that all rows have together.
+    """
+
+    values: int
+    run: Callable[[Callable[[int], object], int], Sequence[Finding]]
+
+
+def _guessing(adjacency: Adjacency, epsilon: Fraction, effort: Effort) -> list[_Guessing]:
+    """List the audits by guesses for an adjacency."""
+    if adjacency.family != SWING:
+        releases = effort.sums // 2
+        return [
+            _Guessing(
+                releases * values_of_table(),
+                lambda told, parts: audit_assets(
+                    adjacency, epsilon, releases, progress=told, parts=parts
+                ),
+            )
+        ]
+
+    def of_items(allocation: Allocation | None, canaries: int) -> _Guessing:
+        joint = allocation is not None
+        return _Guessing(
+            values_to_draw(adjacency.rule, canaries),
+            lambda told, parts: audit_adjacency(
+                adjacency,
+                epsilon,
+                canaries,
+                draw=perturbed(adjacency, epsilon, allocation=allocation or ITEMS),
+                alone=joint,
+                subject=f"{adjacency.rule}, joint" if joint else None,
+                progress=told,
+                parts=parts,
+            ),
+        )
+
+    def of_sums(allocation: Allocation) -> _Guessing:
+        return _Guessing(
+            len(PARAMETERS) * effort.sums,
+            lambda told, parts: [
+                audit_sums(
+                    adjacency,
+                    epsilon,
+                    effort.sums,
+                    allocation=allocation,
+                    progress=told,
+                    parts=parts,
+                )
+            ],
+        )
+
+    listed = [of_items(None, effort.canaries), of_sums(AGGREGATES)]
+    if _joint(adjacency):
+        items, means = (kind.allocation for kind in JOINT)
+        listed += [of_items(items, max(1000, effort.canaries // JOINT_SHARE)), of_sums(means)]
+    return listed
+
+
+def _joint(adjacency: Adjacency) -> bool:
+    """Whether noise on a whole asset is drawn jointly under a rule."""
+    return adjacency.counts == "one-asset"
 
 
 def audit_all(
@@ -113,19 +192,22 @@ def audit_all(
 
     An honest installation fails once in 10 000 such audits, or less (Bonferroni).
     """
-    parts = len(adjacencies) * (2 + len(effort.fits())) + 1 + effort.processes
+    guessing = {number: _guessing(own, epsilon, effort) for number, own in enumerate(adjacencies)}
+    laws = [USUAL, Box(1)] if any(map(_joint, adjacencies)) else [USUAL]
+    parts = (
+        sum(map(len, guessing.values()))
+        + sum(len(effort.fits(adjacency)) for adjacency in adjacencies)
+        + len(laws)
+        + effort.processes
+    )
     level = (1 - DECIDING) / parts
     findings: list[Finding] = []
     fits: list[Fit] = []
     with counted("auditing", values_in_all(adjacencies, effort)) as progress:
-        for adjacency in adjacencies:
-            findings += audit_adjacency(
-                adjacency, epsilon, effort.canaries, progress=progress, parts=parts
-            )
-            findings.append(
-                audit_sums(adjacency, epsilon, effort.sums, progress=progress, parts=parts)
-            )
-            for name, releases, kind, opens in effort.fits():
+        for number, adjacency in enumerate(adjacencies):
+            for audit in guessing[number]:
+                findings += audit.run(progress, parts)
+            for name, releases, kind, opens in effort.fits(adjacency):
                 subject = f"{adjacency.rule}: {name}"
                 fits.append(
                     audit_noise(
@@ -139,8 +221,17 @@ def audit_all(
                         progress=progress,
                     )
                 )
-            fits.append(audit_constant(adjacency, epsilon))
-        findings.append(audit_low_bits(draws=effort.canaries // 5, progress=progress, parts=parts))
+            if adjacency.family != SWING:
+                fits.append(audit_constant_detailed(adjacency, epsilon))
+            else:
+                kinds = (*KINDS, *JOINT) if _joint(adjacency) else KINDS
+                fits.append(audit_constant(adjacency, epsilon, kinds))
+        for law in laws:
+            findings.append(
+                audit_low_bits(
+                    draws=effort.canaries // 5, noise=law, progress=progress, parts=parts
+                )
+            )
     if effort.processes:
         fits.append(audit_processes(level))
     return findings, fits
@@ -148,10 +239,22 @@ def audit_all(
 
 def values_in_all(adjacencies: Sequence[Adjacency], effort: Effort) -> int:
     """Count the values that `audit_all` draws, for a progress bar."""
-    each = len(PARAMETERS) * effort.sums + sum(
-        values_of_noise(releases, kind) for _, releases, kind, _ in effort.fits()
+    laws = 1 + any(map(_joint, adjacencies))
+    return laws * (effort.canaries // 5) + sum(
+        sum(audit.values for audit in _guessing(adjacency, Fraction(1), effort))
+        + sum(values_of_noise(releases, kind) for _, releases, kind, _ in effort.fits(adjacency))
+        for adjacency in adjacencies
     )
-    return (
-        sum(values_to_draw(adjacency.rule, effort.canaries) + each for adjacency in adjacencies)
-        + effort.canaries // 5
-    )
+
+
+def audited(rules: Sequence[str] | None, *, full: bool) -> list[Adjacency]:
+    """Choose what to audit: rules by name, each for swing tables and for detailed ones if it is a
+    rule of theirs; by default the usual ones of either, in full all.
+    """
+    usual = {SWING: ABSOLUTE, DETAILED: ("one-asset-relative", "asset-l1-relative")}
+    return [
+        Adjacency(rule, alphas(family), family=family)  # pyright: ignore[reportArgumentType]
+        for family, own in RULES_OF.items()
+        for rule in dict.fromkeys(rules or (own if full else usual[family]))
+        if rule in own or (rule not in RULES_OF[DETAILED] and family == SWING)
+    ]

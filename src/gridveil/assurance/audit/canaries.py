@@ -45,6 +45,8 @@ def moved_together(rule: Rule) -> tuple[tuple[str, ...], ...]:
 class Pattern:
     """The coordinates that a canary moves, with their signs, and where such canaries sit: position
     first, first + every, …
+
+    signs : 0 of one that stays, and is drawn jointly with others that move.
     """
 
     name: str
@@ -57,14 +59,26 @@ class Pattern:
         """Positions in a block."""
         return slice(self.first, None, self.every)
 
+    @property
+    def moving(self) -> dict[Coordinate, int]:
+        """The coordinates that move, with their signs."""
+        return {coordinate: sign for coordinate, sign in self.signs.items() if sign}
+
+    def losses(self, of_groups: Mapping[str, float]) -> tuple[float, ...]:
+        """How far each coordinate moves; of_groups : α/scale of each group."""
+        return tuple(of_groups[group] if sign else 0.0 for (_, group), sign in self.signs.items())
+
     def law(self, noise: Mapping[str, Noise]) -> Noise:
         """The one law of all coordinates that it moves; noise : of each group."""
         (law,) = {noise[group] for _, group in self.signs}
         return law
 
 
-def patterns(rule: Rule, releases: int) -> tuple[Pattern, ...]:
+def patterns(rule: Rule, releases: int, *, alone: bool = False) -> tuple[Pattern, ...]:
     """List every pattern of signs, up to a common one, of what the rule moves together.
+
+    alone : also each of several that may move together alone, with sign 0 for those that stay:
+    their noise is no other's where it is independent, and all of it tells where it is joint.
 
     With one release every entry of the table belongs to a canary. With two, a position has one
     canary, so that the auditor knows all the rest of it, as the neighbours of a guarantee do.
@@ -76,7 +90,7 @@ def patterns(rule: Rule, releases: int) -> tuple[Pattern, ...]:
     """
     out: list[Pattern] = []
     kinds = [
-        (moved, list(product(_signs(len(moved)), _signs(releases))))
+        (moved, list(product(_signs(len(moved), alone=alone), _signs(releases))))
         for moved in moved_together(rule)
     ]
     total = sum(len(signs) for _, signs in kinds)
@@ -97,13 +111,18 @@ def patterns(rule: Rule, releases: int) -> tuple[Pattern, ...]:
     return tuple(out)
 
 
-def _signs(count: int) -> list[tuple[int, ...]]:
-    return [(1, *rest) for rest in product((1, -1), repeat=count - 1)]
+def _signs(count: int, *, alone: bool = False) -> list[tuple[int, ...]]:
+    signs = [(1, *rest) for rest in product((1, -1), repeat=count - 1)]
+    if alone and count > 1:
+        signs += [tuple(int(i == j) for i in range(count)) for j in range(count)]
+    return signs
 
 
 def _shown(signs: Sequence[int]) -> str:
     return (
-        " (" + ", ".join("+" if sign > 0 else "−" for sign in signs) + ")" if len(signs) > 1 else ""
+        " (" + ", ".join({1: "+", -1: "−", 0: "0"}[sign] for sign in signs) + ")"
+        if len(signs) > 1
+        else ""
     )
 
 
@@ -120,10 +139,10 @@ class Block:
     secrets: tuple[Array, ...]
 
     @classmethod
-    def fresh(cls, rule: Rule, positions: int, releases: int) -> Block:
-        """Toss a fair coin for each canary."""
+    def fresh(cls, rule: Rule, positions: int, releases: int, *, alone: bool = False) -> Block:
+        """Toss a fair coin for each canary; alone : as in `patterns`."""
         random = np.random.default_rng()
-        chosen = patterns(rule, releases)
+        chosen = patterns(rule, releases, alone=alone)
         seats = (len(range(positions)[pattern.seats]) for pattern in chosen)
         return cls(
             positions,
@@ -164,8 +183,7 @@ class Block:
             self.patterns, self.secrets, self.ratios(z, losses, noise), strict=True
         ):
             share = max(1, round(canaries * len(secret) / sum(len(each) for each in self.secrets)))
-            moved = tuple(losses[group] for _, group in pattern.signs)
-            threshold = best_threshold(moved, share, pattern.law(noise))
+            threshold = best_threshold(pattern.losses(losses), share, pattern.law(noise))
             out[pattern.name] = Counts.of(ratio, secret, threshold)
         return out
 
@@ -180,10 +198,10 @@ class Block:
         """
         for pattern in self.patterns:
             moved = [
-                sign * z[release, group][pattern.seats]
+                (sign or 1) * z[release, group][pattern.seats]
                 for (release, group), sign in pattern.signs.items()
             ]
-            apart = np.array([losses[group] for _, group in pattern.signs])
+            apart = np.array(pattern.losses(losses))
             yield pattern.law(noise).ratio_of_rows(np.stack(moved, axis=-1), apart)
 
     def by_differences(self, z: Mapping[Coordinate, Array]) -> dict[str, Counts]:
@@ -197,12 +215,13 @@ class Block:
         """
         out: dict[str, Counts] = {}
         for pattern, secret in zip(self.patterns, self.secrets, strict=True):
+            moving = pattern.moving
             for pair in combinations(z, 2):
                 for way, name in ((-1, "−"), (1, "+")):
-                    a, b = pair if pair[0] in pattern.signs else reversed(pair)
-                    if a not in pattern.signs or pattern.signs.get(b, 0) == -way * pattern.signs[a]:
+                    a, b = pair if pair[0] in moving else reversed(pair)
+                    if a not in moving or moving.get(b, 0) == -way * moving[a]:
                         continue  # nothing moves, or the two moves cancel as well
-                    score = pattern.signs[a] * (z[a] + way * z[b])[pattern.seats]
+                    score = moving[a] * (z[a] + way * z[b])[pattern.seats]
                     key = f"{_named(pair[0])} {name} {_named(pair[1])}"
                     out[key] = out.get(key, Counts()) + Counts.of(score, secret)
         return out

@@ -4,39 +4,52 @@ bundle, to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from gridveil.assurance.audit.detailed import facts
 from gridveil.assurance.audit.findings import Fit
 from gridveil.assurance.audit.releases import KINDS, Kind, chain
+from gridveil.dynamics.detailed.entries import entries_of
+from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import PARAMETERS, Bounds
+from gridveil.grid.parameters import DETAILED, PARAMETERS, Bounds
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.mechanisms import Noise
+from gridveil.privacy.mechanisms import Noise, Sampler
 from gridveil.publication.bundle import contents
+from gridveil.publication.detailed import FORMS, Form
 from gridveil.publication.export import FORMATS
+from gridveil.publication.release import Release
+from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.source import SourceGrid
+from gridveil.workflow.detailed import publish_detailed
 from gridveil.workflow.publish import publish
 
 MACHINES = 2
 
 
 class Constant:
-    """Draws the same vector whatever it is given: what it makes is a demo, and holds a true value
+    """Draws the same vectors whatever it is given: what it makes is a demo, and holds a true value
     only if something leaks.
+
+    drawn : one after the other; none: numbers that lie, with their exponentials, in the usual
+    bounds of items and of sums of a swing model.
     """
+
+    def __init__(self, drawn: Sequence[Array] = ()) -> None:
+        self._drawn = iter(drawn) if drawn else None
 
     def in_words(self, noises: Sequence[Noise]) -> str:  # noqa: ARG002 - a sampler's
         """No noise, whatever was asked for."""
         return "constant vector (demo: no privacy)"
 
     def draw(self, values: Array, scale: Any, noise: Noise) -> Array:  # noqa: ARG002
-        """Return numbers that lie, with their exponentials, in the usual bounds of items and of
-        sums; (n,), or (n, d).
-        """
+        """Return the next numbers; (n,), or (n, d)."""
+        if self._drawn is not None:
+            return next(self._drawn).reshape(values.shape)
         return np.linspace(2.2, 3.5, values.size).reshape(values.shape)
 
 
@@ -47,23 +60,97 @@ def audit_constant(adjacency: Adjacency, epsilon: Fraction, kinds: Sequence[Kind
     Finds any figure that carries a true value past the noise, in whichever digit. Honest code
     passes with certainty. The row names a file that differs.
     """
-    random, files, differing = np.random.default_rng(), 0, list[str]()
+    random = np.random.default_rng()
     # Some within the bounds, some beyond.
     tables = [
         {name: np.exp(random.uniform(-1, 6, MACHINES)) for name in PARAMETERS} for _ in range(2)
     ]
-    for kind in kinds:
-        first, other = (
-            _files(SourceGrid.of(chain(MACHINES), **table), adjacency, epsilon, kind)
-            for table in tables
+    pairs = (
+        (
+            kind.name,
+            [
+                _files(SourceGrid.of(chain(MACHINES), **table), adjacency, epsilon, kind)
+                for table in tables
+            ],
         )
+        for kind in kinds
+    )
+    return compared(f"{adjacency.rule}: bundles of two tables, constant noise", pairs)
+
+
+def audit_constant_detailed(adjacency: Adjacency, epsilon: Fraction) -> Fit:
+    """The same of detailed tables, in either form.
+
+    The constants are those of one seeded draw on public values, so that a power flow exists.
+    """
+    random, usual = np.random.default_rng(), Adjacency(adjacency.rule, family=DETAILED)
+    middle = {name: entries_of(facts().public)[name][0] for name in facts().parameters}
+    recording = _Recording(1)
+    _detailed(middle, usual, epsilon, recording, "reduced")
+    tables = [
+        {
+            name: values * np.exp(random.uniform(-1, 1, len(values)))
+            for name, values in middle.items()
+        }
+        for _ in range(2)
+    ]
+    formats = tuple(name for name, format_ in FORMATS.items() if format_.write_detailed)
+    pairs = (
+        (
+            f"the {form} form",
+            [
+                contents(
+                    _detailed(table, usual, epsilon, Constant(recording.drawn), form),
+                    formats=formats,
+                )
+                for table in tables
+            ],
+        )
+        for form in FORMS
+    )
+    return compared(f"{adjacency.rule}: detailed bundles of two tables, constant noise", pairs)
+
+
+def compared(subject: str, pairs: Iterable[tuple[str, list[dict[str, bytes]]]]) -> Fit:
+    """Hold files of two tables against each other; pairs : what was released, and both's files."""
+    files, differing = 0, list[str]()
+    for name, (first, other) in pairs:
         files += len(first)
         differing += [
-            f"{name} of {kind.name}" for name in first | other if first.get(name) != other.get(name)
+            f"{file} of {name}" for file in first | other if first.get(file) != other.get(file)
         ]
-    subject = f"{adjacency.rule}: bundles of two tables, constant noise"
     return Fit(
         subject, differing[0] if differing else "all equal", files, 0.0 if differing else 1.0, 0.5
+    )
+
+
+class _Recording(DemoSampler):
+    """A seeded sampler that keeps what it draws."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.drawn: list[Array] = []
+
+    def draw(self, values: Array, scale: Any, noise: Noise) -> Array:
+        """Draw, and keep it."""
+        self.drawn.append(super().draw(values, scale, noise))
+        return self.drawn[-1]
+
+
+def _detailed(
+    table: Mapping[str, Array],
+    adjacency: Adjacency,
+    epsilon: Fraction,
+    sampler: Sampler,
+    form: Form,
+) -> Release:
+    return publish_detailed(
+        SourceGrid[DetailedFacts].of(facts(), **table),
+        epsilon=epsilon,
+        adjacency=adjacency,
+        ledger=None,
+        sampler=sampler,
+        form=form,
     )
 
 

@@ -109,22 +109,31 @@ def epsilon_lower(correct: Any, guesses: Any, confidence: float) -> Any:
         return np.maximum(np.log(p) - np.log1p(-p), 0.0)[()]
 
 
-@cache
 def best_threshold(losses: tuple[float, ...], canaries: int, noise: Noise) -> float:
+    """The threshold of a canary in one draw: of coordinates that are independent, or joint."""
+    return threshold_of(((noise, losses),), canaries)
+
+
+@cache
+def threshold_of(draws: tuple[tuple[Noise, tuple[float, ...]], ...], canaries: int) -> float:
     """Find the t for which guessing where |ℓ| ≥ t has the largest expected 95 % bound on ε.
 
-    losses : α_c / b_c of each coordinate c that a canary moves. The log-likelihood ratio ℓ of its
-    two secrets saturates (under independent noise, whose ratios add up, at ±Σ losses), where a
-    guess is right with the full e^ε / (1 + e^ε); the more coordinates, the rarer that is.
+    draws : the law of each draw that shows a canary, and α_c / b_c of each coordinate c in it. The
+    log-likelihood ratio ℓ of its two secrets saturates (under independent noise, whose ratios add
+    up, at ±Σ losses), where a guess is right with the full e^ε / (1 + e^ε); the more coordinates,
+    the rarer that is.
 
     Privacy
     -------
     t comes from a simulation of the *claimed* mechanism, in which P[right | ℓ] = 1 / (1 + e^(−|ℓ|))
     exactly, and never from the outputs that are audited.
     """
-    loss = np.array(losses)
-    drawn = noise.seeded(np.random.default_rng(0), 1.0, (2**16, len(losses)))
-    size = np.sort(np.abs(noise.ratio_of_rows(loss / 2 + drawn, loss)))[::-1]
+    random, ratio = np.random.default_rng(0), np.zeros(2**16)
+    for noise, losses in draws:
+        loss = np.array(losses)
+        drawn = noise.seeded(random, 1.0, (len(ratio), len(losses)))
+        ratio += noise.ratio_of_rows(loss / 2 + drawn, loss)
+    size = np.sort(np.abs(ratio))[::-1]
     # saturation is hit but for rounding
     tried = size[np.unique(np.geomspace(1, len(size), 512).astype(int)) - 1] * (1 - 1e-9)
     rank = np.searchsorted(-size, -tried, side="right")

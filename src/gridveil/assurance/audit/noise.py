@@ -20,20 +20,17 @@ from gridveil.assurance.audit.releases import (
     Seen,
     by_perturb,
     noisy_behind,
-    ranges,
-    row,
     source_of,
 )
 from gridveil.assurance.audit.rows import row_uniforms
 from gridveil.assurance.audit.run import apart
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import PARAMETERS, Bounds, Range, assets
+from gridveil.grid.parameters import Bounds, Range, assets, parameters_of
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.mechanisms import Box, Sampler, parts
 
 Opens = Callable[[Adjacency, Fraction, Bounds, Kind, Sampler | None], AbstractContextManager[Look]]
 PLACES, MIDDLE = 9, 3
-ITEM_BUSES, SUM_BUSES = 8, 2
 
 
 def audit_noise(
@@ -61,9 +58,8 @@ def audit_noise(
     the scale that costs ε_γ, independent in every entry or every asset, whatever the table. Noise
     of another law is not what was charged for.
     """
-    bounds = bounds or Bounds()
-    buses = _buses(kind)
-    public = ranges(bounds, kind, buses)
+    bounds = bounds or Bounds(family=adjacency.family)
+    public = kind.ranges(bounds)
     by = {name: kind.allocation.of(name) for name in public}
     placed = {
         name: _places(
@@ -74,7 +70,7 @@ def audit_noise(
         )
         for name in public
     }
-    sizes = {name: by[name].size(row(buses).sizes[name]) for name in public}
+    sizes = {name: by[name].size(kind.facts.sizes[name]) for name in public}
     turn = np.arange(releases)[:, None]
     # every other release in the middle, where no clip value hides the noise; in the others each
     # entry goes round
@@ -86,17 +82,14 @@ def audit_noise(
     with opens(adjacency, epsilon, bounds, kind, sampler) as look:
         for number in range(releases):
             seen.append(
-                look(
-                    source_of(
-                        buses, kind, {name: placed[name][where[name][number]] for name in public}
-                    )
-                )
+                look(source_of(kind, {name: placed[name][where[name][number]] for name in public}))
             )
             if progress is not None:
                 progress(sum(sizes.values()))
     truth = {name: placed[name][where[name]] for name in public}
     u: dict[str, Array] = {}
-    for _, names in parts({name: kind.allocation.draws[name] for name in public}, assets()):
+    draws = {name: kind.allocation.draws[name] for name in public}
+    for _, names in parts(draws, assets(adjacency.family)):
         u |= _uniform(seen, {name: truth[name] for name in names}, public, kind, adjacency)
     table, spots = (
         np.concatenate([u[name] for name in public], axis=1),
@@ -120,7 +113,7 @@ def audit_noise(
 
 def values_of_noise(releases: int, kind: Kind) -> int:
     """Count the values that are drawn, for a progress bar."""
-    sizes = row(_buses(kind)).sizes
+    sizes = kind.facts.sizes
     return releases * sum(kind.allocation.of(name).size(size) for name, size in sizes.items())
 
 
@@ -129,7 +122,7 @@ def _places(name: str, public: Range, scale: float, adjacency: Adjacency) -> Arr
     and next to 0 or at it.
     """
     lower, upper = public.lower, public.upper
-    if adjacency.relative:
+    if adjacency.in_ratios(name):
         half = np.exp(scale / 2)
         middle = (lower * upper) ** 0.5
         return np.array(
@@ -145,7 +138,8 @@ def _places(name: str, public: Range, scale: float, adjacency: Adjacency) -> Arr
                 upper * 1e3,
             ]
         )
-    least, middle = lower / 1e3 if PARAMETERS[name].positive else 0.0, (lower + upper) / 2
+    positive = parameters_of(adjacency.family)[name].positive
+    least, middle = lower / 1e3 if positive else 0.0, (lower + upper) / 2
     return np.array(
         [
             least,
@@ -191,13 +185,16 @@ def _uniform(
                 scale[name],
                 public[name],
                 noise=law,
-                relative=adjacency.relative,
+                relative=adjacency.in_ratios(name),
             )
             for name in truth
         }
-    felt = np.log if adjacency.relative else np.asarray
+    felt = {name: np.log if adjacency.in_ratios(name) else np.asarray for name in truth}
     z, low, high = (
-        np.stack([(felt(y[name]) - felt(known[name])) / scale[name] for name in truth], axis=-1)
+        np.stack(
+            [(felt[name](y[name]) - felt[name](known[name])) / scale[name] for name in truth],
+            axis=-1,
+        )
         for y in (
             output,
             {name: public[name].lower for name in truth},
@@ -211,9 +208,5 @@ def _uniform(
 
 def _moves(adjacency: Adjacency, name: str, kind: Kind) -> float:
     """How far neighbours lie apart in what is drawn: of a mean, a part of what one entry moves."""
-    entries = row(_buses(kind)).sizes[name] if kind.allocation.of(name).takes == "mean" else 1
+    entries = kind.facts.sizes[name] if kind.allocation.of(name).takes == "mean" else 1
     return apart(adjacency, name) / entries
-
-
-def _buses(kind: Kind) -> int:
-    return SUM_BUSES if kind.allocation.takes & {"sum", "mean"} else ITEM_BUSES

@@ -13,13 +13,21 @@ from itertools import chain as chain_of
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from gridveil.dynamics.models import ReducedModel
-from gridveil.grid.facts import Array, GridFacts, complete_edges
-from gridveil.grid.parameters import DECLARED, PARAMETERS, Bounds, Range
+from gridveil.grid.facts import Array, GridFacts, TableFacts, complete_edges
+from gridveil.grid.parameters import (
+    DECLARED,
+    SWING,
+    Asset,
+    Bounds,
+    Range,
+    assets,
+    parameters_of,
+)
 from gridveil.inference.posterior import Posterior, Start
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, aggregates, topology
@@ -36,12 +44,18 @@ NAME = "synthetic grid of an audit"
 # So wide that clipping, which could only hide something, never bites (of ratios at a tiny ε, it
 # does, and only hides).
 WIDE = Range(1e-300, 1e300)
+ITEM_BUSES, SUM_BUSES = 8, 2
 
 
-def alphas() -> dict[str, Fraction]:
-    """α of an audit: different ones, so that a mechanism which mixed up two groups would show."""
+def alphas(family: str = SWING) -> dict[str, Fraction]:
+    """α of an audit: different ones, so that a mechanism which mixed up two groups would show.
+
+    A detailed table has so many that they are parts of 1: one entry stays within its bounds.
+    """
     different = chain_of((Fraction(2), Fraction(1, 2)), map(Fraction, count(3)))
-    return dict(zip(PARAMETERS, different, strict=False))
+    if family != SWING:
+        different = (Fraction(1, n) for n in count(2))
+    return dict(zip(parameters_of(family), different, strict=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,20 +176,43 @@ class Seen:
     means: Mapping[str, GroupLoss] | None = None
 
 
-Look = Callable[[SourceGrid], Seen]
+Look = Callable[[SourceGrid[Any]], Seen]
 
 
 @dataclass(frozen=True)
 class Kind:
     """A way to release: what is drawn, and what a bundle shows of items, their posterior means or
     the values as clipped.
+
+    table : public facts of what is released; None: a row of buses with machines.
     """
 
     name: str
     allocation: Allocation
     start: Start = "posterior"
+    table: TableFacts | None = None
+
+    @property
+    def facts(self) -> TableFacts:
+        """Public facts of the synthetic grid: few buses where sums or means are drawn."""
+        return self.table or row(
+            SUM_BUSES if self.allocation.takes & {"sum", "mean"} else ITEM_BUSES
+        )
+
+    def ranges(self, bounds: Bounds) -> dict[str, Range]:
+        """Public bounds of what is drawn of each group."""
+        by, sizes = self.allocation, self.facts.sizes
+        return {name: by.of(name).range(bounds[name], sizes[name]) for name in by.drawn}
 
 
+def jointly(way: str) -> Allocation:
+    """Everything of a machine drawn by one joint mechanism, and lines by noise of one value."""
+    ways: Mapping[Asset, str] = {"line": "box", "machine": way}
+    return Allocation({name: ways[asset] for name, asset in assets().items()})
+
+
+# Joint noise, for rules by which a whole asset moves.
+JOINT = (Kind("joint items", jointly("box")), Kind("joint means", jointly("box-means")))
 KINDS = (
     Kind("items", ITEMS),
     Kind("items as clipped", ITEMS, "clipped"),
@@ -209,7 +246,7 @@ def by_perturb(
     """Look at what `perturb` returns, without a ledger: its claim is what its guarantee says."""
     sampler = sampler or Uncharged()
 
-    def look(source: SourceGrid) -> Seen:
+    def look(source: SourceGrid[Any]) -> Seen:
         noisy = perturb(
             source,
             epsilon=epsilon,
@@ -322,17 +359,9 @@ def noisy_behind(means: Array, loss: GroupLoss, public: Range) -> Array:
     )
 
 
-def ranges(bounds: Bounds, kind: Kind, buses: int) -> dict[str, Range]:
-    """Public bounds of what is drawn of each group."""
-    return {
-        name: kind.allocation.of(name).range(bounds[name], row(buses).sizes[name])
-        for name in kind.allocation.drawn
-    }
-
-
-def source_of(buses: int, kind: Kind, wanted: Mapping[str, Sequence[float] | Array]) -> SourceGrid:
+def source_of(kind: Kind, wanted: Mapping[str, Sequence[float] | Array]) -> SourceGrid[Any]:
     """Make a table whose drawn items, sums or means are those wanted; what is not drawn is 1."""
-    sizes = row(buses).sizes
+    sizes = kind.facts.sizes
     values = {name: np.ones(size) for name, size in sizes.items()}
     for name, value in wanted.items():
         takes = kind.allocation.of(name).takes
@@ -341,4 +370,4 @@ def source_of(buses: int, kind: Kind, wanted: Mapping[str, Sequence[float] | Arr
             if takes == "items"
             else np.full(sizes[name], value[0] / (sizes[name] if takes == "sum" else 1))
         )
-    return SourceGrid.of(row(buses), **values)
+    return SourceGrid[TableFacts].of(kind.facts, **values)

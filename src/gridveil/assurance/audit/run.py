@@ -46,6 +46,8 @@ def audit_adjacency(
     canaries: int,
     *,
     draw: Draw | None = None,
+    alone: bool = False,
+    subject: str | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
     parts: int = 1,
@@ -55,6 +57,8 @@ def audit_adjacency(
 
     canaries : at least so many with one release, and a twentieth of it with two releases of two
     versions of a grid.
+    alone : whether some canaries move one parameter of an asset alone, for joint noise.
+    subject : of the rows, in words; default: the rule.
     workers : threads (OpenDP frees the interpreter while it draws).
     progress : told how many values a block drew.
     parts : of an audit of which this is one; all of them together keep to the confidence that
@@ -71,7 +75,7 @@ def audit_adjacency(
     pool = ThreadPoolExecutor(workers or os.cpu_count() or 1)
     try:
         jobs = [
-            pool.submit(_block, adjacency, epsilon, size, releases, canaries, draw)
+            pool.submit(_block, adjacency, epsilon, size, releases, canaries, draw, alone)
             for releases, size in _blocks(adjacency.rule, canaries)
         ]
         for job in as_completed(jobs):
@@ -80,7 +84,7 @@ def audit_adjacency(
                 progress(tallies[-1].drawn)
     finally:
         pool.shutdown(cancel_futures=True)
-    return _findings(adjacency.rule, tallies, parts)
+    return _findings(subject or adjacency.rule, tallies, parts)
 
 
 def values_to_draw(rule: Rule, canaries: int) -> int:
@@ -115,10 +119,16 @@ class Played:
 
 
 def play(
-    adjacency: Adjacency, epsilon: Fraction, positions: int, releases: int, draw: Draw
+    adjacency: Adjacency,
+    epsilon: Fraction,
+    positions: int,
+    releases: int,
+    draw: Draw,
+    *,
+    alone: bool = False,
 ) -> Played:
     """Hide fresh secrets in a synthetic grid and draw releases of it."""
-    block = Block.fresh(adjacency.rule, positions, releases)
+    block = Block.fresh(adjacency.rule, positions, releases, alone=alone)
     # Powers of two keep centre ± α/2 exact; a thousand scales from zero keep the source's values
     # positive.
     centre = {
@@ -150,8 +160,9 @@ def _block(
     releases: int,
     canaries: int,
     draw: Draw,
+    alone: bool,
 ) -> _Tally:
-    played = play(adjacency, epsilon, positions, releases, draw)
+    played = play(adjacency, epsilon, positions, releases, draw, alone=alone)
     block, z = played.block, played.z
     return _Tally(
         releases,
@@ -175,7 +186,7 @@ def _moved(centre: float, alpha: float, adjacency: Adjacency, by: Array) -> Arra
 def apart(adjacency: Adjacency, name: str) -> float:
     """How far apart the two values of a canary are, where the noise is added."""
     alpha = float(adjacency.alpha[name])
-    return math.log1p(alpha) if adjacency.relative else alpha
+    return math.log1p(alpha) if adjacency.in_ratios(name) else alpha
 
 
 def _standardised(
@@ -193,7 +204,7 @@ def _standardised(
     }
 
 
-def _findings(rule: Rule, tallies: list[_Tally], parts: int) -> tuple[Finding, ...]:
+def _findings(subject: str, tallies: list[_Tally], parts: int) -> tuple[Finding, ...]:
     """State a row for all canaries of one release, one for each pattern, and two for the pairs of
     releases.
     """
@@ -210,10 +221,10 @@ def _findings(rule: Rule, tallies: list[_Tally], parts: int) -> tuple[Finding, .
         ),
     )
     return (
-        *(finding(rule, name, charged[1], counts, rows=count) for name, counts in rows.items()),
-        finding(rule, "two releases", charged[2], _sum(double), rows=count),
+        *(finding(subject, name, charged[1], counts, rows=count) for name, counts in rows.items()),
+        finding(subject, "two releases", charged[2], _sum(double), rows=count),
         finding(
-            rule,
+            subject,
             f"differences ({largest})",
             charged[2],
             differences[largest],

@@ -76,7 +76,8 @@ def audit_low_bits(
         counts += Counts(size, int(fine.sum()), int((secret[fine] == 0).sum()))
         if progress is not None:
             progress(size)
-    return finding("sampler", "low bits", epsilon, counts, rows=parts)
+    name = "low bits, joint noise" if noise.joint else "low bits"
+    return finding("sampler", name, epsilon, counts, rows=parts)
 
 
 VALUES = 500

@@ -74,7 +74,7 @@ def audit_sums(
     )
     moved = [
         moving
-        for moving in patterns(adjacency.rule, 1)
+        for moving in patterns(adjacency.rule, 1, alone="box-means" in allocation.draws.values())
         if any(PARAMETERS[group].asset == "machine" for _, group in moving.signs)
     ]
     counts, charged = Counts(), Fraction(0)
@@ -136,8 +136,8 @@ def _guess(
         else:
             known = middle * (MACHINES - 1) if takes == "sum" else 0.0
             apart, z = float(adjacency.alpha[name]), (output - known - middle) / scale
-        losses.append(apart / (MACHINES if takes == "mean" else 1) / scale)
-        moved.append(sign * z)
+        losses.append(abs(sign) * apart / (MACHINES if takes == "mean" else 1) / scale)
+        moved.append((sign or 1) * z)
     noise = pattern.law({name: loss.noise for name, loss in noisy.guarantee.groups.items()})
     ratio = noise.ratio_of_rows(np.array([moved]), np.array(losses))
     threshold = best_threshold(tuple(losses), canaries, noise)

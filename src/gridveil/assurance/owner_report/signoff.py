@@ -55,24 +55,30 @@ def attack_notes(private: Private[Assessment], release: Release) -> list[str]:
     """What a reader of the figures must know: a demo, a fit that no attack uses, attacks left out,
     a bundle in doubt.
     """
+    assessed = Private.open(private)
+    unused = (
+        "" if assessed.with_records else " No attack here uses {it}: give {it} with --trajectory."
+    )
+    return [*notes_on(release, unused), *assessed.left_out, *assessed.doubts]
+
+
+def notes_on(release: Release, unused: str) -> list[str]:
+    """What to know of a bundle: that it is a demo, or was fitted.
+
+    unused : a sentence about {it}, the records, where no attack uses them.
+    """
     of_itself = any(record.origin == "simulated" for record in release.provenance)
     said = [DEMO_OF_ITSELF if of_itself else DEMO] if release.demo else []
-    assessed = Private.open(private)
     if release.fitted:
         records, it = (
             ("trajectories", "them") if len(release.provenance) > 1 else ("a trajectory", "it")
         )
-        unused = (
-            ""
-            if assessed.with_records
-            else f" No attack here uses {it}: give {it} with --trajectory."
-        )
         said.append(
             f"The bundle was fitted to {records}. What is attacked is the fitted model, whose "
             "values are not the noisy ones alone; figures over ε and of several releases come "
-            f"from releases without a fit.{unused}"
+            f"from releases without a fit.{unused.format(it=it)}"
         )
-    return [*said, *assessed.left_out, *assessed.doubts]
+    return said
 
 
 @sealed
@@ -146,7 +152,7 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
             "machines: median relative error",
             ("group", "plain Kron", "release", "blind"),
             [
-                (row.group, "0.0 %", _percent(row.release), _percent(row.blind))
+                (row.group, "0.0 %", percent(row.release), percent(row.blind))
                 for row in assessed.machines
             ],
         ),
@@ -164,21 +170,21 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
             [
                 (
                     f"{row.epsilon:g}",
-                    _percent(row.noisy),
+                    percent(row.noisy),
                     ""
                     if row.low is None or row.high is None
                     else f"{100 * row.low:.1f} to {100 * row.high:.1f} %",
-                    _percent(row.expected),
-                    _percent(row.best),
-                    _percent(row.error_k),
-                    _percent(row.error_m),
+                    percent(row.expected),
+                    percent(row.best),
+                    percent(row.error_k),
+                    percent(row.error_m),
                 )
                 for row in assessed.by_epsilon
             ],
         ),
         (
             f"several releases averaged, {MADE}: median relative error (blind: "
-            f"{_percent(assessed.blind_m)} of {assessed.averaged})",
+            f"{percent(assessed.blind_m)} of {assessed.averaged})",
             (
                 "releases",
                 "ε of the ledger",
@@ -190,9 +196,9 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
                 (
                     str(row.releases),
                     f"{row.epsilon:g}",
-                    _percent(row.error_m),
-                    _percent(row.error_k),
-                    _percent(row.single_m),
+                    percent(row.error_m),
+                    percent(row.error_k),
+                    percent(row.single_m),
                 )
                 for row in assessed.averaging
             ],
@@ -201,7 +207,7 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
             "with public trajectories, topology and bounds: median relative error",
             ("an attacker has", *released()),
             [
-                (row.attacker_has, *map(_percent, row.errors.values()))
+                (row.attacker_has, *map(percent, row.errors.values()))
                 for row in assessed.with_records
             ],
         ),
@@ -222,27 +228,32 @@ def attack_files(
 
     about : which bundle it is of, in a sentence.
     """
-    page = [f"# Attacks on a release\n\n**{CONFIDENTIAL}**\n", f"{about}\n"]
-    page += [f"{note}\n" for note in attack_notes(private, release)]
-    for title, columns, rows in (*attack_tables(private), *tables):
-        lines = [
-            " | ".join(columns),
-            "|".join(["---"] * len(columns)),
-            *(" | ".join(row) for row in rows),
-        ]
-        page.append(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n")
     document = attack_json(private, release) | extra
-    files = {
-        "attack.json": json_file(document),
-        "attack.md": "\n".join(page).encode(),
-    }
+    every = (*attack_tables(private), *tables)
+    files = page_files(about, attack_notes(private, release), every, document)
     assessed = Private.open(private)
     figures = {
         "guesses.png": _guesses(assessed),
         "epsilon.png": _over_epsilon(assessed),
         "averaging.png": _over_releases(assessed),
     }
-    return files | {name: _drawn(figure) for name, figure in figures.items()}
+    return files | {name: drawn(figure) for name, figure in figures.items()}
+
+
+def page_files(
+    about: str, notes: Sequence[str], tables: Sequence[Table], document: dict[str, Any]
+) -> dict[str, bytes]:
+    """A report as a page and as JSON."""
+    page = [f"# Attacks on a release\n\n**{CONFIDENTIAL}**\n", f"{about}\n"]
+    page += [f"{note}\n" for note in notes]
+    for title, columns, rows in tables:
+        lines = [
+            " | ".join(columns),
+            "|".join(["---"] * len(columns)),
+            *(" | ".join(row) for row in rows),
+        ]
+        page.append(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n")
+    return {"attack.json": json_file(document), "attack.md": "\n".join(page).encode()}
 
 
 def _score(score: LineScore | None, lines: int) -> str:
@@ -250,10 +261,11 @@ def _score(score: LineScore | None, lines: int) -> str:
         return "–"
     alpha = "" if score.hit_alpha is None else f" / {score.hit_alpha}"
     ranks = "" if score.rank is None else f"  [{score.rank}; {score.fixed}]"
-    return f"{score.hit_1}{alpha} / {_percent(score.error)}{ranks}" if lines else "–"
+    return f"{score.hit_1}{alpha} / {percent(score.error)}{ranks}" if lines else "–"
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """A share in per cent, – where there is none."""
     return (
         "–"
         if share is None
@@ -291,8 +303,8 @@ def _over_epsilon(assessed: Assessment) -> Figure:
         at = [row.epsilon for row in known]
         share = np.array([row.noisy for row in known], dtype=float)
         reach = np.array([(row.high or 0.0) - (row.noisy or 0.0) for row in known])
-        drawn: dict[str, Any] = {"fmt": "o", "color": NOISY, "markersize": 4, "capsize": 3}
-        hits.errorbar(at, 100 * share, 100 * reach, label="noisy value", **drawn)
+        style: dict[str, Any] = {"fmt": "o", "color": NOISY, "markersize": 4, "capsize": 3}
+        hits.errorbar(at, 100 * share, 100 * reach, label="noisy value", **style)
         expected = [100 * (row.expected or 0) for row in known]
         hits.plot(at, expected, color=NOISY, linewidth=1, label="1 − e^(−ε_k)")
         best = [100 * (row.best or 0) for row in known]
@@ -348,7 +360,8 @@ def _demo(figure: Figure) -> Figure:
     return figure
 
 
-def _drawn(figure: Figure) -> bytes:
+def drawn(figure: Figure) -> bytes:
+    """A figure as PNG, marked confidential."""
     figure.suptitle("CONFIDENTIAL: shows the private grid", fontsize=9, color=SOURCE)
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=160, metadata={"Software": None})
