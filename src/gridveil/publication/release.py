@@ -21,6 +21,7 @@ from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import GridFacts, IntArray
 from gridveil.grid.parameters import SWING, WEIGHT, Bounds
 from gridveil.inference.fit import EstimatedEvent, FitResult, Observation
+from gridveil.inference.fit.misfit import PlaceMisfit, mismatches
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.guarantee import (
     DETAILED_NOT_PROTECTED,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 VALID_FOR = (
     "frequency response of the machines and loaded buses to lasting steps of load or generation"
 )
+COMMON_FACTORS = "common-factors"  # the method of a detailed fit
 # public inputs that stand for them
 RATINGS, RULES, PORTS = ("machine ratings", "rules for awkward data", "ports for load")
 LOAD_MODEL = "how loads depend on voltage"
@@ -66,6 +68,7 @@ class FitSummary:
     method : the one that was run.
     by_records, by_release : of the two-stage fit, how many directions of the parameters the records
     fix, and how many the noisy release or its bounds.
+    misfit : of a detailed model, how near it and its controls are to every recorded place.
     """
 
     mismatch_before: float
@@ -75,6 +78,7 @@ class FitSummary:
     method: str = ""
     by_records: int | None = None
     by_release: int | None = None
+    misfit: tuple[PlaceMisfit, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,15 +249,20 @@ def detailed_release(
     ledger: Ledger | None,
     fitted: DetailedFit | None = None,
     observed: Sequence[Observation] = (),
+    misfit: tuple[PlaceMisfit, ...] = (),
 ) -> Release:
     """Put a detailed release together; model and shown have neutral names already."""
-    summary = fitted and FitSummary(
-        fitted.mismatch_before,
-        fitted.mismatch_after,
-        len(fitted.history) - 1,
-        fitted.converged,
-        "common-factors",
-    )
+    summary = None
+    if fitted is not None:
+        before, after = mismatches(misfit, model.frequency_hz)
+        summary = FitSummary(
+            fitted.mismatch_before if before is None else before,
+            fitted.mismatch_after if after is None else after,
+            len(fitted.history) - 1,
+            fitted.converged,
+            COMMON_FACTORS,
+            misfit=misfit,
+        )
     return Release(
         model=model,
         guarantee=replace(

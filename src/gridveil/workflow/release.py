@@ -46,6 +46,7 @@ from gridveil.workflow.detailed import (
     check_public_end,
     check_writable,
     detailed_algorithm,
+    fit_controls,
     usual_allocation,
 )
 from gridveil.workflow.leakage import GivenAway, given_away
@@ -245,9 +246,12 @@ def _prepared_detailed(
     if measured:
         _ask(dialogue, "What these records give away of a detailed grid is not computed.")
 
+    with staged(RELEASE):
+        controls = fit_controls(facts, records, fit)
+
     def make() -> Release:
         return detailed_algorithm(
-            plan, records, ledger=book, lineage=lineage, form=settings.form, settings=fit
+            plan, records, ledger=book, lineage=lineage, form=settings.form, controls=controls
         )
 
     return _Prepared(plan, make, book, lineage, known, tuple(measured))
