@@ -4,9 +4,12 @@ of.
 
 from __future__ import annotations
 
+from typing import Any
+
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import FullModel, ReducedModel
 from gridveil.foundation.sealed import sealed
+from gridveil.grid.facts import Facts
 from gridveil.grid.tables import PublicTable, Values
 from gridveil.vault.source import Private, SourceGrid
 
@@ -18,7 +21,7 @@ def true_model(source: SourceGrid) -> ReducedModel:
 
 
 @sealed
-def public_table(source: SourceGrid) -> PublicTable:
+def public_table(source: SourceGrid[Facts]) -> PublicTable[Facts]:
     """The table of a case that is public: a surrogate to try settings out on."""
     return PublicTable(source.facts, _opened(source))
 
@@ -29,5 +32,5 @@ def true_full_model(source: SourceGrid) -> FullModel:
     return FullModel(source.facts, _opened(source))
 
 
-def _opened(source: SourceGrid) -> Values:
+def _opened(source: SourceGrid[Any]) -> Values:
     return {name: Private.open(values) for name, values in source.values.items()}

@@ -15,11 +15,12 @@ from gridveil.foundation.limits import JSON_BYTES, MOST_FILES
 from gridveil.foundation.progress import stage
 from gridveil.foundation.reading import Twice, once, read_bytes
 from gridveil.foundation.sealed import sealed
+from gridveil.grid.facts import Facts
 from gridveil.readers.network import FileGrid
 from gridveil.vault.source import SourceGrid
 
 if TYPE_CHECKING:
-    from gridveil.grid.facts import GridFacts
+    from gridveil.grid.facts import TableFacts
     from gridveil.grid.tables import PublicTable
     from gridveil.privacy.ledger import Ledger
 
@@ -228,8 +229,8 @@ def open_grid(
 
 @sealed
 def declared_public(
-    source: SourceGrid, ledger: Ledger | None = None, *, own: GridFacts | None = None
-) -> PublicTable:
+    source: SourceGrid[Facts], ledger: Ledger | None = None, *, own: TableFacts | None = None
+) -> PublicTable[Facts]:
     """The table of a grid that is public by its owner's word: a surrogate, to try settings out on.
 
     ledger : knows the grids that were released; None: the usual one, if there is any.
@@ -260,7 +261,7 @@ def declared_public(
     return public_table(source)
 
 
-def _lineage_of(source: SourceGrid, ledger: Ledger | None) -> str | None:
+def _lineage_of(source: SourceGrid[Any], ledger: Ledger | None) -> str | None:
     """The lineage that a ledger knows a grid by; None: it is not known, or there is no ledger."""
     from gridveil.privacy.ledger import Ledger, default_location
     from gridveil.vault.perturb import version_of
