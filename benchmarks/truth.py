@@ -21,7 +21,6 @@ import numpy as np
 
 from bench_pool import over_draws
 from gridveil.dynamics.detailed.model import DetailedModel
-from gridveil.dynamics.detailed.projection import project
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import simulate
 from gridveil.foundation.drawing import CYCLE, labelled, mark_demo, new_figure, written
@@ -30,7 +29,8 @@ from gridveil.grid.case import DetailedCase
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
 from gridveil.inference.fit import Observation
-from gridveil.inference.fit.detailed import DetailedFitSettings, fit_detailed
+from gridveil.inference.fit.controls import fitted_response, public_fit
+from gridveil.inference.fit.detailed import DetailedFitSettings
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.publication.release import detailed_names
 from gridveil.readers.detailed import locked
@@ -39,7 +39,7 @@ from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.source import SourceGrid
 from gridveil.workflow.detailed import publish_detailed
 from truth_cases import CASES, DT_S, HORIZON_S, LOAD_KINDS, RECORD, LoadKind, TruthCase
-from truth_controls import SwingStudy, fitted_response, record_of
+from truth_controls import SwingStudy, record_of, response_answer
 from truth_detailed import Detailed
 from truth_judge import Answer, Scores, answers_of, judge_answer, mean_scores, table
 from truth_runs import Runs, Truth
@@ -124,7 +124,8 @@ def swing_fitted(grid: Grid, seed: int) -> Answer:
 
 def response_fitted(grid: Grid, seed: int) -> Answer:
     """A frequency response fitted to the record."""
-    return fitted_response(grid.record(seed)).answer
+    response = fitted_response([grid.record(seed)], DT_S)
+    return lambda truth: response_answer(response, truth)
 
 
 def detailed_exact(grid: Grid, _seed: int) -> Answer:
@@ -188,8 +189,7 @@ def detailed_fitted(grid: Grid, seed: int) -> Answer:
 def public_fitted(grid: Grid, seed: int) -> Answer:
     """No release: declared topology, public values everywhere, fitted to the record."""
     public = unknown_loads(_source(grid.runs, grid.name, grid.kind).facts.public)
-    case = project(public, {}).case
-    fitted = fit_detailed(case, np.unique(case.loads.bus), [grid.record(seed)], CONTROL)
+    fitted = public_fit(public, [grid.record(seed)], DetailedFitSettings())
     return answers_of(fitted.model)
 
 
@@ -229,8 +229,6 @@ def unknown_loads(case: DetailedCase) -> DetailedCase:
     return replace(case, loads=replace(case.loads, impedance=half, current=np.zeros_like(half)))
 
 
-# Public values are further from the grid than a release: priors three times as wide.
-CONTROL = DetailedFitSettings(widened=3.0, items=False)
 RELEASED = Row("detailed release, ε = 1", detailed_released)
 RELEASED_L1 = Row("detailed release, ε = 1, asset-l1", detailed_released_l1)
 FITTED = Row("detailed release, ε = 1, fitted to A", detailed_fitted)

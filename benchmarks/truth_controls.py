@@ -1,6 +1,4 @@
-"""Controls beside a detailed release: a frequency response fitted to the record alone, and the
-swing release.
-"""
+"""Controls beside a detailed release: what a frequency response answers, and the swing release."""
 
 from __future__ import annotations
 
@@ -9,10 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import least_squares
 
-from gridveil.dynamics.engine import LTI
-from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduce
 from gridveil.dynamics.models import ReducedModel
@@ -20,6 +15,7 @@ from gridveil.dynamics.trajectory import Trajectory
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.inference.fit import Observation
+from gridveil.inference.fit.controls import FrequencyResponse
 from gridveil.inference.fit.two_stage import two_stage
 from gridveil.inference.posterior import beliefs, posterior_mean
 from gridveil.planning.surrogate import at_middle, choose
@@ -37,7 +33,6 @@ from truth_runs import Runs, Truth
 
 SIGMA = 1e-4  # of a record's samples [p.u.]
 DAMPING = 2.0  # of swing models, on each machine's own base: the files have none
-STARTS = 8
 RULE = "one-asset-relative"
 ORIGIN = Provenance("simulated", "ANDES's time-domain simulation of the case")
 
@@ -66,70 +61,11 @@ def record_of(runs: Runs, case: TruthCase, kind: LoadKind, seed: int) -> Observa
 # --- a frequency response -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FrequencyResponse:
-    """M ω̇ = −u − D ω − K (F ω + (1 − F) y);  T ẏ = ω − y: one machine for the whole grid.
-
-    gain K [p.u. power / p.u. frequency], inertia M [s], damping D, fraction F of the gain that
-    answers at once, time T [s]; u : sum of the added loads [p.u. power].
-    """
-
-    gain: float
-    inertia: float
-    damping: float
-    fraction: float
-    time_s: float
-
-    @property
-    def lti(self) -> LTI:
-        """From the total load to ω."""
-        fast = self.damping + self.gain * self.fraction
-        slow = self.gain * (1 - self.fraction)
-        A = np.array(
-            [
-                [-fast / self.inertia, -slow / self.inertia],
-                [1 / self.time_s, -1 / self.time_s],
-            ]
-        )
-        B = np.array([[-1 / self.inertia], [0.0]])
-        return LTI.of(A, B, np.array([[1.0, 0.0]]), np.zeros((1, 1)))
-
-    def step(self, samples: int) -> Array:
-        """ω after a unit step of load (samples,) [p.u.]."""
-        return step_responses(self.lti, range(1), samples, dt_s=DT_S, scheme="exact")[0, :, 0]
-
-    def answer(self, truth: Truth) -> Array:
-        """All machines alike; a machine that trips is its power."""
-        total = sum(truth.change.values()) + truth.lost.real
-        return np.repeat(total * self.step(len(truth.time_s))[:, None], len(truth.machines), axis=1)
-
-
-def fitted_response(record: Observation) -> FrequencyResponse:
-    """Fit the five parameters to a record by least squares, from several starts.
-
-    Logarithms of gain, inertia, damping and time are free within wide bounds; the fraction lies in
-    0–1.
-    """
-    total = sum(record.event.steps[0].change.values())
-    mean = record.trajectory.omega.mean(axis=1)
-    scale = abs(total) / np.abs(mean).max()
-    low = np.array([np.log(1e-2 * scale), np.log(1e-2 * scale), np.log(1e-4 * scale), 0.0, -4.0])
-    high = np.array([np.log(1e2 * scale), np.log(1e2 * scale), np.log(1e1 * scale), 1.0, 4.0])
-
-    def response(x: Array) -> FrequencyResponse:
-        gain, inertia, damping, time = np.exp(x[[0, 1, 2, 4]]).tolist()
-        return FrequencyResponse(gain, inertia, damping, float(x[3]), time)
-
-    def residuals(x: Array) -> Array:
-        return (total * response(x).step(len(mean)) - mean) / SIGMA
-
-    random = np.random.default_rng(5)
-    found = [
-        least_squares(residuals, random.uniform(0.7 * low + 0.3 * high, 0.3 * low + 0.7 * high),
-                      bounds=(low, high), max_nfev=150)
-        for _ in range(STARTS)
-    ]  # fmt: skip
-    return response(min(found, key=lambda one: one.cost).x)
+def response_answer(response: FrequencyResponse, truth: Truth) -> Array:
+    """All machines alike; a machine that trips is its power."""
+    total = sum(truth.change.values()) + truth.lost.real
+    step = response.step(len(truth.time_s), DT_S)
+    return np.repeat(total * step[:, None], len(truth.machines), axis=1)
 
 
 # --- the swing release ----------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from gridveil.readers.cases import open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.source import Private
-from gridveil.workflow.detailed import publish_detailed, usual_allocation
+from gridveil.workflow.detailed import allocate, publish_detailed
 
 ONE = Fraction(1)
 
@@ -55,7 +55,7 @@ def noisy_values(source, seed=1):
         bounds=Bounds(family="detailed"),
         ledger=None,
         sampler=DemoSampler(seed),
-        allocation=usual_allocation(source.facts, adjacency),
+        allocation=allocate(source.facts, adjacency),
     ).values
 
 

@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from gridveil.dynamics.events import Event
-from gridveil.dynamics.trajectory import Trajectory
-from gridveil.inference.fit import Observation
-from gridveil.privacy.provenance import Provenance
+from gridveil.inference.fit.controls import FrequencyResponse
 from truth_cases import SPREAD, spread_factors
-from truth_controls import FrequencyResponse, fitted_response
+from truth_controls import response_answer
 from truth_judge import judge_answer, table
 from truth_runs import Truth
 
@@ -43,21 +40,10 @@ def test_a_table_leaves_out_what_was_not_judged():
     )
 
 
-def test_a_frequency_response_settles_at_its_gain_and_falls_by_its_inertia():
-    one = FrequencyResponse(gain=20.0, inertia=8.0, damping=1.0, fraction=0.3, time_s=2.0)
-    step = one.step(3001)
-    assert step[-1] == pytest.approx(-1 / 21, rel=1e-6)
-    # −t/M + (D + K F) t²/(2 M²) + O(t³)
-    assert step[1] == pytest.approx(-0.02 / 8 + 7 * 0.02**2 / 128, rel=1e-3)
-
-
-def test_a_fit_finds_the_response_behind_a_record():
-    one = FrequencyResponse(gain=20.0, inertia=8.0, damping=1.0, fraction=0.3, time_s=2.0)
-    noise = 1e-5 * np.random.default_rng(1).standard_normal((len(TIME), 2))
-    seen = Trajectory(TIME, 0.1 * one.step(len(TIME))[:, None] + noise, ("1", "2"), 60.0, np.nan)
-    record = Observation(Event.load({"5": 0.1}), seen, Provenance("simulated", "a test"))
-    fitted = fitted_response(record)
-    assert np.abs(fitted.step(1001) - one.step(1001)).max() < 1e-3 * np.abs(one.step(1001)).max()
+def test_a_frequency_response_answers_all_machines_alike():
+    response = FrequencyResponse(gain=20.0, inertia=8.0, damping=1.0, fraction=0.3, time_s=2.0)
+    step = response.step(len(TIME), 0.02)
+    assert response_answer(response, truth()) == pytest.approx(np.stack([step, step], axis=1))
 
 
 def test_factors_of_the_heterogeneous_case_stay_within_their_spread():

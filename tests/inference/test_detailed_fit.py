@@ -10,42 +10,13 @@ from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.numbers import numbers_of
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import simulate
-from gridveil.inference.fit.detailed import DetailedFitSettings, case_with, fit_detailed
+from gridveil.inference.fit.detailed import case_with, fit_detailed
 from gridveil.inference.fit.detailed_residuals import (
     DetailedResiduals,
-    Prediction,
     discrepancy_shapes,
 )
-from gridveil.inference.fit.factors import factors_of, theta_of, without_exponents
-from gridveil.inference.fit.problem import Observation
-from gridveil.privacy.provenance import Provenance
-from small_detailed import small_case
-
-PORTS = np.array([3, 4, 5])
-DT = 0.04
-CLOCK = {"horizon_s": 12.0, "dt_s": DT}
-SETTINGS = DetailedFitSettings(dt_s=DT, sigma=1e-5)
-ORIGIN = Provenance("simulated", "a case made by hand")
-EVENT = Event.parse("load:L1=+40MW;load:L3=-15MW@5s", base_mva=100)
-
-
-def recorded(case, event=EVENT, buses=("G1", "G3"), sigma=1e-5, seed=3):
-    trajectory = simulate(linearise(case, solve(case), PORTS), event, **CLOCK, buses=buses)
-    noise = sigma * np.random.default_rng(seed).standard_normal(trajectory.omega.shape)
-    return Observation(event, replace(trajectory, omega=trajectory.omega + noise), ORIGIN)
-
-
-def moved(case, **x):
-    """The case with factors at x."""
-    factors = factors_of(case, exponents=False)
-    prediction = predicted(case, factors, recorded(case))
-    at = np.array([x.get(factor.name, 0.0) for factor in factors])
-    return case_with(case, prediction.family.numbers(theta_of(factors, at)))
-
-
-def predicted(case, factors, record):
-    model = linearise(case, solve(case), PORTS)
-    return Prediction.of(case, model, PORTS, factors, [record], dt_s=DT, scheme="exact")
+from gridveil.inference.fit.factors import factors_of, without_exponents
+from small_detailed import CLOCK, DT, PORTS, SETTINGS, moved, predicted, recorded, small_case
 
 
 def test_slopes_are_those_of_finite_differences():

@@ -20,7 +20,7 @@ from gridveil.privacy.mechanisms import GroupLoss
 from gridveil.readers.cases import open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
-from gridveil.workflow.detailed import usual_allocation
+from gridveil.workflow.detailed import allocate
 
 ALPHA, SIGNED = Fraction(1, 20), Range(-1.0, 1.0, signed=True)
 
@@ -247,7 +247,7 @@ def test_every_parameter_of_a_detailed_table_is_believed_by_its_own_noise(rule):
         bounds=Bounds(family="detailed"),
         ledger=None,
         sampler=DemoSampler(1),
-        allocation=usual_allocation(source.facts, adjacency),
+        allocation=allocate(source.facts, adjacency),
     )
     belief = beliefs(noisy)
     assert belief.keys() == source.facts.parameters.keys()

@@ -23,7 +23,7 @@ def leakage(
         str | None,
         options.option(
             "a public case, or a bundle of GRID, to compute at; default: this topology at the "
-            "middle of the bounds"
+            "middle of the bounds, or with typical devices"
         ),
     ] = None,
     sigma: Annotated[
@@ -49,6 +49,7 @@ def leakage(
     out: Annotated[
         Path | None, options.option("folder to write the coarser record and its TOML to")
     ] = None,
+    model: options.ModelName = None,
     adjacency: options.AdjacencyName = None,
     alpha: options.Alpha = None,
     bounds: options.Bounds = None,
@@ -114,49 +115,44 @@ def _noise(sigma: float, nominal_hz: float) -> str:
     return f"{sigma:.3g} p.u. ({1000 * sigma * nominal_hz:.3g} mHz)"
 
 
-COLUMNS = (
-    "group",
-    "bounds alone",
-    "Σℓ public: bound",
-    "with bounds",
-    "largest μ",
-    "Σℓ unknown: bound",
-    "with bounds",
-    "largest μ",
-)
+# Of an attacker who knows the total load of the event, and of one who does not.
+KNOWN, UNKNOWN = ("Σℓ public: bound", "Σℓ unknown: bound")
+COLUMNS = ("with bounds", "best known", "mean", "largest μ")
 
 
 def print_leakage(name: str, leakage: Leakage) -> None:
     """Print the figures of a record, and what they mean."""
-    from gridveil.adversary.leakage import PARAMETERS, percent
+    from gridveil.adversary.leakage import percent
 
     known, unknown = leakage.known, leakage.unknown
+    attackers = {KNOWN if unknown else "bound": known} | ({UNKNOWN: unknown} if unknown else {})
+    shown = (COLUMNS[0], COLUMNS[-1]) if unknown else COLUMNS
     rows = []
-    for group in PARAMETERS:
-        told, open_told = known.items[group], unknown.items[group]
-        rows.append(
-            (
-                group,
-                percent(told.prior),
-                _range(known, group),
-                percent(told.typical),
-                f"{known.mu[group].max(initial=0.0):.3g}",
-                _range(unknown, group),
-                percent(open_told.typical),
-                f"{unknown.mu[group].max(initial=0.0):.3g}",
-            )
-        )
+    for group in known.items:
+        row = [group, percent(known.items[group].prior)]
+        for attacker in attackers.values():
+            told = attacker.items[group]
+            row += [_range(attacker, group), percent(told.typical)]
+            row += [] if told.mean is None else [percent(told.best), percent(told.mean)]
+            row.append(f"{attacker.mu[group].max(initial=0.0):.3g}")
+        rows.append(row)
     print_table(
         f"The record {name}: {leakage.samples} values at {len(leakage.locations)} location(s), "
         f"computed at {leakage.origin}",
-        COLUMNS,
+        ("group", "bounds alone", *(part for bound in attackers for part in (bound, *shown))),
         rows,
     )
+    entries = f"({', '.join(known.items)})" if unknown else "the entries"
     print_text(
-        f"Rank     {known.rank} of {known.size} directions of (k, m, d) seen, {known.seen} fixed "
-        f"better than by the bounds (Σℓ unknown: {unknown.seen})",
-        "Reduced  without topology, Σℓ public: "
-        + ", ".join(f"{group} {_spread(values)}" for group, values in known.reduced.items()),
+        f"Rank     {known.rank} of {known.size} directions of {entries} seen, {known.seen} fixed "
+        "better than by the bounds" + (f" (Σℓ unknown: {unknown.seen})" if unknown else "")
+    )
+    if known.reduced:
+        print_text(
+            "Reduced  without topology, Σℓ public: "
+            + ", ".join(f"{group} {_spread(values)}" for group, values in known.reduced.items())
+        )
+    print_text(
         f"μ        {known.mu_neighbours:.3g} between neighbours ({leakage.rule}) here",
         f"Verdict  {leakage.verdict()}",
         *(f"Note     {note}" for note in leakage.notes),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +19,7 @@ from gridveil.cli.output import (
     print_guarantee,
     print_json,
     print_notice,
+    print_table,
     print_text,
     progress_bar,
 )
@@ -29,6 +32,8 @@ from gridveil.cli.trajectories import (
 from gridveil.foundation.errors import NOTHING_SPENT, GridveilError
 
 if TYPE_CHECKING:
+    from gridveil.inference.fit.misfit import PlaceMisfit
+    from gridveil.inference.records import Measured
     from gridveil.publication.release import FitSummary
     from gridveil.workflow.release import Dialogue, Released
 
@@ -222,6 +227,8 @@ def _print(done: Released) -> None:
     for release in done.releases:
         if release.fitted:
             print_text(*_fit_in_words(release.fitted))
+            if release.fitted.misfit:
+                _print_misfit(release.fitted.misfit, done.measured)
         for line in events_in_words(release.events, done.measured, done.facts):
             print_text(line)
     for report in done.reports:
@@ -256,7 +263,20 @@ def _fit_json(fitted: FitSummary) -> dict[str, Any]:
         "converged": fitted.converged,
         "directions_by_records": fitted.by_records,
         "directions_by_release": fitted.by_release,
+        "rms_mhz": [asdict(place) for place in fitted.misfit],
     }
+
+
+def _print_misfit(misfit: Sequence[PlaceMisfit], measured: Sequence[Measured]) -> None:
+    """Print how near a release and its controls are to each record."""
+    from gridveil.inference.fit.misfit import COMPARED, compared
+
+    rows = []
+    for place, judged, cells in compared(misfit):
+        bus = measured[place.record - 1].observation.trajectory.buses[place.place - 1]
+        rows.append((str(place.record), bus, judged, *cells))
+    title = "RMS of what is left of the records [mHz]; controls know of no release"
+    print_table(title, ("record", "bus", "judged by", *COMPARED.values()), rows, texts=3)
 
 
 def _fit_in_words(fitted: FitSummary) -> list[str]:

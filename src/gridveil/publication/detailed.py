@@ -5,8 +5,10 @@ names, and what a recipient can compute again.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import isclose
 from typing import Literal
 
 import numpy as np
@@ -23,7 +25,9 @@ from gridveil.foundation.errors import GridveilError
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import DETAILED, Bounds, parameters_of
+from gridveil.inference.fit.misfit import mismatches
 from gridveil.privacy.guarantee import Guarantee
+from gridveil.publication.release import COMMON_FACTORS, FitSummary
 from gridveil.publication.schema import (
     CaseDocument,
     DetailedDocument,
@@ -301,6 +305,30 @@ def drawn_problems(
         for name in undrawn:
             if not np.allclose(entries[name], usual[name][0], rtol=ROUNDING, atol=0):
                 yield f"nothing was drawn of {name}, and it is not typical"
+
+
+def misfit_problems(fitted: FitSummary, records: int, frequency_hz: float) -> Iterator[str]:
+    """Places that are not numbered as records have them, and figures that are not those of the
+    mismatch.
+
+    records : how many trajectories the fit used.
+    """
+    if fitted.method != COMMON_FACTORS:
+        yield "fit speaks of controls, which only a detailed fit has"
+    numbers = [(place.record, place.place) for place in fitted.misfit]
+    counts = Counter(record for record, _ in numbers)
+    expected = [
+        (record, place)
+        for record in range(1, records + 1)
+        for place in range(1, max(counts[record], 1) + 1)
+    ]
+    if numbers != expected:
+        yield "fit.misfit does not name places of the trajectories, one after the other"
+    stated = (fitted.mismatch_before, fitted.mismatch_after)
+    derived = mismatches(fitted.misfit, frequency_hz)
+    for said, own in zip(stated, derived, strict=True):
+        if own is not None and not isclose(said, own, rel_tol=ROUNDING):
+            yield "fit.misfit is not what its mismatch says"
 
 
 def _of_devices(name: str) -> bool:

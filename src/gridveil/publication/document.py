@@ -12,6 +12,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import default_scheme
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import FAMILIES, SWING, Bounds, Range, family_of, released
+from gridveil.inference.fit.misfit import PlaceMisfit, Rms
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.provenance import Provenance
 from gridveil.publication.release import (
@@ -96,7 +97,7 @@ def to_document(release: Release) -> ReleaseDocument:
         model=_model_document(release),
         bounds=bounds_document(bounds, guarantee),
         clipped=release.clipped,
-        fit=FitDocument(**asdict(release.fitted)) if release.fitted else None,
+        fit=_fit_document(release.fitted) if release.fitted else None,
         reference=_reference(model),
         public_inputs=dict(release.public_inputs),
         provenance=tuple(ProvenanceDocument(**asdict(one)) for one in release.provenance),
@@ -135,6 +136,26 @@ def _model_document(release: Release) -> ModelDocument:
         loads_published=bool((model.loads == model.loads).all()),
         **own,
     )
+
+
+def _fit_document(fitted: FitSummary) -> FitDocument:
+    """Describe a fit; one that has no controls beside it says nothing of them."""
+    said = asdict(fitted)
+    return FitDocument(**{name: said[name] for name in said if name != "misfit" or said[name]})
+
+
+def _fit_summary(fit: FitDocument) -> FitSummary:
+    said = fit.model_dump(exclude={"misfit"})
+    places = (
+        PlaceMisfit(
+            place.record,
+            place.place,
+            Rms(**place.whole.model_dump()),
+            Rms(**place.held_out.model_dump()) if place.held_out else None,
+        )
+        for place in fit.misfit
+    )
+    return FitSummary(**said, misfit=tuple(places))
 
 
 def bounds_document(bounds: Bounds, guarantee: Guarantee) -> dict[str, tuple[float, float]]:
@@ -200,7 +221,7 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
             family=family,
         ),
         clipped=document.clipped,
-        fitted=FitSummary(**document.fit.model_dump()) if document.fit else None,
+        fitted=_fit_summary(document.fit) if document.fit else None,
         public_inputs=document.public_inputs,
         provenance=tuple(Provenance(**one.model_dump()) for one in document.provenance),
         load_damping=m.load_damping,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gridveil.inference.fit.misfit import COMPARED, compared
 from gridveil.privacy.guarantee import GroupLoss
 from gridveil.publication.certificate import operating_point
 from gridveil.publication.export import FORMATS
@@ -83,7 +84,7 @@ python -c "import gridveil; print(gridveil.load('.').simulate('{document.referen
 
 Valid for: {document.valid_for}.
 Not valid for: {document.not_valid_for}.
-
+{_misfit(release)}
 ## The guarantee
 
 {g.in_words}
@@ -128,6 +129,27 @@ one array a parameter, `MODEL_parameter`, and `MODEL_unit` for the units that ha
 states start at 0. `loads` lists the machines first, then the loaded buses; `uniform:+10%` adds a tenth of it from t = 0 on.
 omega_b = {m.omega_b!r} rad/s, nominal frequency {m.frequency_hz:g} Hz, base {m.base_mva:g} MVA.
 `k_r` lists the weights of the complete graph of machines in the order {order}. Nominal loads: {loads}."""  # noqa: E501
+
+
+def _misfit(release: Release) -> str:
+    """How near the model is to the records, beside its controls; nothing where that is not said."""
+    if release.fitted is None or not release.fitted.misfit:
+        return ""
+    rows = "\n".join(
+        f"| {place.record} | {place.place} | {judged} | {' | '.join(cells)} |"
+        for place, judged, cells in compared(release.fitted.misfit)
+    )
+    return f"""
+## How near it is to the records
+
+Root mean square of what is left of each place's record, in mHz. Controls know of no release: public values in the
+place of the grid's own, and a frequency response (one machine, five parameters), each fitted to the same records.
+Held out: fitted to the first part of the records, judged by the last quarter.
+
+| record | place | judged by | {" | ".join(COMPARED.values())} |
+|---|---|---|{"---|" * len(COMPARED)}
+{rows}
+"""  # noqa: E501
 
 
 def _plain(words: str) -> str:

@@ -21,6 +21,7 @@ from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import GridFacts, IntArray
 from gridveil.grid.parameters import SWING, WEIGHT, Bounds, parameters_of
 from gridveil.inference.fit import EstimatedEvent, FitResult, Observation
+from gridveil.inference.fit.misfit import PlaceMisfit, mismatches
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.guarantee import (
     DETAILED_NOT_PROTECTED,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 VALID_FOR = (
     "frequency response of the machines and loaded buses to lasting steps of load or generation"
 )
+COMMON_FACTORS = "common-factors"  # the method of a detailed fit
 # public inputs that stand for them
 RATINGS, RULES, PORTS = ("machine ratings", "rules for awkward data", "ports for load")
 LOAD_MODEL = "how loads depend on voltage"
@@ -67,6 +69,7 @@ class FitSummary:
     method : the one that was run.
     by_records, by_release : of the two-stage fit, how many directions of the parameters the records
     fix, and how many the noisy release or its bounds.
+    misfit : of a detailed model, how near it and its controls are to every recorded place.
     """
 
     mismatch_before: float
@@ -76,13 +79,18 @@ class FitSummary:
     method: str = ""
     by_records: int | None = None
     by_release: int | None = None
+    misfit: tuple[PlaceMisfit, ...] = ()
 
     @classmethod
-    def of(cls, fitted: FitResult | DetailedFit, method: str, *known: int | None) -> FitSummary:
-        """Summarise a fit; known : by_records and by_release."""
-        steps = len(fitted.history) - 1
-        before, after = fitted.mismatch_before, fitted.mismatch_after
-        return cls(before, after, steps, fitted.converged, method, *known)
+    def of(cls, fitted: FitResult | DetailedFit, method: str, **known: Any) -> FitSummary:
+        """Summarise a fit; known : fields that it does not tell, or that others tell better."""
+        stated: dict[str, Any] = {
+            "mismatch_before": fitted.mismatch_before,
+            "mismatch_after": fitted.mismatch_after,
+            "iterations": len(fitted.history) - 1,
+            "converged": fitted.converged,
+        }
+        return cls(**stated | known, method=method)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +141,8 @@ class Release:
         summary = fitted and FitSummary.of(
             fitted,
             fitted.method,
-            known.by_data if known else None,
-            known.by_prior if known else None,
+            by_records=known.by_data if known else None,
+            by_release=known.by_prior if known else None,
         )
         hidden = noisy.allocation.hides_network
         return _put_together(
@@ -239,14 +247,21 @@ def detailed_release(
     ledger: Ledger | None,
     fitted: DetailedFit | None = None,
     observed: Sequence[Observation] = (),
+    misfit: tuple[PlaceMisfit, ...] = (),
 ) -> Release:
     """Put a detailed release together; model and shown have neutral names already."""
+    summary = None
+    if fitted is not None:
+        before, after = mismatches(misfit, model.frequency_hz)
+        stated = {"mismatch_before": before, "mismatch_after": after}
+        stated = {name: value for name, value in stated.items() if value is not None}
+        summary = FitSummary.of(fitted, COMMON_FACTORS, misfit=misfit, **stated)
     return _put_together(
         noisy,
         observed,
         {"load_model": noisy.facts.zip_model},
         model=model,
-        fitted=fitted and FitSummary.of(fitted, "common-factors"),
+        fitted=summary,
         shown=shown,
         ledger=ledger,
     )

@@ -40,6 +40,7 @@ EDGES_UP_TO = 400
 MOST_BUSES, MOST_STATES = 3000, 6000
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 FractionText = Annotated[str, Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$", max_length=9000)]
 T = TypeVar("T")
@@ -297,13 +298,43 @@ class ModelDocument(Document):
     frequency_hz: Positive
     base_mva: Positive
     loads_published: bool
-    load_damping: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+    load_damping: NotNegative | None = Field(
         default=None,
         description="damping that the owner declared of a p.u. of load, in p.u. power / p.u. "
         "frequency; d includes it. null: not known, as in a bundle of an earlier gridveil",
     )
     detailed: DetailedDocument | None = Field(
         default=None, description="of a model with detailed devices"
+    )
+
+
+class RmsDocument(Document):
+    """Root mean square of what models leave of one place's record, in mHz; null: not computed."""
+
+    seconds: NotNegative = Field(description="recorded time that counts")
+    release: NotNegative | None = Field(description="the release, as fitted")
+    unfitted: NotNegative | None = Field(description="the release before its fit")
+    public_values: NotNegative | None = Field(
+        description="control, no release: the structure with public values, fitted to the records"
+    )
+    frequency_response: NotNegative | None = Field(
+        description="control, no release: one machine for the whole grid, five parameters, fitted "
+        "to the records"
+    )
+
+
+class MisfitDocument(Document):
+    """How near models are to one place of a record."""
+
+    record: Annotated[int, Field(ge=1, le=10**6)] = Field(
+        description="among the trajectories that the fit used, from 1"
+    )
+    place: Annotated[int, Field(ge=1, le=10**6)] = Field(
+        description="among the places of the record, in its own order, from 1"
+    )
+    whole: RmsDocument = Field(description="fitted to all of the records")
+    held_out: RmsDocument | None = Field(
+        description="fitted to their first parts, judged by the rest; null: not computed"
     )
 
 
@@ -323,6 +354,9 @@ class FitDocument(Document):
     )
     by_release: Count | None = Field(
         default=None, description="directions that the noisy release or its bounds fix (two-stage)"
+    )
+    misfit: Annotated[Many[MisfitDocument], Field(max_length=10_000)] = Field(
+        default=(), description="of a detailed model: how near it and its controls are to records"
     )
 
 

@@ -157,13 +157,17 @@ def release_problems(release: Release) -> Iterator[str]:
         yield "it shows no case beside its model"
         return
     else:
-        from gridveil.publication.detailed import detailed_problems, drawn_problems
+        from gridveil.publication.detailed import detailed_problems, drawn_problems, misfit_problems
 
         yield from named_problems(model)
         yield from detailed_problems(model, release.shown)
         yield from drawn_problems(
             release.shown, release.guarantee, release.bounds, fitted=release.fitted is not None
         )
+        if release.fitted and release.fitted.misfit:
+            yield from misfit_problems(
+                release.fitted, len(release.provenance), release.model.frequency_hz
+            )
     for name, public in release.bounds.items():
         if public.upper > MOST:
             yield f"the bounds of {name} are none that a release has"
@@ -401,3 +405,5 @@ def _condition_problems(release: Release) -> Iterator[str]:
     fitted = release.fitted
     if fitted and min(fitted.mismatch_before, fitted.mismatch_after) < 0:
         yield "fit holds a mismatch below 0"
+    if fitted and fitted.misfit and guarantee.family == SWING:
+        yield "fit speaks of controls, which only a detailed fit has"

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
-
 from gridveil.dynamics.detailed.entries import ENTRIES, ITEM_SHARE, Treatment
 from gridveil.dynamics.detailed.estimate import toward_mean
 from gridveil.dynamics.detailed.linearise import linearise
@@ -21,7 +19,9 @@ from gridveil.grid.case import DetailedCase
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Asset, Bounds
+from gridveil.inference.fit.controls import Controls, controls_of, record_ports
 from gridveil.inference.fit.detailed import DetailedFitSettings, fit_detailed
+from gridveil.inference.fit.misfit import PlaceMisfit
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.unknown import KNOWN
 from gridveil.privacy.adjacency import Adjacency
@@ -149,9 +149,20 @@ def publish_detailed(
     plan = PlannedDraw(source, epsilon, adjacency, bounds, allocation)
     records = FitRecords(observed, sampler or SecureSampler())
     check_detailed_records(records.observed, facts)
+    controls = fit_controls(facts, records, settings or DetailedFitSettings())
     return detailed_algorithm(
-        plan, records, ledger=ledger, lineage=lineage, form=form, settings=settings
+        plan, records, ledger=ledger, lineage=lineage, form=form, controls=controls
     )
+
+
+def fit_controls(
+    facts: DetailedFacts, records: FitRecords, settings: DetailedFitSettings
+) -> Controls | None:
+    """Fit what a fitted release is compared with, before anything is charged; None: no records."""
+    if not records.observed:
+        return None
+    stage("fitting the controls")
+    return controls_of(facts.public, records.observed, settings)
 
 
 def check_detailed_records(observed: Sequence[Observation], facts: DetailedFacts) -> None:
@@ -207,10 +218,12 @@ def detailed_algorithm(
     ledger: Ledger | None,
     lineage: str | None = None,
     form: Form = "reduced",
-    settings: DetailedFitSettings | None = None,
+    controls: Controls | None = None,
 ) -> Release:
     """Draw what was planned, and make a model of it. `check_public_end` and
     `check_detailed_records` come before.
+
+    controls : of `fit_controls`, for the same records.
     """
     noisy = perturb_planned(  # spends ε
         plan, ledger=ledger, sampler=records.sampler, lineage=lineage
@@ -219,12 +232,12 @@ def detailed_algorithm(
     projected = project(noisy.facts.public, estimates(noisy))
     crash_points.step("reduced")
     case, equilibrium, fitted = projected.case, projected.equilibrium, None
-    if records.observed:
+    misfit: tuple[PlaceMisfit, ...] = ()
+    if controls is not None:
         stage("fitting")
-        seen = {bus for record in records.observed for bus in record.trajectory.buses}
-        seen |= {bus for one in records.observed for step in one.event.steps for bus in step.change}
-        ports = np.union1d(case.loads.bus, [i for i, bus in enumerate(case.buses) if bus in seen])
-        fitted = fit_detailed(case, ports, records.observed, settings or DetailedFitSettings())
+        ports = record_ports(case, controls.observed)
+        fitted = fit_detailed(case, ports, controls.observed, controls.settings)
+        misfit = controls.beside(case, fitted)
         case, equilibrium = fitted.case, fitted.equilibrium
     model = linearise(case, equilibrium, case.loads.bus)
     shown = case if form == "network" else reduce_case(case, equilibrium).case
@@ -240,6 +253,7 @@ def detailed_algorithm(
         ledger,
         fitted,
         records.observed,
+        misfit,
     )
 
 

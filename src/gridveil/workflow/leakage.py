@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from gridveil.adversary.coarsen import NOT_COARSER, Coarser, copy_coarser, write_coarser
 from gridveil.adversary.leakage import (
     Leakage,
@@ -20,18 +22,22 @@ from gridveil.adversary.leakage import (
     sigma_of,
 )
 from gridveil.adversary.leakage import leakage as compute
+from gridveil.adversary.leakage.detailed import DT_S, detailed_leakage
+from gridveil.dynamics.detailed.projection import project
 from gridveil.foundation.archive import check_free_folder
-from gridveil.foundation.errors import InputError, OptionError
+from gridveil.foundation.errors import GridveilError, InputError, OptionError
 from gridveil.foundation.limits import LONGEST_OPTION
 from gridveil.foundation.progress import BASIS, CORNERS, LEAKAGE, staged
+from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import GridFacts
-from gridveil.grid.parameters import PARAMETERS, Bounds
+from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit import Observation
 from gridveil.inference.fit.two_stage import MOST_MACHINES
 from gridveil.inference.records import Measured, read_all
 from gridveil.planning.surrogate import at_middle
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.workflow.basis import NOTHING_DONE, Basis, basis_of
+from gridveil.workflow.basis import NOTHING_DONE, Basis, DetailedBasis, basis_of
+from gridveil.workflow.detailed import check_detailed_records
 from gridveil.workflow.places import check_figure, writing
 from gridveil.workflow.settings import GridSettings, names_of, pairs_of
 
@@ -56,6 +62,7 @@ class LeakageSettings(GridSettings):
     bounded : groups whose bounds were given.
     """
 
+    model: str = "auto"
     surrogate: str | None = None
     sigma: str | None = None
     delta: float | None = None
@@ -94,7 +101,7 @@ class LeakageSettings(GridSettings):
             _hz(rate, "--rate", "10Hz") if rate is not None else None,
             _hz(step, "--round", "1mHz", bare=False) if step is not None else None,
         )
-        settings["bounded"] = tuple(pairs_of("bounds", given.get("bounds"), PARAMETERS))
+        settings["bounded"] = tuple(pairs_of("bounds", given.get("bounds")))
         return settings
 
 
@@ -129,7 +136,7 @@ class GivenAway:
 
 def given_away(
     measured: Sequence[Measured],
-    facts: GridFacts,
+    facts: GridFacts | DetailedFacts,
     bounds: Bounds,
     adjacency: Adjacency,
     *,
@@ -139,7 +146,7 @@ def given_away(
 
     adjacency : the release's own, which the lineage's budget may fix.
     """
-    if len(facts.machines) > MOST_MACHINES:
+    if isinstance(facts, GridFacts) and len(facts.machines) > MOST_MACHINES:
         return f"what the trajectory gives away is not computed above {MOST_MACHINES} machines."
     observed = [record.observation for record in measured]
     try:
@@ -149,11 +156,24 @@ def given_away(
             "the record does not show its own noise: see gridveil leakage --sigma for what it "
             "gives away."
         )
+    settings: Any = {"sigma": sigma, "dt_s": dt_s}
     with staged(LEAKAGE):
-        leakage = compute(
-            at_middle(facts, bounds), observed, bounds, adjacency, sigma=sigma, dt_s=dt_s
-        )
+        if isinstance(facts, GridFacts):
+            leakage = compute(at_middle(facts, bounds), observed, bounds, adjacency, **settings)
+        else:
+            try:
+                case = project(facts.public, {}).case
+                leakage = detailed_leakage(case, observed, bounds, adjacency, **settings)
+            except (GridveilError, ArithmeticError, np.linalg.LinAlgError) as error:
+                return _not_computed(error)
     return GivenAway(leakage, sigma_from)
+
+
+def _not_computed(error: Exception) -> str:
+    """Say why nothing is known of what records of a detailed grid give away."""
+    if isinstance(error, OptionError):  # too large
+        return error.problem
+    return "What these records give away is not computed: their model has no answer there."
 
 
 def report_leakage(settings: LeakageSettings) -> LeakageReport:
@@ -169,11 +189,13 @@ def report_leakage(settings: LeakageSettings) -> LeakageReport:
         check_figure(plot)
     with staged(BASIS):
         basis = basis_of(settings, settings.surrogate, settings.bounded)
-    facts = basis.table.facts
+    facts = basis.facts
     _check_coarser(how, out, len(settings.trajectory))
     measured = _read_on(basis, settings)
     if settings.delta is not None:
         _check_joint(basis, measured, settings.sigma)
+    if isinstance(basis, DetailedBasis):
+        check_detailed_records([record.observation for record in measured], basis.facts)
     nominal_hz = facts.frequency_hz
     noise, noise_origin = _sigma(settings.sigma, measured, nominal_hz)
     with TemporaryDirectory() as folder:
@@ -228,22 +250,26 @@ def _check_coarser(how: Coarser, out: Path | None, records: int) -> None:
         check_free_folder(out)
 
 
-def _leakage(basis: Basis, measured: Sequence[Measured], sigma: float) -> Leakage:
+def _leakage(basis: Basis | DetailedBasis, measured: Sequence[Measured], sigma: float) -> Leakage:
     observed = [record.observation for record in measured]
+    public: Any = (observed, basis.bounds, basis.adjacency)
     with staged(LEAKAGE):
-        leakage = compute(
-            basis.table, observed, basis.bounds, basis.adjacency, sigma=sigma, origin=basis.origin
-        )
+        if isinstance(basis, Basis):
+            leakage = compute(basis.table, *public, sigma=sigma, origin=basis.origin)
+        else:
+            leakage = detailed_leakage(basis.case, *public, sigma=sigma, origin=basis.origin)
     return replace(leakage, notes=(*basis.notes, *leakage.notes))
 
 
-def _made_coarser(measured: Measured, how: Coarser, folder: Path, facts: GridFacts) -> Measured:
+def _made_coarser(
+    measured: Measured, how: Coarser, folder: Path, facts: GridFacts | DetailedFacts
+) -> Measured:
     """Write the coarser record and read it back; what is wrong with it then is not said of the
     finer one.
     """
     declared = write_coarser(measured.declared, how, folder, base_mva=facts.base_mva)
     try:
-        (made,) = read_all([declared], facts)
+        (made,) = read_all([declared], facts, _clock(facts))
     except InputError as error:
         raise OptionError(
             f"The record, {how.in_words()}, cannot be used: {error.problem}",
@@ -292,11 +318,12 @@ def _sigma(text: str | None, measured: Sequence[Measured], nominal_hz: float) ->
 
 
 def _joint(
-    basis: Basis, measured: Sequence[Measured], sigma: float, delta: float
+    basis: Basis | DetailedBasis, measured: Sequence[Measured], sigma: float, delta: float
 ) -> dict[str, Any]:
     """What trajectory and release promise together, if the noise is white and of that size: at the
     largest μ found.
     """
+    assert isinstance(basis, Basis), "see _check_joint"
     observed = _on_own_grid(basis, measured)
     with staged(CORNERS):
         mu = largest_mu(basis.claimed, observed, basis.bounds, basis.adjacency, sigma=sigma)
@@ -309,8 +336,17 @@ def _joint(
     }
 
 
-def _check_joint(basis: Basis, measured: Sequence[Measured], sigma: str | None) -> None:
+def _check_joint(
+    basis: Basis | DetailedBasis, measured: Sequence[Measured], sigma: str | None
+) -> None:
     """Refuse a joint claim that would be none, before anything is computed."""
+    if isinstance(basis, DetailedBasis):
+        raise OptionError(
+            "A joint claim is not worked out for detailed grids: μ is known at one case, to first "
+            "order.",
+            outcome=NOTHING_DONE,
+            remedy="Leave --delta out.",
+        )
     if sigma is None:
         raise OptionError(
             "A joint claim needs white noise of a declared size: a record's own scatter promises "
@@ -322,17 +358,22 @@ def _check_joint(basis: Basis, measured: Sequence[Measured], sigma: str | None) 
     check_claim(basis.claimed.facts, _on_own_grid(basis, measured))
 
 
-def _read_on(basis: Basis, settings: GridSettings) -> list[Measured]:
+def _clock(facts: GridFacts | DetailedFacts) -> float:
+    """The step that records are put on [s]."""
+    return 0.01 if isinstance(facts, GridFacts) else DT_S
+
+
+def _read_on(basis: Basis | DetailedBasis, settings: GridSettings) -> list[Measured]:
     """Read the records on the table's buses; where those of a surrogate do not fit, do not blame
     the record.
     """
     try:
-        return read_all(settings.trajectory, basis.table.facts)
+        return read_all(settings.trajectory, basis.facts, _clock(basis.facts))
     except InputError as error:
-        if basis.claimed.facts is basis.table.facts:
+        if basis.own is basis.facts:
             raise
         read_all(
-            settings.trajectory, basis.claimed.facts
+            settings.trajectory, basis.own, _clock(basis.own)
         )  # what is wrong on the grid itself is the record's own fault
         raise OptionError(
             f"The record fits the grid, and not the surrogate {basis.origin}: {error.problem}",

@@ -7,6 +7,7 @@ from typing import Any
 
 from gridveil.foundation.errors import InputError, OptionError
 from gridveil.foundation.progress import RELEASE, staged
+from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import GridFacts
 from gridveil.grid.parameters import DAMPING, INERTIA
 from gridveil.grid.tables import PublicTable
@@ -50,6 +51,21 @@ def open_surrogate(
         }
         other = open_grid(name, options=public | usual)
     return declared_public(other, ledger, own=own)
+
+
+def open_detailed_surrogate(
+    name: str, settings: GridSettings, own: DetailedFacts
+) -> PublicTable[DetailedFacts]:
+    """Open the public case with devices that stands in for a detailed grid.
+
+    own : public facts of the grid.
+    """
+    other = open_grid(
+        name,
+        options={option: said for option, said in settings.reading.items() if option not in OWN},
+        model="detailed",
+    )
+    return declared_public(other, own=own)
 
 
 def inspect_grid(settings: GridSettings, plot: Path | None = None) -> tuple[Any, list[Measured]]:

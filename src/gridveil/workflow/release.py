@@ -47,6 +47,7 @@ from gridveil.workflow.detailed import (
     check_public_end,
     check_writable,
     detailed_algorithm,
+    fit_controls,
 )
 from gridveil.workflow.leakage import GivenAway, given_away
 from gridveil.workflow.opening import open_named, open_surrogate
@@ -205,7 +206,7 @@ def _prepared_swing(settings: ReleaseSettings, source: SourceGrid, dialogue: Dia
     check_records(observed, facts, fit, settings.bounds)
     book, lineage, known = _opened(settings, facts)
     adjacency = settings.neighbours(known)
-    leaked = _shown_leakage(settings, measured, facts, adjacency, dialogue)
+    leaked = _shown_leakage(measured, facts, settings.bounds, adjacency, fit.dt_s, dialogue)
     with staged(RELEASE):
         allocation = settings.allocation or _shared_out(settings, facts, adjacency, book)
     check_allocation(facts, settings.bounds, allocation, fits=bool(observed))
@@ -242,30 +243,31 @@ def _prepared_detailed(
     allocation = allocate(facts, adjacency, settings.treatments, settings.item_shares)
     plan = PlannedDraw(source, settings.epsilon, adjacency, bounds, allocation)
     check_writable(settings.formats, check_public_end(facts.public))
-    if measured:
-        _ask(dialogue, "What these records give away of a detailed grid is not computed.")
+    leaked = _shown_leakage(measured, facts, bounds, adjacency, fit.dt_s, dialogue)
+
+    with staged(RELEASE):
+        controls = fit_controls(facts, records, fit)
 
     def make() -> Release:
         return detailed_algorithm(
-            plan, records, ledger=book, lineage=lineage, form=settings.form, settings=fit
+            plan, records, ledger=book, lineage=lineage, form=settings.form, controls=controls
         )
 
-    return _Prepared(plan, make, book, lineage, known, tuple(measured))
+    return _Prepared(plan, make, book, lineage, known, tuple(measured), leaked=leaked)
 
 
 def _shown_leakage(
-    settings: ReleaseSettings,
     measured: Sequence[Measured],
-    facts: GridFacts,
+    facts: GridFacts | DetailedFacts,
+    bounds: Bounds,
     adjacency: Adjacency,
+    dt_s: float,
     dialogue: Dialogue,
 ) -> GivenAway | None:
     """Show what the trajectories give away by themselves, and ask whether to go on."""
     if not measured:
         return None
-    leaked = given_away(
-        measured, facts, settings.bounds, adjacency, dt_s=settings.preset.settings.dt_s
-    )
+    leaked = given_away(measured, facts, bounds, adjacency, dt_s=dt_s)
     if isinstance(leaked, str):
         dialogue.notice("leakage", leaked)
         return None

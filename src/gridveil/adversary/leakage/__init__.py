@@ -17,16 +17,17 @@ from itertools import product
 
 import numpy as np
 
+from gridveil.adversary.leakage.information import Information, cramer_rao, prior_deviation
 from gridveil.adversary.leakage.neighbours import At, Moves, moves_of
 from gridveil.adversary.leakage.noise import joint_delta, joint_epsilon, own_sigma, sigma_of
-from gridveil.adversary.leakage.report import PARAMETERS, Attacker, Leakage, Uncertainty, percent
+from gridveil.adversary.leakage.report import Attacker, Leakage, Uncertainty, percent
 from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.engine.propagate import SchemeName
 from gridveil.dynamics.swing import REDUCED_SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import corner_named, stage
-from gridveil.grid.facts import Array, GridFacts
-from gridveil.grid.parameters import Bounds, Range
+from gridveil.grid.facts import GridFacts
+from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.two_stage import MOST_MACHINES
@@ -35,7 +36,6 @@ from gridveil.planning.surrogate import AT_MIDDLE
 from gridveil.privacy.adjacency import Adjacency
 
 __all__ = [
-    "PARAMETERS",
     "Attacker",
     "Leakage",
     "Uncertainty",
@@ -54,8 +54,6 @@ ESTIMATED = (
     "The event is to be estimated; these figures take it as it is guessed, as if an "
     "attacker knew it."
 )
-# Singular values below this share of the largest are rounding.
-ROUNDING = 1e-11
 
 
 def leakage(
@@ -77,7 +75,7 @@ def leakage(
     grid, so it costs nothing.
     """
     check_machines(len(table.facts.machines))
-    _check_records(observed, sigma)
+    check_records(observed, sigma)
     stage("simulating the table")
     with one_blas_thread():
         at = At(table, _as_known(observed), bounds, dt_s, scheme)
@@ -104,7 +102,8 @@ def leakage(
     )
 
 
-def _check_records(observed: Sequence[Observation], sigma: float) -> None:
+def check_records(observed: Sequence[Observation], sigma: float) -> None:
+    """Refuse to look at no record, or at one without noise."""
     if not observed:
         raise OptionError(
             "No record was given.",
@@ -141,7 +140,7 @@ def largest_mu(
     table : on the topology that the claim is about. Raises OptionError where `check_claim` does.
     """
     check_claim(table.facts, observed)
-    _check_records(observed, sigma)
+    check_records(observed, sigma)
     facts, tables = table.facts, [table]
     ends = [(bounds[name].least, bounds[name].upper) for name in PARAMETERS]
     for corner in product(*ends):
@@ -201,14 +200,11 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
         reduced = np.concatenate([reduced, totals], axis=1)
     size = items.shape[1]
     prior = np.concatenate(
-        [np.full(len(at.values[name]), _prior(bounds[name])) for name in PARAMETERS]
+        [np.full(len(at.values[name]), prior_deviation(bounds[name])) for name in PARAMETERS]
     )
     free = items if project is None else items - project @ (project.T @ items)
-    singular, bound = _cramer_rao(free, sigma)
-    _, bound_reduced = _cramer_rao(reduced, sigma)
-    information = np.linalg.svd(free * prior / sigma, compute_uv=False) ** 2
-    R = np.linalg.qr(np.concatenate([free * prior / sigma, np.eye(size)]), mode="r")
-    with_bounds = prior * np.linalg.norm(np.linalg.inv(R), axis=1)
+    information = Information.of(free, prior, sigma)
+    _, bound_reduced = cramer_rao(reduced, sigma)
     places = dict(
         zip(
             PARAMETERS,
@@ -221,11 +217,15 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
     parts = at.task.coordinates.parts
     return Attacker(
         total_known=total_known,
-        rank=int((singular > ROUNDING * singular[0]).sum()),
+        rank=information.rank,
         size=size,
-        seen=int((information > 1).sum()),
+        seen=information.seen,
         items={
-            name: Uncertainty(bound[place], with_bounds[place], _prior(bounds[name]))
+            name: Uncertainty(
+                information.bound[place],
+                information.with_prior[place],
+                prior_deviation(bounds[name]),
+            )
             for name, place in places.items()
         },
         reduced={
@@ -236,19 +236,3 @@ def _attacker(at: At, bounds: Bounds, moves: Moves, sigma: float, *, total_known
         mu={name: moves.mu(name, project, sigma) for name in PARAMETERS},
         mu_neighbours=moves.largest(project, sigma),
     )
-
-
-def _cramer_rao(J: Array, sigma: float) -> tuple[Array, Array]:
-    """Singular values of J, and least standard deviations (n,); inf where J leaves one open."""
-    R = np.linalg.qr(J, mode="r")
-    _, singular, rows = np.linalg.svd(R)
-    kept = singular > ROUNDING * singular[0]
-    seen = rows[: len(singular)][kept]
-    open_part = 1 - np.sum(seen**2, axis=0)
-    deviation = sigma * np.sqrt(np.sum((seen / singular[kept, None]) ** 2, axis=0))
-    return singular, np.where(open_part > 1e-6, np.inf, deviation)
-
-
-def _prior(public: Range) -> float:
-    """Standard deviation of the logarithm under a log-uniform prior."""
-    return math.log(public.upper / public.least) / math.sqrt(12)

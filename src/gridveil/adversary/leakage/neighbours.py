@@ -9,11 +9,10 @@ from itertools import islice, product
 
 import numpy as np
 
-from gridveil.adversary.leakage.report import PARAMETERS
 from gridveil.dynamics.engine.propagate import SchemeName
 from gridveil.foundation.progress import LEAKAGE, stage
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import Bounds, of_asset
+from gridveil.grid.parameters import PARAMETERS, Bounds, of_asset
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.sensitivity import Sampling

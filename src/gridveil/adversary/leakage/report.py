@@ -11,7 +11,7 @@ import numpy as np
 
 from gridveil.foundation.drawing import CYCLE, new_figure, plain, plain_ticks, written
 from gridveil.grid.facts import Array
-from gridveil.grid.parameters import PARAMETERS
+from gridveil.grid.parameters import SWING, parameters_of
 from gridveil.inference.fit.least_squares import FREE_SCALE
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # A group is given away below this relative standard deviation; it stays hidden above that share of
 # what the bounds leave.
 GIVEN_AWAY, HIDDEN = 0.10, 0.90
+MOST_COLUMNS = 4  # of panels in a figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +30,13 @@ class Uncertainty:
     bound : (n,) Cramér-Rao, inf where the records leave an entry open.
     with_bounds : (n,) the same with the public bounds as a prior.
     prior : by the bounds alone.
+    mean : of the mean over all entries, with the bounds; None: not looked at.
     """
 
     bound: Array
     with_bounds: Array
     prior: float
+    mean: float | None = None
 
     @property
     def typical(self) -> float:
@@ -75,7 +78,8 @@ class Attacker:
 class Leakage:
     """What records give away by themselves.
 
-    known, unknown : with the total load of the events public, and not.
+    known, unknown : with the total load of the events public, and not; the latter of swing tables
+    alone.
     origin : what ω was computed at, in words.
     records : how many.
     samples : values that they hold.
@@ -84,7 +88,7 @@ class Leakage:
     """
 
     known: Attacker
-    unknown: Attacker
+    unknown: Attacker | None
     sigma: float
     samples: int
     locations: tuple[str, ...]
@@ -92,6 +96,7 @@ class Leakage:
     origin: str
     notes: tuple[str, ...] = field(default=())
     records: int = 1
+    family: str = SWING
 
     def verdict(self) -> str:
         """What that means, in plain words."""
@@ -99,20 +104,21 @@ class Leakage:
             "This trajectory" if self.records == 1 else f"This set of {self.records} trajectories"
         )
         records += f", of bus {self.locations[0]} only," if len(self.locations) == 1 else ""
-        known = self.known.items
+        known, declared = self.known.items, parameters_of(self.family)
+        states = {name: _state(entries) for name, entries in known.items()}
         given = [
-            f"{PARAMETERS[name].plural} to about {percent(known[name].typical)}"
-            for name in PARAMETERS
-            if _state(known[name]) == "given"
+            f"{declared[name].plural} to about {percent(known[name].typical)}"
+            for name in known
+            if states[name] == "given"
         ]
         narrowed = [
-            f"{PARAMETERS[name].plural} to about {percent(known[name].typical)} (the best known "
+            f"{declared[name].plural} to about {percent(known[name].typical)} (the best known "
             f"one to {percent(known[name].best)}, the public bounds alone: "
             f"{percent(known[name].prior)})"
-            for name in PARAMETERS
-            if _state(known[name]) == "narrowed"
+            for name in known
+            if states[name] == "narrowed"
         ]
-        hidden = [PARAMETERS[name].plural for name in PARAMETERS if _state(known[name]) == "hidden"]
+        hidden = [declared[name].plural for name in known if states[name] == "hidden"]
         said = []
         if given:
             said.append(
@@ -127,13 +133,24 @@ class Leakage:
                 f"{subject} single values of {_and(hidden)} about where the public bounds do."
             )
         singles = [
-            f"{well} of {len(known[name].with_bounds)} {PARAMETERS[name].several}"
-            for name in PARAMETERS
-            if _state(known[name]) == "hidden"
+            f"{well} of {len(known[name].with_bounds)} {declared[name].several}"
+            for name in known
+            if states[name] == "hidden"
             and (well := int((known[name].with_bounds <= GIVEN_AWAY).sum()))
         ]
         if singles:
             said.append(f"But {_and(singles)} it gives to {percent(GIVEN_AWAY)} or better.")
+        means = [
+            f"{declared[name].title} to about {percent(entries.mean)}"
+            for name, entries in known.items()
+            if states[name] != "given" and entries.mean is not None and entries.mean <= GIVEN_AWAY
+        ]
+        if means:
+            said.append(
+                f"Over the whole grid it gives the mean of {_and(means)}: no ε takes that back."
+            )
+        if self.unknown is None:
+            return " ".join(said)
         free = self.unknown.scale
         said.append(
             f"Without the event's total load one scale stays free ({FREE_SCALE}, to "
@@ -155,7 +172,11 @@ class Leakage:
             "verdict": self.verdict(),
             "notes": list(self.notes),
             "total_load_public": _attacker_json(self.known),
-            "total_load_unknown": {**_attacker_json(self.unknown), "scale": FREE_SCALE},
+            **(
+                {"total_load_unknown": {**_attacker_json(self.unknown), "scale": FREE_SCALE}}
+                if self.unknown
+                else {}
+            ),
         }
 
 
@@ -186,6 +207,7 @@ def _attacker_json(attacker: Attacker) -> dict[str, Any]:
                 "cramer_rao": _spread(entries.bound),
                 "with_public_bounds": _spread(entries.with_bounds),
                 "public_bounds_alone": entries.prior,
+                **({} if entries.mean is None else {"of_the_mean": entries.mean}),
             }
             for name, entries in attacker.items.items()
         },
@@ -217,10 +239,18 @@ def plot_leakage(leakages: Mapping[str, Leakage], path: str | None = None) -> Fi
     import numpy as np
     from matplotlib.ticker import MaxNLocator
 
-    figure, axes = new_figure(3.0 * len(PARAMETERS), 3.4, columns=len(PARAMETERS))
-    for panel, name in zip(axes, PARAMETERS, strict=True):
+    first = next(iter(leakages.values()))
+    names, declared = list(first.known.items), parameters_of(first.family)
+    columns = min(len(names), MOST_COLUMNS)
+    rows = -(-len(names) // columns)
+    figure, axes = new_figure(3.0 * columns, 3.4 * rows, rows=rows, columns=columns)
+    for panel in axes[len(names) :]:
+        panel.set_visible(False)
+    for panel, name in zip(axes, names, strict=False):
         for number, (words, leakage) in enumerate(leakages.items()):
             for known, attacker in ((True, leakage.known), (False, leakage.unknown)):
+                if attacker is None:
+                    continue
                 values = np.sort(attacker.items[name].with_bounds)
                 panel.plot(
                     np.arange(1, len(values) + 1),
@@ -230,7 +260,7 @@ def plot_leakage(leakages: Mapping[str, Leakage], path: str | None = None) -> Fi
                     markersize=4,
                     label=plain(f"{words}, total load {'public' if known else 'unknown'}"),
                 )
-        prior = 100 * next(iter(leakages.values())).known.items[name].prior
+        prior = 100 * first.known.items[name].prior
         panel.axhline(
             prior, color="#888888", linestyle="--", linewidth=0.9, label="public bounds alone"
         )
@@ -238,7 +268,7 @@ def plot_leakage(leakages: Mapping[str, Leakage], path: str | None = None) -> Fi
         plain_ticks(panel.yaxis)
         # a decade at least, or hardly a tick would be left
         panel.set_ylim(bottom=min(panel.get_ylim()[0], prior / 10))
-        panel.set_title(f"{PARAMETERS[name].plural} {name}", fontsize=9)
+        panel.set_title(f"{declared[name].plural} {name}", fontsize=9)
         panel.set_xlabel("item, best known first", fontsize=9)
         panel.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes[0].set_ylabel("relative error [%]", fontsize=9)

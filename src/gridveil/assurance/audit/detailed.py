@@ -29,7 +29,7 @@ from gridveil.readers.detailed import locked
 from gridveil.readers.dynamics import Detailed
 from gridveil.vault.perturb import perturb
 from gridveil.vault.source import SourceGrid
-from gridveil.workflow.detailed import usual_allocation
+from gridveil.workflow.detailed import allocate
 
 UNITS = 3
 MODELS = ("GENROU", "EXDC2", "IEEEST", "TGOV1")
@@ -68,7 +68,7 @@ def facts() -> DetailedFacts:
 
 def detailed_kind(adjacency: Adjacency) -> Kind:
     """A detailed table, drawn as a release of it is."""
-    return Kind("a detailed table", usual_allocation(facts(), adjacency), table=facts())
+    return Kind("a detailed table", allocate(facts(), adjacency), table=facts())
 
 
 def steps(rule: Rule, count: int) -> dict[str, list[tuple[float, ...]]]:
@@ -107,7 +107,7 @@ def audit_assets(
     `epsilon_lower` holds for all guesses.
     """
     sampler, random = sampler or Uncharged(), np.random.default_rng()
-    allocation, table = usual_allocation(facts(), adjacency), _entries()
+    allocation, table = allocate(facts(), adjacency), _entries()
     public = {name: SIGNED if own.absolute else WIDE for name, own in facts().parameters.items()}
     counts: dict[str, Counts] = {}
     charged = Fraction(0)

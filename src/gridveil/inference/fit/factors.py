@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import log
+from math import inf, log
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ from gridveil.dynamics.detailed.registry import DEVICES
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.facts import Array
 
-Kind = Literal["factor", "share", "damping"]
+Kind = Literal["factor", "share", "damping", "shift"]
 Targets = Callable[[DetailedCase], Iterable[LeverTarget]]
 
 # Gains of governors and exciters, by the name of the constant.
@@ -36,7 +36,7 @@ class Factor:
     """A quantity that is moved in common; x is its coordinate in the fit, 0 where nothing moved.
 
     kind : "factor", times e^x; "share", a part Φ(x) in 0 to 1, so that x ~ N(0, 1) is a uniform
-    share; "damping", D = x M with x ≥ 0 [1/s].
+    share; "damping", D = x M with x ≥ 0 [1/s]; "shift", plus x times the weight of a target.
     spread : s of the prior N(0, s²) of x.
     targets : the columns of a case that it moves; none where the case has no such device.
     """
@@ -61,7 +61,8 @@ class Factor:
         """Where x may lie."""
         if self.kind == "factor":
             return -FURTHEST, FURTHEST
-        return (-5.0, 5.0) if self.kind == "share" else (0.0, MOST_DAMPING)
+        ends = {"share": (-5.0, 5.0), "damping": (0.0, MOST_DAMPING), "shift": (-inf, inf)}
+        return ends[self.kind]
 
 
 def _network(_: DetailedCase) -> Iterable[LeverTarget]:

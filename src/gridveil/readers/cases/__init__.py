@@ -23,7 +23,7 @@ from gridveil.vault.source import SourceGrid
 if TYPE_CHECKING:
     from gridveil.grid.case import DetailedCase
     from gridveil.grid.detailed import DetailedFacts
-    from gridveil.grid.facts import GridFacts
+    from gridveil.grid.facts import TableFacts
     from gridveil.grid.tables import PublicTable
     from gridveil.privacy.ledger import Ledger
     from gridveil.readers.dynamics import Dynamics
@@ -269,7 +269,7 @@ def public_detailed(
 
 @sealed
 def declared_public(
-    source: SourceGrid[Facts], ledger: Ledger | None = None, *, own: GridFacts | None = None
+    source: SourceGrid[Facts], ledger: Ledger | None = None, *, own: TableFacts | None = None
 ) -> PublicTable[Facts]:
     """The table of a grid that is public by its owner's word: a surrogate, to try settings out on.
 
