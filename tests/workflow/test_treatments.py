@@ -199,7 +199,7 @@ def test_an_adjacency_and_an_allocation_publish_the_same():
 def test_a_certificate_says_what_is_published_in_plain_words(room):
     done = release("--treatments=x=publish,M=mean", "--split=load=1/2")
     assert done.code == 0, done.err
-    verify("bundle")
+    assert verify("bundle").noise["x"] == "none, published as it is"
     certificate = json.loads((room / "bundle/certificate.json").read_text())
     assert certificate["published"] == ["x"]
     assert "one line's charging ratio b_ratio, or" in certificate["neighbours"]

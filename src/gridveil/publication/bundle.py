@@ -543,6 +543,7 @@ def _report(
             name: f"on {loss.mechanism.whole}, of scale "
             f"{loss.scale_in_words}, for α = {loss.alpha_in_words}"
             for name, loss in release.guarantee.groups.items()
-        },
+        }
+        | dict.fromkeys(release.guarantee.published, "none, published as it is"),
         exports=tuple(listed.format for listed in document.exports),
     )
