@@ -10,13 +10,16 @@ from detailed_cases import two_areas
 from gridveil.dynamics.detailed.entries import entries_of, released_case
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.projection import (
+    RUNGS,
     NoPublicEnd,
     balanced,
     check_public_end,
     is_stable,
+    moved,
     project,
 )
 from gridveil.dynamics.detailed.typical import public_case
+from gridveil.grid.case import DeviceTable
 
 NOWHERE = np.empty(0, dtype=int)
 
@@ -73,9 +76,66 @@ def test_no_load_is_too_large_for_the_ladder():
 def test_the_end_is_checked_before_a_draw():
     check_public_end(public_case(two_areas()))
     case = two_areas()
+    lines = replace(case.branches, series=np.conj(case.branches.series))
+    with pytest.raises(NoPublicEnd, match="Nothing was drawn and nothing was spent") as refused:
+        check_public_end(public_case(replace(case, branches=lines)))
+    assert "power flow has no solution" in str(refused.value) or "Hz" in str(refused.value)
+
+
+def test_a_grid_without_governors_stands_by_its_damping():
+    case = two_areas()
     without = replace(case, devices=tuple(t for t in case.devices if t.model != "TGOV1"))
-    with pytest.raises(NoPublicEnd, match="Nothing was drawn and nothing was spent"):
-        check_public_end(public_case(without))
+    check_public_end(public_case(without))
+
+
+def test_a_series_capacitor_leaves_something_of_its_line():
+    case = two_areas()
+    series = case.branches.series.copy()
+    series[0] = np.conj(series[0])
+    public = public_case(replace(case, branches=replace(case.branches, series=series)))
+    x = public.branches.series.imag
+    assert x[0] == pytest.approx(-0.25 * x[1])
+    assert public.branches.series[0].real > 0
+
+
+def test_classical_machines_get_the_damping_they_lack_and_nothing_else_moves():
+    case = two_areas()
+    tables = tuple(t for t in case.devices if t.model == "GENROU")
+    classical = tuple(
+        DeviceTable("GENCLS", t.unit, {name: t.values[name] for name in ("M", "D", "ra", "xd1")})
+        for t in tables
+    )
+    governors = tuple(t for t in case.devices if t.model == "TGOV1")
+    case = replace(case, devices=(*classical, *governors))
+    public = public_case(case)
+    values = {name: own for name, (own, _) in entries_of(case).items() if len(own)}
+    projected = project(public, values)
+    assert stands(projected)
+    assert {rung for rung, share in projected.shares.items() if share} == {"classical"}
+    machines = next(t for t in projected.case.devices if t.model == "GENCLS")
+    share = projected.shares["classical"]
+    assert machines.values["D"] == pytest.approx(share * 25 / 8 * machines.values["M"])
+
+
+def test_governor_gain_by_dispatch_keeps_the_mean_of_its_logarithms():
+    case = two_areas()
+    public = public_case(case)
+    values = {name: own for name, (own, _) in entries_of(case).items() if len(own)}
+    values |= {"gov_gain": np.array([180.0]), "p_gen": np.array([2.0, 8.0, 4.0, 16.0])}
+    gains = entries_of(moved(public, values, dict.fromkeys(RUNGS, 0.0) | {"droops": 1.0}))
+    gains = gains["gov_gain"][0]
+    assert gains / gains[0] == pytest.approx([1, 4, 2, 8])
+    assert np.exp(np.log(gains).mean()) == pytest.approx(180.0)
+
+
+def test_dispatch_goes_to_where_the_load_is():
+    case = two_areas()
+    public = public_case(case)
+    values = {name: own for name, (own, _) in entries_of(case).items() if len(own)}
+    near = moved(public, values, dict.fromkeys(RUNGS, 0.0) | {"dispatch": 1.0}).units.power
+    before = case.units.power
+    # the second area has more load than its machines give
+    assert near[2:].sum() / near.sum() > before[2:].sum() / before.sum()
 
 
 def test_projection_sees_released_and_public_values_alone():

@@ -165,7 +165,12 @@ _DETAILED = (
     _entry("shunt", "b_shunt", "susceptance", "p.u.", Range(1e-3, 50.0), "|b| of a bus's shunts"),
     _entry("load", "p_load", "active power", "p.u. power", Range(1e-3, 200.0), "|P|"),
     _entry(
-        "load", "q_ratio", "reactive ratio", "p.u. / p.u.", Range(-1.0, 1.0, signed=True), "Q/P"
+        "load",
+        "q_ratio",
+        "reactive ratio",
+        "p.u. / p.u.",
+        Range(-1.0, 1.0, signed=True),
+        "Q/P, cut to -1 and 1",
     ),
     _entry("machine", "p_gen", "dispatch", "p.u. power", Range(1e-3, 200.0), "|P| as scheduled"),
     _entry(

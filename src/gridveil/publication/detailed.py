@@ -96,8 +96,11 @@ SHARE = re.compile(r"[01]|0\.[0-9]{1,6}")
 # What each rung of projection moves, in words.
 RUNG_WORDS: Mapping[Rung, str] = {
     **{rung: ", ".join(names) for rung, names in RUNGS.items()},
+    "classical": "damping of classical machines, raised",
+    "droops": "governor gain, shared out by dispatch",
     "set points": "voltage set points, raised",
-    "dispatch": "dispatch, evened out",
+    "dispatch": "dispatch, brought nearer to the loads",
+    "damping": "damping of other machines, raised",
     "load": "load and dispatch, lowered together",
 }
 

@@ -86,9 +86,12 @@ def _with_load(case: DetailedCase, P: Array) -> DetailedCase:
 
 
 def _reactive_ratio(case: DetailedCase) -> tuple[Array, IntArray]:
-    power = case.loads.power
+    """Q/P, cut to its declared bounds: one load of hardly any P would rule the mean of all. Cutting
+    moves neighbours no further apart.
+    """
+    power, public = case.loads.power, parameters_of(DETAILED)["q_ratio"].bounds
     at = np.flatnonzero(power.real)
-    return power[at].imag / power[at].real, at
+    return np.clip(power[at].imag / power[at].real, public.lower, public.upper), at
 
 
 def _with_reactive_ratio(case: DetailedCase, ratio: Array) -> DetailedCase:

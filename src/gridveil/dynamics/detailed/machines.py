@@ -192,11 +192,16 @@ _SATURATION = (
     DeviceParameter("S12", "saturation at 1.2", "", "none", 0.0, 0.0, 1.0, 0.4, ANDERSON),
 )
 
+# A machine without damper windings is damped by D alone, where it has any.
+_DAMPED = DeviceParameter(
+    "D", "damping", "p.u. power / p.u. speed", "power", 0.0, 0.0, 25.0, 2.0, ANDERSON
+)
+
 GENCLS = Device(
     "GENCLS",
     "machine",
     "classical machine",
-    (*_SHAFT, _TRANSIENT),
+    (*(_DAMPED if own.name == "D" else own for own in _SHAFT), _TRANSIENT),
     gencls,
 )
 GENROU = Device(

@@ -25,6 +25,9 @@ UNIT_MVA = 500.0
 LOAD_MVA = 100.0
 REACTANCE = 0.03
 SHUNT = 0.5
+# Of a line's reactance that a series capacitor takes away: lines have 25 to 75 %, often in two
+# parts. A branch of negative x is one: as strong as its line, it would leave nothing of it.
+COMPENSATION = 0.25
 # r/x of overhead lines and of transformers, b/x of lines at 230 to 345 kV (Kundur 1994, table 6.1).
 LINE_RESISTANCE = 0.1
 TRANSFORMER_RESISTANCE = 0.03
@@ -100,7 +103,7 @@ def public_case(case: DetailedCase, published: AbstractSet[str] = frozenset()) -
         )
     base = case.base_mva / 100
     lines, loads, units = case.branches, case.loads, case.units
-    x = np.sign(lines.series.imag) * REACTANCE * base
+    x = np.where(lines.series.imag > 0, 1.0, -COMPENSATION) * REACTANCE * base
     usual = np.where(lines.charging != 0, LINE_RESISTANCE, TRANSFORMER_RESISTANCE)
     filed_ratio = lines.series.real / lines.series.imag
     resistance = filed_ratio if "r" in published else np.sign(filed_ratio) * usual
