@@ -8,7 +8,7 @@ import pytest
 from cli_helpers import as_json, charges, gridveil
 from detailed_releases import demo, detailed
 from gridveil.adversary.leakage import detailed as module
-from gridveil.adversary.leakage.detailed import Coordinates, detailed_leakage, slopes_of
+from gridveil.adversary.leakage.detailed import EntryCoordinates, detailed_leakage, slopes_of
 from gridveil.adversary.leakage.information import Information
 from gridveil.adversary.leakage.report import plot_leakage
 from gridveil.dynamics.detailed.entries import entries_of
@@ -40,7 +40,7 @@ def answers(case, record, ports=PORTS):
 
 def differences(case, record, ports=PORTS, entries=None, h=1e-4):
     """Central differences of whole simulations: none of leakage's own slopes."""
-    coordinates = Coordinates.of(case)
+    coordinates = EntryCoordinates.of(case)
     entries = range(len(coordinates.names)) if entries is None else entries
     return np.stack(
         [
@@ -74,7 +74,7 @@ def slopes(case, record):
 
 
 def test_a_moved_coordinate_moves_its_own_entry_alone(case):
-    coordinates = Coordinates.of(case)
+    coordinates = EntryCoordinates.of(case)
     before = np.concatenate([values for values, _ in entries_of(case).values()])
     signed = np.array([name == "q_ratio" for name in coordinates.names])
     for entry in range(len(coordinates.names)):
@@ -85,7 +85,7 @@ def test_a_moved_coordinate_moves_its_own_entry_alone(case):
 
 
 def test_entries_that_are_written_back_leave_the_case_as_it_was(case):
-    again = numbers_of(Coordinates.of(case).moved(0, 0.0))
+    again = numbers_of(EntryCoordinates.of(case).moved(0, 0.0))
     for table, columns in numbers_of(case).items():
         for name, column in columns.items():
             assert again[table][name] == pytest.approx(column, rel=1e-14), (table, name)
@@ -154,7 +154,7 @@ def test_a_sum_that_is_seen_is_known_where_its_parts_are_not():
 
 def test_deviations_are_those_of_the_inverse_information(case, record):
     J = differences(case, record)
-    coordinates = Coordinates.of(case)
+    coordinates = EntryCoordinates.of(case)
     found = detailed_leakage(case, [record], BOUNDS, ONE_ASSET, sigma=SIGMA, dt_s=DT).known
     prior = np.array(
         [

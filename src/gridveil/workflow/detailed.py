@@ -19,7 +19,7 @@ from gridveil.grid.case import DetailedCase
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Asset, Bounds
-from gridveil.inference.fit.controls import Controls, controls_of, record_ports
+from gridveil.inference.fit.controls import FitControls, controls_of, record_ports
 from gridveil.inference.fit.detailed import DetailedFitSettings, fit_detailed
 from gridveil.inference.fit.misfit import PlaceMisfit
 from gridveil.inference.fit.problem import Observation
@@ -157,7 +157,7 @@ def publish_detailed(
 
 def fit_controls(
     facts: DetailedFacts, records: FitRecords, settings: DetailedFitSettings
-) -> Controls | None:
+) -> FitControls | None:
     """Fit what a fitted release is compared with, before anything is charged; None: no records."""
     if not records.observed:
         return None
@@ -218,7 +218,7 @@ def detailed_algorithm(
     ledger: Ledger | None,
     lineage: str | None = None,
     form: Form = "reduced",
-    controls: Controls | None = None,
+    controls: FitControls | None = None,
 ) -> Release:
     """Draw what was planned, and make a model of it. `check_public_end` and
     `check_detailed_records` come before.

@@ -8,7 +8,7 @@ less gets less.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -47,7 +47,7 @@ MOST_WORK = 4e9
 
 
 @dataclass(frozen=True, eq=False)
-class Coordinates:
+class EntryCoordinates:
     """Entries of a case on one line: logarithms, and values themselves where those may be negative.
 
     names, assets : of each, its parameter, and its asset's kind and number.
@@ -59,7 +59,7 @@ class Coordinates:
     assets: tuple[tuple[str, int], ...]
 
     @classmethod
-    def of(cls, case: DetailedCase) -> Coordinates:
+    def of(cls, case: DetailedCase) -> EntryCoordinates:
         """Read a case's entries."""
         entries = {name: own for name, own in entries_of(case).items() if len(own[0])}
         declared = parameters_of(DETAILED)
@@ -152,13 +152,13 @@ def detailed_leakage(
 
 def slopes_of(
     case: DetailedCase, observed: Sequence[Observation], dt_s: float = DT_S
-) -> tuple[Coordinates, Array]:
+) -> tuple[EntryCoordinates, Array]:
     """∂ω/∂(coordinates) of all samples that were recorded: (rows, n) [p.u. frequency].
 
     By a complex step through power flow and linear model; where a machine trips, by central
     differences.
     """
-    coordinates, ports = Coordinates.of(case), record_ports(case, observed)
+    coordinates, ports = EntryCoordinates.of(case), record_ports(case, observed)
     model = linearise(case, solve(case), ports)
     if len(coordinates.names) * float(len(model.states)) ** 3 > MOST_WORK:
         raise OptionError(
@@ -169,12 +169,12 @@ def slopes_of(
         )
     factors = tuple(coordinates.factors())
     prediction = Prediction.of(case, model, ports, factors, observed, dt_s=dt_s, scheme="exact")
-    slopes = prediction.slopes(np.zeros(len(factors)))
+    slopes = replace(prediction, reactive=True).slopes(np.zeros(len(factors)))
     return coordinates, slopes[prediction.records.weights > 0]
 
 
 def _attacker(
-    coordinates: Coordinates, J: Array, bounds: Bounds, adjacency: Adjacency, sigma: float
+    coordinates: EntryCoordinates, J: Array, bounds: Bounds, adjacency: Adjacency, sigma: float
 ) -> Attacker:
     places = coordinates.places
     prior = np.array([prior_deviation(bounds[name]) for name in coordinates.names])
@@ -203,7 +203,7 @@ def _attacker(
     )
 
 
-def _largest(coordinates: Coordinates, moves: Array, adjacency: Adjacency) -> float:
+def _largest(coordinates: EntryCoordinates, moves: Array, adjacency: Adjacency) -> float:
     """The largest |Σ ± moves| over what neighbours may move together: a length is convex, so that
     it is largest at a corner, of the box of one asset's entries, or of its octahedron, which is one
     entry alone.

@@ -106,7 +106,7 @@ class AssetRow:
 
 
 @dataclass(frozen=True)
-class AveragingRow:
+class AveragedDraws:
     """Several releases together: median errors by parameter, and of one release of that ε."""
 
     releases: int
@@ -122,7 +122,7 @@ class DetailedAssessment:
     parameters: tuple[ParameterRow, ...]
     model: tuple[ModelRow, ...]
     assets: tuple[AssetRow, ...]
-    averaging: tuple[AveragingRow, ...]
+    averaging: tuple[AveragedDraws, ...]
     draws: int
     left_out: tuple[str, ...]
 
@@ -434,11 +434,11 @@ def whole_advantage(draws: Sequence[tuple[Noise, tuple[float, ...]]]) -> float:
 
 def _averaging(
     again: _Again, noisy: Mapping[str, Array], truth: Mapping[str, Array], told: Progress
-) -> tuple[AveragingRow, ...]:
+) -> tuple[AveragedDraws, ...]:
     """Mean values (of logarithms, where they are in ratios) of several demo draws, beside one draw
     that costs as much.
     """
-    groups, rows = again.release.guarantee.groups, list[AveragingRow]()
+    groups, rows = again.release.guarantee.groups, list[AveragedDraws]()
     aims = {name: drawn_of(loss, truth[name]) for name, loss in groups.items()}
     for count in RELEASES:
         averaged = {
@@ -451,7 +451,7 @@ def _averaging(
             name: float(np.mean([error(one[name], aims[name], loss) for one in singles]))
             for name, loss in groups.items()
         }
-        rows.append(AveragingRow(count, float(epsilon), averaged, single))
+        rows.append(AveragedDraws(count, float(epsilon), averaged, single))
     return tuple(rows)
 
 

@@ -160,7 +160,7 @@ def public_fit(
 
 
 @dataclass(frozen=True, eq=False)
-class Controls:
+class FitControls:
     """What controls answer to the events of records.
 
     early : the records' first parts, for second fits; None: there are none.
@@ -225,7 +225,7 @@ class Controls:
 
 def controls_of(
     public: DetailedCase, observed: Sequence[Observation], settings: DetailedFitSettings
-) -> Controls:
+) -> FitControls:
     """Fit the controls to records. Raises InputError where these are not on the fit's clock.
 
     Privacy
@@ -249,7 +249,7 @@ def controls_of(
             _computed(lambda: control(early)) if twice else None,
         )
 
-    return Controls(
+    return FitControls(
         tuple(observed),
         early if twice else None,
         tuple(float(record.weights[0, 0]) for record in sampled),

@@ -34,7 +34,8 @@ class Prediction:
     """ω of the recorded buses as a function of x (n,).
 
     buses : h labels of ports; records : r of N samples at these buses, on the clock dt_s.
-    tripping : events by record, where a machine leaves.
+    tripping : events by record, where a machine leaves; reactive : whether its reactive power
+    leaves too, which nobody knows of a released case.
     """
 
     factors: tuple[Factor, ...]
@@ -44,6 +45,7 @@ class Prediction:
     tripping: Mapping[int, Event]
     dt_s: float
     scheme: SchemeName
+    reactive: bool = False
 
     @classmethod
     def of(
@@ -113,7 +115,7 @@ class Prediction:
         at = family.at_rest(theta_of(self.factors, x))
         model = model_of(family.case, Layout.of(family.case, family.ports), at)
         return tripped_omega(
-            with_active_dispatch(model),
+            model if self.reactive else with_active_dispatch(model),
             self.tripping[record],
             self.buses,
             [shift for own, shift, _ in self.records.steps if own == record],
