@@ -189,7 +189,7 @@ class Study:
                 allocation=allocation,
             )
             if allocation.hides_network:
-                model = networkless_model(posterior_mean(noisy), middle(PROFILE.bounds["k"]))
+                model = networkless_model(posterior_mean(noisy), middle(PROFILE.bounds["k"]) / g)
                 K_ac.append(np.full((g, b), 1 / g))
             else:
                 model = reduce(_table(noisy, clipped))

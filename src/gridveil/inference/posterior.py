@@ -7,8 +7,10 @@ With y = clip(x + noise, lower, upper), x in the public box and a log-uniform pr
 
 in s = log x a smooth function on either side of log y, which Gauss-Legendre quadrature integrates
 to rounding. The mechanism's noise gives the likelihood, at clip values too. Where it was added to
-logarithms, log x − log y stands in place of x − y. A sum of g items has a box and a prior g times
-as large.
+logarithms, log x − log y stands in place of x − y. A sum of g items has a box g times as large.
+
+Estimates of a release use the priors of `gridveil.inference.prior` in place of 1/x: of sums, and of
+lines.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, IntArray, frozen
 from gridveil.grid.parameters import FLOOR, PARAMETERS, Bounds, Range
 from gridveil.grid.tables import PublicTable
+from gridveil.inference.prior import LOG_UNIFORM, WIDTHS, Prior, prior_of
 from gridveil.privacy.allocation import machine_shares
 from gridveil.privacy.mechanisms import USUAL, GroupLoss, Noise
 from gridveil.privacy.noisy import NoisyGrid
@@ -44,6 +47,7 @@ class Posterior:
     lower, upper : (n,) the public box, 0 < lower < upper. All in the group's unit.
     relative : whether the noise was added to log x; then the scale has no unit.
     noise : its law.
+    prior : of log x on the box.
 
     >>> belief = Posterior.of(y=[1.0, 50.0], scale=6.0, lower=1.0, upper=100.0)
     >>> belief.mean.round(3)
@@ -56,6 +60,7 @@ class Posterior:
     upper: Array
     relative: bool = False
     noise: Noise = USUAL
+    prior: Prior = LOG_UNIFORM
 
     @classmethod
     def of(
@@ -67,6 +72,7 @@ class Posterior:
         *,
         relative: bool = False,
         noise: Noise = USUAL,
+        prior: Prior = LOG_UNIFORM,
     ) -> Posterior:
         """Bring numbers or arrays to one shape (n,); a box from 0 starts at a thousandth of its
         upper end.
@@ -86,10 +92,12 @@ class Posterior:
         y, b, low, high = (
             frozen(part.astype(np.float64)) for part in (np.clip(values, low, high), b, low, high)
         )
-        return cls(y, b, low, high, relative, noise)
+        return cls(y, b, low, high, relative, noise, prior)
 
     @classmethod
-    def behind(cls, y: Any, loss: GroupLoss, public: Range) -> Posterior:
+    def behind(
+        cls, y: Any, loss: GroupLoss, public: Range, prior: Prior = LOG_UNIFORM
+    ) -> Posterior:
         """Of what a mechanism drew; public : bounds of it."""
         return cls.of(
             y,
@@ -98,7 +106,15 @@ class Posterior:
             public.upper,
             relative=loss.relative,
             noise=loss.noise,
+            prior=prior,
         )
+
+    @property
+    def estimate(self) -> Array:
+        """What stands for x in a release (n,): E[x | y], or exp(E[log x | y]) where the prior says
+        so. It grows with y.
+        """
+        return np.exp(self.log_mean) if self.prior.geometric else self.mean
 
     @cached_property
     def mean(self) -> Array:
@@ -153,9 +169,13 @@ class Posterior:
         return np.clip(np.exp(s), self.lower, self.upper)
 
     def _density(self, s: Array, items: IntArray) -> Array:
-        """Likelihood of eˢ, the density of s = log x up to a factor."""
+        """Density of s = log x up to a factor: the likelihood of eˢ times the prior."""
         apart = s - np.log(self.y[items]) if self.relative else np.exp(s) - self.y[items]
-        return self.noise.likelihood(apart, self.scale[items], self._clipped[items])
+        likelihood = self.noise.likelihood(apart, self.scale[items], self._clipped[items])
+        if self.prior == LOG_UNIFORM:
+            return likelihood
+        low, high = np.log(self.lower[items]), np.log(self.upper[items])
+        return likelihood * self.prior.density(s, low, high)
 
     @cached_property
     def _clipped(self) -> Array:
@@ -179,12 +199,19 @@ class Posterior:
 
     @cached_property
     def _quadrature(self) -> tuple[Array, Array]:
-        """Points x (n, 2 POINTS) and weights that sum to 1: p(x | y) dx."""
-        low, middle, high = (side[:, None] for side in self._sides)
+        """Points x (n, parts · POINTS) and weights that sum to 1: p(x | y) dx."""
+        cuts = np.stack(self._sides, axis=1)
+        if peak := self.prior.peak(np.log(self.lower), np.log(self.upper)):
+            # a narrow prior needs points of its own
+            centre, width = peak
+            ends = np.stack([centre - WIDTHS * width, centre, centre + WIDTHS * width], axis=1)
+            ends = np.clip(ends, cuts[:, :1], cuts[:, -1:])
+            cuts = np.sort(np.concatenate([cuts, ends], axis=1), axis=1)
+        start, length = cuts[:, :-1, None], np.diff(cuts)[..., None]
         node, weight = _unit_rule(POINTS)
-        s = np.concatenate([low + (middle - low) * node, middle + (high - middle) * node], axis=1)
+        s = (start + length * node).reshape(len(cuts), -1)
         density = self._density(s, np.arange(len(self.y))[:, None])
-        mass = density * np.concatenate([(middle - low) * weight, (high - middle) * weight], axis=1)
+        mass = density * (length * weight).reshape(s.shape)
         return np.exp(s), mass / mass.sum(axis=1, keepdims=True)
 
     @property
@@ -218,8 +245,8 @@ def _unit_rule(points: int) -> tuple[Array, Array]:
 
 
 def beliefs(noisy: NoisyGrid) -> dict[str, Posterior]:
-    """Posterior of what was drawn of each group: of its items, of its sum, or (of no item at all)
-    nothing but the prior.
+    """Posterior of what was drawn of each group, with a log-uniform prior: of its items, of its
+    sum, or (of no item at all) nothing but the prior. A fit starts from it.
 
     Privacy
     -------
@@ -248,23 +275,23 @@ def _prior(size: int, public: Range) -> Posterior:
 
 
 def posterior_mean(noisy: NoisyGrid) -> PublicTable:
-    """Make a whole table of what was drawn: posterior means of items, a sum's shared out, a mean's
-    for all, the box's middle for no draw at all.
+    """Make a whole table of what was drawn: estimates of items, a sum's shared out, a mean's for
+    all, the box's middle for no draw at all.
 
     A machine's share may leave the items' bounds; it is not cut off there, since the sum would then
     be another.
     """
-    belief, table = beliefs(noisy), {}
-    for name in noisy.allocation.draws:
-        takes = noisy.allocation.of(name).takes
-        if takes == "items":
-            table[name] = belief[name].mean
-        elif takes == "mean":
-            table[name] = np.full(noisy.facts.sizes[name], belief[name].mean[0])
-        elif takes == "sum":
-            table[name] = belief[name].mean * machine_shares(noisy.facts, noisy.allocation.sharing)
-        else:
-            table[name] = np.full(noisy.facts.sizes[name], middle(noisy.range(name)))
+    table: dict[str, Array] = {}
+    for name, entries in noisy.facts.sizes.items():
+        takes, loss = noisy.allocation.of(name).takes, noisy.guarantee.groups.get(name)
+        if loss is None:
+            table[name] = np.full(entries, middle(noisy.range(name)))
+            continue
+        prior = prior_of(name, takes, entries)
+        found = Posterior.behind(noisy.values[name], loss, noisy.range(name), prior).estimate
+        if takes == "sum":
+            found = found * machine_shares(noisy.facts, noisy.allocation.sharing)
+        table[name] = np.full(entries, found[0]) if takes == "mean" else found
     return PublicTable(noisy.facts, table)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -109,8 +109,20 @@ def epsilon_lower(correct: Any, guesses: Any, confidence: float) -> Any:
         return np.maximum(np.log(p) - np.log1p(-p), 0.0)[()]
 
 
+class RowLaw(Protocol):
+    """What is asked of a law of rows here: `Noise` has it."""
+
+    def seeded(self, random: np.random.Generator, scale: float, size: tuple[int, int]) -> Array:
+        """Draw rows."""
+        ...
+
+    def ratio_of_rows(self, z: Array, losses: Array) -> Array:
+        """Log-likelihood ratio of rows."""
+        ...
+
+
 @cache
-def best_threshold(losses: tuple[float, ...], canaries: int, noise: Noise) -> float:
+def best_threshold(losses: tuple[float, ...], canaries: int, noise: RowLaw) -> float:
     """Find the t for which guessing where |ℓ| ≥ t has the largest expected 95 % bound on ε.
 
     losses : α_c / b_c of each coordinate c that a canary moves. The log-likelihood ratio ℓ of its
