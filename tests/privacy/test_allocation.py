@@ -269,11 +269,12 @@ def test_sums_are_shared_out_by_posterior_mean():
         loss, public = noisy.guarantee.groups[name], noisy.range(name)
         y, b = float(noisy.values[name][0]), loss.scale
 
-        def weight(x, y=y, b=b):
+        box = np.log([public.lower, public.upper])
+
+        def weight(x, y=y, b=b, box=box):
             # half log-uniform, half the sum of three items: a Gamma law of its mean and variance
             return math.exp(-abs(x - y) / b) / x * OfSum(entries=3).density(np.log(x), *box)
 
-        box = np.log([public.lower, public.upper])
         ends = {"points": [y], "limit": 200}
         mean = quad(lambda x: x * weight(x), public.lower, public.upper, **ends)[0]
         mean /= quad(weight, public.lower, public.upper, **ends)[0]
