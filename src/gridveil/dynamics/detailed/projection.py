@@ -76,7 +76,7 @@ RUNGS: dict[Rung, tuple[str, ...]] = {
 }
 
 # Rungs of a way, and the damping at which it ends. Load goes down only where nothing else helps.
-_FIRST = tuple(rung for rung in RUNGS if rung not in ("load", "rest"))
+_FIRST: tuple[Rung, ...] = tuple(rung for rung in RUNGS if rung not in ("load", "rest"))
 WAYS: tuple[tuple[tuple[Rung, ...], float], ...] = (
     (_FIRST, MOVED_DAMPING),
     (_FIRST, LEAST_DAMPING),
