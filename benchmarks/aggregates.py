@@ -12,41 +12,55 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from fidelity_grids import CASES as GRIDS_118
 from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.kron import networkless_model, reduce
-from gridveil.grid.facts import Array
+from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.tables import PublicTable
-from gridveil.inference.posterior import middle, posterior_mean
+from gridveil.inference.posterior import beliefs, middle, posterior_mean
 from gridveil.paper.experiment import Experiment, named_transients
 from gridveil.planning.profiles import PROFILES
-from gridveil.planning.surrogate import at_middle, choose
+from gridveil.planning.surrogate import choose, from_prior, trial_event
+from gridveil.planning.trials import Trials
 from gridveil.privacy.adjacency import Adjacency, Rule
-from gridveil.privacy.allocation import ITEMS, Allocation, MechanismName
+from gridveil.privacy.allocation import ITEMS, Allocation, MechanismName, aggregates
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.readers.cases import declared_public, open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.source import SourceGrid
+from gridveil.workflow.publish import share_out
 
 PROFILE = PROFILES["paper"]
 BATCH = 50
 GRIDS = 10  # with machines that differ: so many of them, each with a share of the draws
 CASES: tuple[tuple[Rule, Fraction], ...] = (
+    ("one-per-group", Fraction(2)),
     ("one-per-group", Fraction(1)),
     ("one-per-group", Fraction(1, 2)),
     ("one-asset", Fraction(1)),
     ("one-item", Fraction(1)),
     ("one-asset-relative", Fraction(1)),
 )
+# The control: Laplace noise on sums, in the shares that a surrogate in the middle of the bounds
+# chooses, and estimates with log-uniform priors alone. Share of Σm; under one-per-group, none of k.
+AT_MIDDLE: dict[tuple[Rule, Fraction], Fraction] = {
+    ("one-per-group", Fraction(2)): Fraction(1, 4),
+    ("one-per-group", Fraction(1)): Fraction(1, 4),
+    ("one-per-group", Fraction(1, 2)): Fraction(3, 20),
+    ("one-asset", Fraction(1)): Fraction(1, 4),
+}
+TABLES, TABLE_DRAWS = 16, 200
 UNLIKE: tuple[Rule, ...] = ("one-per-group", "one-asset")
 MECHANISMS: tuple[MechanismName, ...] = ("aggregates", "topology")
+PARTS = ("choice", "items", "ieee118", "tables", "unlike")
 Row = dict[str, Any]
 
 
@@ -56,11 +70,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--draws", type=int, default=1000, help="noisy grids a row")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--only", choices=PARTS, action="append", help="these parts alone (default: all)"
+    )
     asked = parser.parse_args()
     found = []
     if not asked.json:
         print(f"{'release':<66} {'mean':>9} {'±':>8} {'median':>9} {'80 % interval':>19}")
-    for row in rows(asked.draws, asked.seed):
+    for row in rows(asked.draws, asked.seed, asked.only or PARTS):
         found.append(row)
         if not asked.json:
             print(in_words(row), flush=True)
@@ -68,18 +85,98 @@ def main() -> None:
         json.dump({"draws": asked.draws, "seed": asked.seed, "rows": found}, sys.stdout, indent=2)
 
 
-def rows(draws: int, seed: int) -> Iterator[Row]:
+def rows(draws: int, seed: int, parts: Sequence[str]) -> Iterator[Row]:
     """Measure each row."""
+    if "choice" in parts:
+        yield from choice_rows(draws, seed)
+    if "items" in parts:
+        alike = Study([open_grid("ieee30")], draws, seed)
+        for rule, epsilon in CASES:
+            yield alike.row("Laplace only", rule, epsilon, ITEMS, start="clipped")
+            yield alike.row("estimates of the items", rule, epsilon, ITEMS)
+    if "ieee118" in parts:
+        yield from rows_of_118(draws, seed)
+    if "tables" in parts:
+        yield from table_rows()
+    if "unlike" in parts:
+        yield from unlike_rows(draws, seed)
+
+
+def choice_rows(draws: int, seed: int) -> Iterator[Row]:
+    """IEEE-30: what is chosen, topology mode, and the control."""
     alike = Study([open_grid("ieee30")], draws, seed)
-    surrogate = alike.surrogate
     for rule, epsilon in CASES:
-        adjacency = Adjacency(rule)
-        yield alike.row("Laplace only", rule, epsilon, ITEMS, clipped=True)
-        yield alike.row("posterior means of the items", rule, epsilon, ITEMS)
+        if (rule, epsilon) in AT_MIDDLE:
+            control = at_middle_shares(rule, epsilon)
+            yield alike.row("control", rule, epsilon, control, start="control")
         for mechanism in MECHANISMS:
-            chosen = choose(surrogate, adjacency, epsilon, PROFILE.bounds, mechanism=mechanism)
+            chosen = share_out(
+                alike.facts, Adjacency(rule), epsilon, PROFILE.bounds, mechanism=mechanism
+            )
             yield alike.row(mechanism, rule, epsilon, chosen)
-    yield from unlike_rows(draws, seed)
+
+
+def at_middle_shares(rule: Rule, epsilon: Fraction) -> Allocation:
+    """What a surrogate in the middle of the bounds chooses."""
+    of_m, lines = AT_MIDDLE[rule, epsilon], rule == "one-asset"
+    shares = {"m": of_m, "d": 1 - of_m}
+    return aggregates(lines=lines, shares=({"k": Fraction(1)} if lines else {}) | shares)
+
+
+def rows_of_118(draws: int, seed: int) -> Iterator[Row]:
+    """IEEE-118 as in fidelity_grids.py: what is chosen, and the control, in equal shares."""
+    case, epsilon = GRIDS_118["ieee118"], Fraction(1)
+    rule: Rule = "one-asset"
+    adjacency = Adjacency(rule, alpha={name: value / 20 for name, value in case.typical.items()})
+    halves = aggregates(shares={"k": epsilon, "m": Fraction(1, 2), "d": Fraction(1, 2)})
+    chosen = share_out(case.source.facts, adjacency, epsilon, case.bounds)
+    few = max(1, draws // 10)  # 15 simulations of 54 machines each
+    for name, allocation, start in (
+        ("IEEE-118, control", halves, "control"),
+        ("IEEE-118, aggregates", chosen, "estimates"),
+    ):
+        began, L = time.perf_counter(), []
+        for run in range(few):
+            noisy = perturb(
+                case.source,
+                epsilon=epsilon,
+                adjacency=adjacency,
+                bounds=case.bounds,
+                ledger=None,
+                sampler=DemoSampler([seed, run]),
+                allocation=allocation,
+            )
+            with one_blas_thread():
+                L.append(case.distance(reduce(_table(noisy, start)))[: len(case.named)].mean())
+        yield _row(name, rule, epsilon, allocation, np.array(L), began)
+
+
+def table_rows() -> Iterator[Row]:
+    """Tables drawn from the bounds of IEEE-30: the choice's L over the control's, by allocation
+    alone.
+    """
+    facts, bounds = open_grid("ieee30").facts, PROFILE.bounds
+    drawn, began = from_prior(facts, bounds, draws=TABLES), time.perf_counter()
+    trials = [
+        Trials(
+            PublicTable(facts, {name: values[number] for name, values in drawn.items()}),
+            trial_event(facts),
+            bounds,
+            draws=TABLE_DRAWS,
+            seed=9,
+            dt_s=0.2,
+        )
+        for number in range(TABLES)
+    ]
+    for rule, epsilon in AT_MIDDLE:
+        adjacency = Adjacency(rule)
+        chosen = share_out(facts, adjacency, epsilon, bounds)
+        ours, theirs = (
+            np.array([one.distances(adjacency, allocation, epsilon).mean() for one in trials])
+            for allocation in (chosen, at_middle_shares(rule, epsilon))
+        )
+        name = f"{TABLES} tables: choice over control ({ours.mean() / theirs.mean():.2f} of means)"
+        yield _row(name, rule, epsilon, chosen, ours / theirs, began)
 
 
 def unlike_rows(draws: int, seed: int) -> Iterator[Row]:
@@ -91,14 +188,12 @@ def unlike_rows(draws: int, seed: int) -> Iterator[Row]:
     for epsilon in (Fraction(1), Fraction(1, 2)):
         for rule in UNLIKE:
             adjacency, settings = Adjacency(rule), (epsilon, PROFILE.bounds)
-            yield study.row(
-                "machines that differ: posterior means of the items", rule, epsilon, ITEMS
-            )
+            yield study.row("machines that differ: estimates of the items", rule, epsilon, ITEMS)
             rated = choose(surrogate, adjacency, *settings, sharing="rating")
             yield study.row("machines that differ, shared by rating", rule, epsilon, rated)
             plain = choose(surrogate, adjacency, *settings)
             yield study.row("machines that differ, no ratings", rule, epsilon, plain)
-            default = choose(study.surrogate, adjacency, *settings)
+            default = choose(study.facts, adjacency, *settings)
             yield study.row(
                 "machines that differ, no ratings, default surrogate", rule, epsilon, default
             )
@@ -128,9 +223,9 @@ class Study:
         self.draws, self.seed = draws, seed
 
     @property
-    def surrogate(self) -> PublicTable:
-        """The surrogate that needs no other case."""
-        return at_middle(self.experiments[0].source.facts, PROFILE.bounds)
+    def facts(self) -> GridFacts:
+        """What is public of the grids."""
+        return self.experiments[0].source.facts
 
     def row(
         self,
@@ -139,32 +234,19 @@ class Study:
         epsilon: Fraction,
         allocation: Allocation,
         *,
-        clipped: bool = False,
+        start: str = "estimates",
     ) -> Row:
         """Draw, make models and measure them."""
-        start = time.perf_counter()
+        began = time.perf_counter()
         share = self.draws // len(self.experiments)
         with one_blas_thread():
             L = np.concatenate(
                 [
-                    self._distances(experiment, number, share, rule, epsilon, allocation, clipped)
+                    self._distances(experiment, number, share, rule, epsilon, allocation, start)
                     for number, experiment in enumerate(self.experiments)
                 ]
             )
-        low, high = np.quantile(L, [0.1, 0.9])
-        return {
-            "release": name,
-            "adjacency": rule,
-            "epsilon": str(epsilon),
-            "allocation": allocation.in_words(),
-            "draws": len(L),
-            "mean": float(L.mean()),
-            "standard_error": float(L.std(ddof=1) / np.sqrt(len(L))),
-            "median": float(np.median(L)),
-            "low80": float(low),
-            "high80": float(high),
-            "seconds": time.perf_counter() - start,
-        }
+        return _row(name, rule, epsilon, allocation, L, began)
 
     def _distances(
         self,
@@ -174,7 +256,7 @@ class Study:
         rule: Rule,
         epsilon: Fraction,
         allocation: Allocation,
-        clipped: bool,
+        start: str,
     ) -> Array:
         g, b = experiment.truth.K_ac.shape
         theta, K_ac = [], []
@@ -189,10 +271,10 @@ class Study:
                 allocation=allocation,
             )
             if allocation.hides_network:
-                model = networkless_model(posterior_mean(noisy), middle(PROFILE.bounds["k"]))
+                model = networkless_model(posterior_mean(noisy), middle(PROFILE.bounds["k"]) / g)
                 K_ac.append(np.full((g, b), 1 / g))
             else:
-                model = reduce(_table(noisy, clipped))
+                model = reduce(_table(noisy, start))
                 K_ac.append(model.K_ac)
             theta.append(model.theta)
         found = []
@@ -206,8 +288,38 @@ class Study:
         return np.concatenate(found)
 
 
-def _table(noisy: NoisyGrid, clipped: bool) -> NoisyGrid | PublicTable:
-    return noisy if clipped else posterior_mean(noisy)
+def _row(
+    name: str, rule: Rule, epsilon: Fraction, allocation: Allocation, L: Array, began: float
+) -> Row:
+    low, high = np.quantile(L, [0.1, 0.9])
+    return {
+        "release": name,
+        "adjacency": rule,
+        "epsilon": str(epsilon),
+        "allocation": allocation.in_words(),
+        "draws": len(L),
+        "mean": float(L.mean()),
+        "standard_error": float(L.std(ddof=1) / np.sqrt(len(L))),
+        "median": float(np.median(L)),
+        "low80": float(low),
+        "high80": float(high),
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def _table(noisy: NoisyGrid, start: str) -> NoisyGrid | PublicTable:
+    """What a model is made of: clipped values, estimates, or the control's, with log-uniform
+    priors.
+    """
+    if start != "control":
+        return noisy if start == "clipped" else posterior_mean(noisy)
+    g, table = len(noisy.facts.machines), dict[str, Array]()
+    for name, belief in beliefs(noisy).items():
+        of_sum = noisy.allocation.of(name).takes == "sum"
+        table[name] = np.full(g, belief.mean[0] / g) if of_sum else belief.mean
+        if name not in noisy.guarantee.groups:
+            table[name] = np.full(noisy.facts.sizes[name], middle(noisy.range(name)))
+    return PublicTable(noisy.facts, table)
 
 
 def in_words(row: Row) -> str:

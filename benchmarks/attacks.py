@@ -29,6 +29,7 @@ from gridveil.assurance.audit import alphas, measure_advantage, perturbed
 from gridveil.assurance.owner_report.assess import true_pairs
 from gridveil.dynamics.kron import reduced_model
 from gridveil.inference.posterior import middle
+from gridveil.inference.prior import AROUND_MIDDLE
 from gridveil.privacy.allocation import ITEMS, topology
 from gridveil.publication.ports import equal_ports, merged_shares, zone_ports
 from gridveil.publication.release import loaded_buses, neutral
@@ -91,7 +92,7 @@ def lines():
             noisy.append(within(drawn.values["k"], k, loss)[free])
             apart.append(within(drawn.values["k"], k, loss)[~free])
             guess = np.clip(found.weights, bounds.lower, bounds.upper)
-            y = noisy_values(found.weights[found.fixed], loss, bounds)
+            y = noisy_values(found.weights[found.fixed], loss, bounds, AROUND_MIDDLE)
             fixed.append(within(y, k[found.fixed], loss))
             raw.append(within(guess, k, loss))
             guess[found.fixed] = y

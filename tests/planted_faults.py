@@ -84,6 +84,26 @@ def redrawn_until_inside(monkeypatch):
     _redrawn(monkeypatch, change)
 
 
+def sums_have_no_noise_at_the_bound(monkeypatch):
+    def change(values, scale, loss, bounds, draw):
+        return np.where(values >= bounds[1], values, draw(values, scale))
+
+    _redrawn(monkeypatch, change)
+
+
+def sums_are_redrawn_until_inside(monkeypatch):
+    def change(values, scale, loss, bounds, draw):
+        drawn = draw(values, scale)
+        for _ in range(TRIES if loss.mechanism.takes == "sum" else 0):
+            outside = (drawn <= bounds[0]) | (drawn >= bounds[1])
+            if not outside.any():
+                break
+            drawn = np.where(outside, draw(values, scale), drawn)
+        return drawn
+
+    _redrawn(monkeypatch, change)
+
+
 def joint_noise_of_smaller_scale(monkeypatch, factor=0.85):
     def change(values, scale, loss, bounds, draw):
         return draw(values, scale * (factor if loss.mechanism.joint else 1))

@@ -20,7 +20,7 @@ from gridveil.assurance.audit.releases import Kind, by_bundle, by_perturb
 from gridveil.assurance.audit.rows import row_uniforms
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation
-from gridveil.privacy.mechanisms import Box
+from gridveil.privacy.mechanisms import Box, Hexagon
 from gridveil.vault.sampler import DemoSampler, SecureSampler
 from planted_faults import (
     columns_reuse_their_noise,
@@ -29,6 +29,8 @@ from planted_faults import (
     last_reuses_the_first,
     no_noise_above_the_bound,
     redrawn_until_inside,
+    sums_are_redrawn_until_inside,
+    sums_have_no_noise_at_the_bound,
     true_value_in_a_public_figure,
 )
 
@@ -237,3 +239,86 @@ def test_low_bits_give_a_float_sampler_away_and_ours_not():
     found = audit_low_bits(SecureSampler(), draws=60_000, noise=Box(1))
     assert found.passed
     assert found.counts.guesses > 1000
+
+
+# --- the hexagon, on a pair of sums ---------------------------------------------------------------
+
+HEXAGON = Allocation({"k": "items", "m": "hexagon-0.4", "d": "hexagon-0.4"})
+PER_GROUP = Allocation(dict(HEXAGON.draws), {"k": ONE / 5, "m": ONE * 4 / 5, "d": ONE * 4 / 5})
+OF_SUMS = {
+    "one-asset": Kind("pair of sums", HEXAGON),
+    "one-per-group": Kind("pair of sums", PER_GROUP),
+}
+
+
+def audited_sums(rule, releases=400, sampler=None):
+    adjacency = Adjacency(rule, alphas())
+    return audit_noise("x", adjacency, ONE, releases, OF_SUMS[rule], sampler=sampler, level=LEVEL)
+
+
+@pytest.mark.parametrize("c", [ONE / 5, ONE * 3 / 5], ids=str)
+def test_pairs_become_uniform_and_independent_however_they_are_clipped(c):
+    n, random, law = 20_000, np.random.default_rng(1), Hexagon(c)
+    low, high = (np.tile(ends, (n, 1)) for ends in ([-3.0, 0.5], [1.0, 2.0]))
+    low[::2], high[::2] = [-1.0, -40.0], [-0.5, 40.0]
+    low[1::4], high[1::4] = [-40.0, -0.3], [40.0, 0.4]
+    z = np.clip(law.seeded(random, 1.0, (n, 2)), low, high)
+    u = row_uniforms(z, low, high, law, random)
+    limit = (np.log(2 / 1e-7) / (2 * n)) ** 0.5
+    for one in (u, np.abs(2 * u - 1)):
+        assert all(kstest(one[:, j], "uniform").statistic < limit for j in (0, 1))
+        assert np.abs(np.corrcoef(one.T)[0, 1]) < 5.5 / n**0.5
+
+
+@pytest.mark.parametrize("rule", OF_SUMS)
+def test_honest_noise_on_a_pair_of_sums_passes(rule):
+    assert audited_sums(rule, sampler=DemoSampler(1)).passed
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        columns_reuse_their_noise,
+        sums_have_no_noise_at_the_bound,
+        sums_are_redrawn_until_inside,
+    ],
+)
+def test_a_fault_in_a_pair_of_sums_is_caught(monkeypatch, fault):
+    fast_noise(monkeypatch)
+    fault(monkeypatch)
+    assert not audited_sums("one-asset").passed
+
+
+def test_another_scale_and_independent_noise_on_a_pair_of_sums_are_caught():
+    class Smaller(DemoSampler):
+        def draw(self, values, scale, noise):
+            return super().draw(values, 0.85 * scale, noise)
+
+    class Independent(DemoSampler):
+        def draw(self, values, scale, noise):
+            return values + self._random.laplace(0, scale, values.shape)
+
+    for fault in (Smaller(1), Independent(1)):
+        assert not audited_sums("one-asset", 4000, fault).passed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", OF_SUMS)
+def test_canaries_in_a_pair_of_sums_prove_most_of_epsilon_and_never_more(rule):
+    class Smaller(DemoSampler):
+        def draw(self, values, scale, noise):
+            return super().draw(values, scale / 1.5, noise)
+
+    honest, small = (
+        audit_sums(
+            Adjacency(rule, alphas()),
+            ONE,
+            8000,
+            sampler=sampler,
+            allocation=OF_SUMS[rule].allocation,
+        )
+        for sampler in (DemoSampler(1), Smaller(1))
+    )
+    assert honest.passed and honest.epsilon <= ONE
+    assert honest.lower_95 > 0.5
+    assert not small.passed

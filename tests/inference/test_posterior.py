@@ -15,6 +15,7 @@ from detailed_releases import detailed
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.inference.posterior import Posterior, beliefs, middle, no_release, posterior_mean
+from gridveil.inference.prior import AROUND_MIDDLE, OfSum, around_middle, log_uniform
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.mechanisms import GroupLoss
 from gridveil.readers.cases import open_grid
@@ -203,9 +204,12 @@ def test_a_noisy_grid_is_believed_by_its_own_scales_and_bounds():
     assert belief["m"].scale == pytest.approx(np.full(6, 3.0), rel=1e-3)
     assert (belief["m"].lower == 2).all() and (belief["m"].upper == 30).all()
     better = posterior_mean(noisy)
-    assert (better.values["m"] == belief["m"].mean).all() and (
-        better.values["k"] == belief["k"].mean
-    ).all()
+    assert (better.values["m"] == belief["m"].mean).all()
+    # of lines: the geometric mean, with a log-normal prior
+    prior = Posterior.behind(
+        noisy.values["k"], noisy.guarantee.groups["k"], noisy.range("k"), AROUND_MIDDLE
+    )
+    assert (better.values["k"] == np.exp(prior.log_mean)).all()
     assert better.facts is noisy.facts
 
 
@@ -258,3 +262,50 @@ def test_every_parameter_of_a_detailed_table_is_believed_by_its_own_noise(rule):
         size = own.mean if loss.relative else 1.0
         expected = loss.noise.deviation * loss.scale * size
         assert own.variance**0.5 == pytest.approx(expected, rel=0.25), name
+
+
+# --- priors of a release's estimates --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entries", [2, 6, 54])
+def test_the_prior_of_a_sum_is_half_that_of_independent_items_and_half_log_uniform(entries):
+    public = Range(1.0, 40.0)
+    low, high = np.log(entries * public.lower), np.log(entries * public.upper)
+    items = log_uniform(np.random.default_rng(1).random((200_000, entries)), public)
+    s = np.linspace(low, high, 20_001)
+    density = OfSum(entries=entries).density(s, low, high)
+    below = np.cumsum(density) / density.sum()
+    even = (s - low) / (high - low)
+    sums = np.sort(np.log(items.sum(axis=1)))
+    counted = np.searchsorted(sums, s) / len(sums)
+    # a Gamma law of the same mean and variance: of two items it is not the very law
+    assert np.abs(below - (even + counted) / 2).max() < (0.04 if entries == 2 else 0.015)
+
+
+@pytest.mark.parametrize("entries", [2, 54, 3000])
+@pytest.mark.parametrize("scale", [0.3, 30.0, np.inf])
+def test_the_estimate_of_a_sum_is_what_a_fine_grid_gives(entries, scale):
+    low, high = 1.0 * entries, 40.0 * entries
+    s = np.linspace(np.log(low), np.log(high), 400_001)
+    for y in (low, 7.3 * entries, 12.0 * entries, high):
+        found = Posterior.of(y, scale, low, high, prior=OfSum(entries=entries))
+        weight = OfSum(entries=entries).density(s, np.log(low), np.log(high))
+        weight = weight * np.exp(-np.abs(np.exp(s) - y) / scale)
+        assert found.estimate[0] == pytest.approx(weight @ np.exp(s) / weight.sum(), rel=2e-4)
+
+
+def test_the_estimate_of_a_line_is_a_geometric_mean_with_a_log_normal_prior():
+    s = np.linspace(0, np.log(100), 400_001)
+    for y, scale in ((1.0, 2.0), (8.0, 1.0), (100.0, 6.0)):
+        weight = np.exp(-np.abs(np.exp(s) - y) / scale - (s - np.log(10)) ** 2 / 2)
+        found = Posterior.of(y, scale, 1.0, 100.0, prior=AROUND_MIDDLE).estimate[0]
+        assert found == pytest.approx(np.exp(weight @ s / weight.sum()), rel=1e-4)
+
+
+def test_values_drawn_from_the_prior_of_lines_have_its_quantiles():
+    share = np.linspace(0, 1, 7)
+    found = around_middle(share, Range(1.0, 100.0))
+    s = np.linspace(0, np.log(100), 400_001)
+    below = np.cumsum(np.exp(-((s - np.log(10)) ** 2) / 2))
+    assert np.log(found) == pytest.approx(np.interp(share * below[-1], below, s), abs=1e-4)
+    assert found[[0, 3, -1]] == pytest.approx([1, 10, 100])

@@ -52,6 +52,11 @@ class Injected:
         return values + scale * next(self.units)
 
 
+def unit_noise(trials, allocation):
+    by = {name: allocation.of(name) for name in allocation.drawn}
+    return [trials._noise[one.law(1), one.takes, name] for name, one in by.items()]
+
+
 def released(source, adjacency, allocation, epsilon, sampler):
     noisy = perturb(
         source,
@@ -64,7 +69,7 @@ def released(source, adjacency, allocation, epsilon, sampler):
     )
     table = posterior_mean(noisy)
     return (
-        networkless_model(table, middle(Bounds()["k"]))
+        networkless_model(table, middle(Bounds()["k"]) / len(source.facts.machines))
         if allocation.hides_network
         else reduce(table)
     )
@@ -77,7 +82,7 @@ def test_trials_are_what_the_library_releases_with_the_same_noise(rule, mechanis
     for allocation in (candidates(adjacency, mechanism)[0], candidates(adjacency, mechanism)[-1]):
         trials = Trials(declared_public(source), EVENT, Bounds(), draws=4, seed=3)
         found = trials.errors(adjacency, allocation, Fraction(1), whole=True)
-        units = [trials._unit_noise(name, allocation.of(name)) for name in allocation.drawn]
+        units = unit_noise(trials, allocation)
         noise = [Injected([unit[draw] for unit in units]) for draw in range(4)]
         models = [released(source, adjacency, allocation, Fraction(1), one) for one in noise]
         expected = compare(models, true_model(source), [EVENT], dt_s=0.05)
@@ -95,11 +100,11 @@ def test_trials_know_load_damping_and_events_of_several_steps_on_any_bus(tmp_pat
     for mechanism in ("aggregates", "items"):
         split = candidates(Adjacency(), mechanism)[0]
         trials = Trials(declared_public(source), event, Bounds(), draws=3, seed=3)
-        units = [trials._unit_noise(name, split.of(name)) for name in split.drawn]
+        found = trials.errors(Adjacency(), split, Fraction(2))
+        units = unit_noise(trials, split)
         noise = [Injected([unit[draw] for unit in units]) for draw in range(3)]
         models = [released(source, Adjacency(), split, Fraction(2), one) for one in noise]
         expected = compare(models, true_model(source), [event], dt_s=0.05)
-        found = trials.errors(Adjacency(), split, Fraction(2))
         for name in (
             "nadir_mhz",
             "rocof_mhz_s",

@@ -13,10 +13,17 @@ from gridveil.dynamics.kron import reduce
 from gridveil.dynamics.simulate import simulate
 from gridveil.grid.tables import PublicTable
 from gridveil.planning.profiles import PROFILES
-from gridveil.planning.surrogate import MOST_MACHINES, at_middle, choose
+from gridveil.planning.surrogate import (
+    MOST_MACHINES,
+    at_middle,
+    choose,
+    from_prior,
+    trial_event,
+)
 from gridveil.planning.trials import Trials
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import aggregates
+from gridveil.privacy.mechanisms import named
 from gridveil.readers.cases import declared_public, open_grid
 from gridveil.vault.source import SourceGrid
 from privacy_helpers import chain
@@ -32,22 +39,42 @@ def ieee30():
 
 def test_a_choice_is_the_same_whatever_the_private_values_are(ieee30):
     chosen = [
-        choose(at_middle(source.facts, BOUNDS), Adjacency(), ONE, BOUNDS)
+        choose(source.facts, Adjacency(), ONE, BOUNDS)
         for source in (
             ieee30,
             SourceGrid.of(ieee30.facts, k=np.full(41, 3.0), m=np.full(6, 2.0), d=np.full(6, 30.0)),
         )
     ]
     assert chosen[0] == chosen[1]
-    assert chosen[0].draws == {"k": "items", "m": "sum", "d": "sum"}
-    assert sum(chosen[0].shares[name] for name in "md") == 1
-    assert "geometric middle" in chosen[0].origin
+    assert chosen[0].draws == {"k": "items", "m": "hexagon-0.2", "d": "hexagon-0.2"}
+    assert set(chosen[0].shares.values()) == {ONE}
+    assert "drawn from the prior" in chosen[0].origin
 
 
-def test_lines_get_nothing_where_that_serves_the_surrogate_better(ieee30):
-    chosen = choose(at_middle(ieee30.facts, BOUNDS), Adjacency("one-per-group"), HALF, BOUNDS)
-    assert chosen.draws["k"] == "nothing"
-    assert chosen.shares["d"] > chosen.shares["m"]
+def test_lines_get_nothing_where_epsilon_is_small_and_a_third_where_it_is_large(ieee30):
+    rule = Adjacency("one-per-group")
+    assert choose(ieee30.facts, rule, HALF, BOUNDS).draws["k"] == "nothing"
+    large = choose(ieee30.facts, rule, Fraction(2), BOUNDS)
+    assert large.draws["k"] == "items" and large.shares["k"] == Fraction(1, 3)
+    # in the middle of the bounds, where nothing drawn of k is a perfect guess, it looks free
+    middle = choose(at_middle(ieee30.facts, BOUNDS), rule, Fraction(2), BOUNDS)
+    assert middle.draws["k"] == "nothing"
+
+
+def test_tables_come_from_the_prior_and_lie_within_the_bounds(ieee30):
+    tables, facts = from_prior(ieee30.facts, BOUNDS), ieee30.facts
+    assert all(
+        (values >= BOUNDS[name].lower).all() and (values <= BOUNDS[name].upper).all()
+        for name, values in tables.items()
+    )
+    assert np.ptp(tables["m"][::2], axis=1).max() < 1e-12 < np.ptp(tables["m"][1::2], axis=1).min()
+    assert np.log(tables["k"]).mean() == pytest.approx(np.log(10), abs=0.02)
+    assert np.log(tables["d"][1::2]).std() == pytest.approx(np.log(40) / 12**0.5, rel=0.1)
+    # machines of one size are alike: droop gains, which are public, tell the size
+    gain = facts.droop_gain * np.array([1, 1, 1, 2, 2, 2])
+    sized = from_prior(replace(facts, droop_gain=gain), BOUNDS)["m"][::2]
+    inside = (sized > BOUNDS["m"].lower).all(axis=1) & (sized < BOUNDS["m"].upper).all(axis=1)
+    assert (sized[:, 3] / sized[:, 0])[inside] == pytest.approx(2.0)
 
 
 def test_a_surrogate_of_machines_that_differ_falls_back_to_items_and_with_ratings_it_does_not(
@@ -63,25 +90,33 @@ def test_a_surrogate_of_machines_that_differ_falls_back_to_items_and_with_rating
     )
 
 
-def test_many_machines_are_judged_as_one():
-    g = MOST_MACHINES + 10
-    table = at_middle(chain(g + 5, g), BOUNDS)
-    assert choose(table, Adjacency("one-per-group"), ONE, BOUNDS).draws == {
-        "k": "nothing",
-        "m": "sum",
-        "d": "sum",
-    }
-    assert choose(table, Adjacency("one-asset"), ONE, BOUNDS).draws == {
-        "k": "items",
-        "m": "sum",
-        "d": "sum",
-    }
-    assert choose(table, Adjacency("one-asset"), ONE, BOUNDS, mechanism="topology").hides_network
+@pytest.mark.parametrize("g", [MOST_MACHINES + 10, 3000])
+def test_few_machines_stand_for_many_and_items_stay_a_candidate(g):
+    facts = chain(g + 5, g)
+    assert named(choose(facts, Adjacency(), ONE, BOUNDS).draws["m"]).takes == "sum"
+    assert choose(facts, Adjacency(), Fraction(20), BOUNDS).mechanism == "items"
+    assert choose(facts, Adjacency(), ONE, BOUNDS, mechanism="topology").hides_network
+    unlike = {name: np.full(size, 10.0) for name, size in facts.sizes.items()}
+    unlike["m"] = np.geomspace(1, 40, g)
+    table = PublicTable(facts, unlike | {"d": unlike["m"]})
+    assert choose(table, Adjacency(), Fraction(4), BOUNDS).mechanism == "items"
 
 
-def test_thousands_of_machines_are_no_hindrance():
-    g = 3000
-    assert choose(at_middle(chain(g + 5, g), BOUNDS), Adjacency(), ONE, BOUNDS).draws["m"] == "sum"
+def test_the_noise_on_a_sum_weighs_less_on_few_that_stand_for_many():
+    facts = chain(8, 6)
+    few, many = (
+        Trials(
+            at_middle(facts, BOUNDS),
+            trial_event(facts),
+            BOUNDS,
+            draws=50,
+            seed=0,
+            dt_s=0.2,
+            stands_for=stands_for,
+        ).reduced(Adjacency(), aggregates(), ONE)
+        for stands_for in (None, 600)
+    )
+    assert many.inertia.std() < few.inertia.std() / 30
 
 
 def test_candidates_are_judged_by_the_distance_of_simulated_models(ieee30):

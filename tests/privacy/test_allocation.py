@@ -22,6 +22,7 @@ from gridveil.dynamics.kron import reduce
 from gridveil.foundation.errors import BudgetExceeded, BundleError, LedgerError, OptionError
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.inference.posterior import Posterior, beliefs, middle, posterior_mean
+from gridveil.inference.prior import OfSum
 from gridveil.privacy.adjacency import ABSOLUTE, RELATIVE, RULES, Adjacency
 from gridveil.privacy.allocation import (
     ITEMS,
@@ -251,7 +252,7 @@ def test_topology_mode_says_what_it_hides_and_gives_one_port_for_load_elsewhere(
     made = release(private_grid(), topology())
     assert made.model.ports == ("G1", "G2", "G3", "L1")
     assert (made.model.K_ac == 1 / 3).all()
-    assert (made.model.k_r == 10).all()
+    assert (made.model.k_r == 10 / 3).all()
     assert made.model.loads.tolist() == [1, 1, 1, 2]
     assert made.guarantee.hides_network
     assert not any("edge set" in one for one in made.not_protected)
@@ -268,8 +269,11 @@ def test_sums_are_shared_out_by_posterior_mean():
         loss, public = noisy.guarantee.groups[name], noisy.range(name)
         y, b = float(noisy.values[name][0]), loss.scale
 
-        def weight(x, y=y, b=b):
-            return math.exp(-abs(x - y) / b) / x
+        box = np.log([public.lower, public.upper])
+
+        def weight(x, y=y, b=b, box=box):
+            # half log-uniform, half the sum of three items: a Gamma law of its mean and variance
+            return math.exp(-abs(x - y) / b) / x * OfSum(entries=3).density(np.log(x), *box)
 
         ends = {"points": [y], "limit": 200}
         mean = quad(lambda x: x * weight(x), public.lower, public.upper, **ends)[0]
@@ -416,7 +420,7 @@ def test_topology_mode_from_the_command_line(tmp_path):
     found = as_json(run(tmp_path, "--mechanism=topology"))
     assert set(found["guarantee"]["groups"]) == {"m", "d"}
     assert found["guarantee"]["hides_network"]
-    assert found["allocation"].startswith("topology (k: nothing, m: their sum, d: their sum")
+    assert found["allocation"].startswith("topology (k: nothing, m: their sum")
     assert verify(tmp_path / "out").machines == 3
     certificate = json.loads((tmp_path / "out" / "certificate.json").read_text())
     assert certificate["groups"]["k"] is None

@@ -15,7 +15,7 @@ from scipy.stats import chi2
 from gridveil.assurance.owner_report.assess import assess_attacks
 from gridveil.foundation.errors import BudgetExceeded, OptionError
 from gridveil.grid.parameters import PARAMETERS, Bounds, Range, assets
-from gridveil.inference.posterior import Posterior
+from gridveil.inference.posterior import Posterior, posterior_mean
 from gridveil.planning.surrogate import at_middle, trial_event
 from gridveil.planning.trials import Trials
 from gridveil.privacy.adjacency import RULES, Adjacency
@@ -424,11 +424,21 @@ def test_it_is_attacked(tmp_path):
     )
 
 
-def test_trials_say_that_they_do_not_draw_it():
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_places_in_the_law_become_rows_of_it(d):
+    places = np.random.default_rng(d).random((300, d)) - 0.5
+    assert Box(d).independent(Box(d).rows(places)) == pytest.approx(places + 0.5, abs=1e-9)
+
+
+def test_trials_draw_it_with_its_own_estimates():
     table = at_middle(open_grid("star5").facts, Bounds())
-    trials = Trials(table, trial_event(table.facts), Bounds(), draws=20, seed=1)
-    with pytest.raises(OptionError, match="do not draw the joint noise on m, d"):
-        trials.distances(Adjacency(), PAIRS, ONE)
+    trials = Trials(table, trial_event(table.facts), Bounds(), draws=400, seed=1)
+    drawn = trials.reduced(Adjacency(), PAIRS, ONE)
+    seeded = [posterior_mean(noisy(PAIRS, sampler=DemoSampler(seed))) for seed in range(400)]
+    # star5's own values differ from the middle: what is compared is how far estimates scatter
+    for name, ours in (("m", drawn.inertia), ("d", drawn.damping)):
+        theirs = np.array([one.values[name] for one in seeded])
+        assert 0.6 < ours.std() / theirs.std() < 1.7
 
 
 def test_a_forged_bundle_of_it_is_found():

@@ -90,6 +90,8 @@ def constant(self, values, scale, noise):
     """Whatever it is given, the same vector: with its exponentials, inside the usual bounds of
     items and of sums.
     """
+    if values.ndim == 2:  # rows of joint noise
+        return np.linspace(2.2, 3.5, values.size).reshape(values.shape)
     return np.linspace(2.2, 3.5, len(values)) if len(values) > 1 else np.array([3.1])
 
 

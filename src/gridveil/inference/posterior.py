@@ -7,8 +7,10 @@ With y = clip(x + noise, lower, upper), x in the public box and a log-uniform pr
 
 in s = log x a smooth function on either side of log y, which Gauss-Legendre quadrature integrates
 to rounding. The mechanism's noise gives the likelihood, at clip values too. Where it was added to
-logarithms, log x − log y stands in place of x − y. A sum of g items has a box and a prior g times
-as large.
+logarithms, log x − log y stands in place of x − y. A sum of g items has a box g times as large.
+
+Estimates of a release use the priors of `gridveil.inference.prior` in place of 1/x: of sums, and of
+lines.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, IntArray, frozen
 from gridveil.grid.parameters import FLOOR, PARAMETERS, Bounds, Range
 from gridveil.grid.tables import PublicTable
+from gridveil.inference.prior import LOG_UNIFORM, WIDTHS, Prior, prior_of
 from gridveil.privacy.allocation import machine_shares
 from gridveil.privacy.mechanisms import USUAL, GroupLoss, Noise
 from gridveil.privacy.noisy import NoisyGrid
@@ -45,6 +48,7 @@ class Posterior:
     relative : whether the noise was added to log x; then the scale has no unit.
     noise : its law.
     signed : whether values below 0 have a meaning: the prior is then uniform on the box.
+    prior : of log x on the box, where values have no sign.
 
     >>> belief = Posterior.of(y=[1.0, 50.0], scale=6.0, lower=1.0, upper=100.0)
     >>> belief.mean.round(3)
@@ -58,6 +62,7 @@ class Posterior:
     relative: bool = False
     noise: Noise = USUAL
     signed: bool = False
+    prior: Prior = LOG_UNIFORM
 
     @classmethod
     def of(
@@ -70,6 +75,7 @@ class Posterior:
         relative: bool = False,
         noise: Noise = USUAL,
         signed: bool = False,
+        prior: Prior = LOG_UNIFORM,
     ) -> Posterior:
         """Bring numbers or arrays to one shape (n,); a box from 0 starts at a thousandth of its
         upper end.
@@ -80,20 +86,22 @@ class Posterior:
         )
         if not signed:
             low = np.where(low == 0, FLOOR * high, low)
-        placed = not relative if signed else (low > 0).all()
+        placed = not relative and prior == LOG_UNIFORM if signed else (low > 0).all()
         if not ((low < high).all() and placed and (b > 0).all() and np.isfinite(values).all()):
             raise OptionError(
                 "A posterior needs finite values, positive scales and a box 0 <= lower < upper, or "
-                "one with a sign and noise in its unit.",
+                "one with a sign, noise in its unit and no prior of logarithms.",
                 outcome="Nothing was computed.",
             )
         y, b, low, high = (
             frozen(part.astype(np.float64)) for part in (np.clip(values, low, high), b, low, high)
         )
-        return cls(y, b, low, high, relative, noise, signed)
+        return cls(y, b, low, high, relative, noise, signed, prior)
 
     @classmethod
-    def behind(cls, y: Any, loss: GroupLoss, public: Range) -> Posterior:
+    def behind(
+        cls, y: Any, loss: GroupLoss, public: Range, prior: Prior = LOG_UNIFORM
+    ) -> Posterior:
         """Of what a mechanism drew; public : bounds of it."""
         return cls.of(
             y,
@@ -103,7 +111,15 @@ class Posterior:
             relative=loss.relative,
             noise=loss.noise,
             signed=public.signed,
+            prior=prior,
         )
+
+    @property
+    def estimate(self) -> Array:
+        """What stands for x in a release (n,): E[x | y], or exp(E[log x | y]) where the prior says
+        so. It grows with y.
+        """
+        return np.exp(self.log_mean) if self.prior.geometric else self.mean
 
     @cached_property
     def mean(self) -> Array:
@@ -158,9 +174,13 @@ class Posterior:
         return np.clip(self._value(s), self.lower, self.upper)
 
     def _density(self, s: Array, items: IntArray) -> Array:
-        """Likelihood at s, the density of s = log x (signed: of x itself) up to a factor."""
+        """Density of s = log x (signed: of x itself) up to a factor: likelihood times prior."""
         apart = s - np.log(self.y[items]) if self.relative else self._value(s) - self.y[items]
-        return self.noise.likelihood(apart, self.scale[items], self._clipped[items])
+        likelihood = self.noise.likelihood(apart, self.scale[items], self._clipped[items])
+        if self.prior == LOG_UNIFORM:
+            return likelihood
+        low, high = np.log(self.lower[items]), np.log(self.upper[items])
+        return likelihood * self.prior.density(s, low, high)
 
     def _value(self, s: Array) -> Array:
         """The x of a coordinate in which the prior is uniform."""
@@ -188,12 +208,21 @@ class Posterior:
 
     @cached_property
     def _quadrature(self) -> tuple[Array, Array]:
-        """Points x (n, 2 POINTS) and weights that sum to 1: p(x | y) dx."""
-        low, middle, high = (side[:, None] for side in self._sides)
+        """Points x (n, parts · POINTS) and weights that sum to 1: p(x | y) dx."""
+        cuts = np.stack(self._sides, axis=1)
+        if self.prior != LOG_UNIFORM and (
+            peak := self.prior.peak(np.log(self.lower), np.log(self.upper))
+        ):
+            # a narrow prior needs points of its own
+            centre, width = peak
+            ends = np.stack([centre - WIDTHS * width, centre, centre + WIDTHS * width], axis=1)
+            ends = np.clip(ends, cuts[:, :1], cuts[:, -1:])
+            cuts = np.sort(np.concatenate([cuts, ends], axis=1), axis=1)
+        start, length = cuts[:, :-1, None], np.diff(cuts)[..., None]
         node, weight = _unit_rule(POINTS)
-        s = np.concatenate([low + (middle - low) * node, middle + (high - middle) * node], axis=1)
+        s = (start + length * node).reshape(len(cuts), -1)
         density = self._density(s, np.arange(len(self.y))[:, None])
-        mass = density * np.concatenate([(middle - low) * weight, (high - middle) * weight], axis=1)
+        mass = density * (length * weight).reshape(s.shape)
         return self._value(s), mass / mass.sum(axis=1, keepdims=True)
 
     @property
@@ -227,8 +256,9 @@ def _unit_rule(points: int) -> tuple[Array, Array]:
 
 
 def beliefs(noisy: NoisyGrid[Any]) -> dict[str, Posterior]:
-    """Posterior of what was drawn of each group, of either family: of its items, of its sum or
-    mean, or (of no item at all) nothing but the prior.
+    """Posterior of what was drawn of each group, of either family, with a prior that is log-uniform
+    (of a signed box: uniform): of its items, of its sum or mean, or (of no item at all) nothing but
+    the prior. A fit starts from it.
 
     Of what was drawn jointly, each value by its own marginal: what a row's other values tell of its
     size is left out.
@@ -262,23 +292,23 @@ def _prior(size: int, public: Range) -> Posterior:
 
 
 def posterior_mean(noisy: NoisyGrid) -> PublicTable:
-    """Make a whole table of what was drawn: posterior means of items, a sum's shared out, a mean's
-    for all, the box's middle for no draw at all.
+    """Make a whole table of what was drawn: estimates of items, a sum's shared out, a mean's for
+    all, the box's middle for no draw at all.
 
     A machine's share may leave the items' bounds; it is not cut off there, since the sum would then
     be another.
     """
-    belief, table = beliefs(noisy), {}
-    for name in noisy.allocation.draws:
-        takes = noisy.allocation.of(name).takes
-        if takes == "items":
-            table[name] = belief[name].mean
-        elif takes == "mean":
-            table[name] = np.full(noisy.facts.sizes[name], belief[name].mean[0])
-        elif takes == "sum":
-            table[name] = belief[name].mean * machine_shares(noisy.facts, noisy.allocation.sharing)
-        else:
-            table[name] = np.full(noisy.facts.sizes[name], middle(noisy.range(name)))
+    table: dict[str, Array] = {}
+    for name, entries in noisy.facts.sizes.items():
+        takes, loss = noisy.allocation.of(name).takes, noisy.guarantee.groups.get(name)
+        if loss is None:
+            table[name] = np.full(entries, middle(noisy.range(name)))
+            continue
+        prior = prior_of(name, takes, entries)
+        found = Posterior.behind(noisy.values[name], loss, noisy.range(name), prior).estimate
+        if takes == "sum":
+            found = found * machine_shares(noisy.facts, noisy.allocation.sharing)
+        table[name] = np.full(entries, found[0]) if takes == "mean" else found
     return PublicTable(noisy.facts, table)
 
 

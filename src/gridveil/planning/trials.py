@@ -6,9 +6,10 @@ Nothing here is a release, and nothing touches a private grid: values, noise and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -25,9 +26,10 @@ from gridveil.grid.facts import Array, complete_edges
 from gridveil.grid.parameters import DAMPING, INERTIA, PARAMETERS, WEIGHT, Bounds, of_asset
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import Posterior, middle
+from gridveil.inference.prior import prior_of
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation, machine_shares
-from gridveil.privacy.mechanisms import GroupLoss, Mechanism, Noise, Takes, named
+from gridveil.privacy.mechanisms import GroupLoss, Mechanism, Noise, Takes, parts
 
 DT_S = 0.05  # between samples only: the scheme is exact
 # Above this many machines a trial takes seconds for each draw.
@@ -69,6 +71,9 @@ class Trials:
 
     lumped : whether all machines are simulated as one, of the same Σm, Σd and ΣG; near enough to
     the system's frequency for a search, and cheap for any number of machines.
+    tables : values by parameter (draws, n), a table for each draw; None: the surrogate's own.
+    stands_for : number of machines that the surrogate's stand for; the noise on a sum over all of
+    them weighs the less on these.
     """
 
     def __init__(
@@ -81,6 +86,8 @@ class Trials:
         seed: int,
         lumped: bool = False,
         dt_s: float = DT_S,
+        tables: Mapping[str, Array] | None = None,
+        stands_for: int | None = None,
     ) -> None:
         if len(surrogate.facts.machines) > MOST_MACHINES and not lumped:
             raise OptionError(
@@ -93,6 +100,8 @@ class Trials:
         self.event, self.bounds, self.draws, self.lumped = event, bounds, draws, lumped
         self.clock = Clock(HORIZON_S, dt_s)
         facts, random = self.surrogate.facts, np.random.default_rng(seed)
+        self._values = tables or {name: own[None] for name, own in surrogate.values.items()}
+        self._part = 1.0 if stands_for is None else len(facts.machines) / stands_for
         # Where in its law the noise of each draw lies: of entries, and of sums.
         self._places: dict[tuple[Takes, str], Array] = {}
         if len(facts.machines) <= MOST_MACHINES:  # of more machines, sums alone are tried
@@ -128,12 +137,27 @@ class Trials:
             sense=np.eye(len(rate)),
             bounds=bounds,
         )
-        network = self._no_network() if lumped else self._kron(surrogate.values[WEIGHT.name][None])
-        truth = self._joined(network, {name: surrogate.values[name][None] for name in SWING})
-        self._answers = self._respond(truth)[0]
-        self._omega = self._simulate(truth)
-        self.reference: Metrics = self._read(truth, self._omega)
-        self._modes = self._eigenvalues(truth)[0]
+        network = self._no_network() if lumped else self._kron(self._values[WEIGHT.name])
+        self._truth = self._joined(network, {name: self._values[name] for name in SWING})
+
+    @cached_property
+    def _answers(self) -> Array:
+        """ω of the tables after each step (tables, steps, N + 1, g)."""
+        parts = (self._respond(self._truth.some(some)) for some in self._chunks(self._truth))
+        return np.concatenate(list(parts))
+
+    @cached_property
+    def _omega(self) -> Array:
+        return self._simulate(self._truth)
+
+    @cached_property
+    def reference(self) -> Metrics:
+        """Figures of the surrogate itself."""
+        return self._read(self._truth, self._omega)
+
+    @cached_property
+    def _modes(self) -> np.ndarray:
+        return self._eigenvalues(self._truth)[0]
 
     def errors(
         self,
@@ -151,7 +175,7 @@ class Trials:
 
     def _errors(self, drawn: Reduced, whole: bool) -> Errors:
         parts: list[Errors] = []
-        for some in self._chunks():
+        for some in self._chunks(drawn):
             part = drawn.some(some)
             omega = self._simulate(part)
             each = errors(self._read(part, omega), self.reference)
@@ -163,17 +187,25 @@ class Trials:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def distances(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Array:
-        """∫ |ω − ω_surrogate|² dt of each draw (draws,), the mean over the event's steps, each
-        taken alone [p.u.² s].
+        """∫ |ω − ω_table|² dt of each draw (draws,), the mean over the event's steps, each taken
+        alone [p.u.² s].
         """
         drawn, mismatch = self.reduced(adjacency, allocation, epsilon), np.empty(self.draws)
         with one_blas_thread():
-            for some in self._chunks():
-                off = self._respond(drawn.some(some)) - self._answers
-                mismatch[some] = (
-                    self.clock.dt_s * np.einsum("rsng,rsng->r", off, off) / len(self.event.steps)
-                )
+            for some in self._chunks(drawn):
+                own = some if len(self._answers) == self.draws else slice(None)
+                off = self._respond(drawn.some(some)) - self._answers[own]
+                mismatch[some] = self._size(off)
         return mismatch
+
+    @cached_property
+    def sizes(self) -> Array:
+        """∫ |ω_table|² dt of each table, as `distances` has it [p.u.² s]."""
+        return self._size(self._answers)
+
+    def _size(self, omega: Array) -> Array:
+        whole = np.einsum("rsng,rsng->r", omega, omega)
+        return self.clock.dt_s * whole / len(self.event.steps)
 
     def control(self) -> Errors:
         """Errors of the public bounds alone (1,): m and d at their prior means, k in the middle,
@@ -191,17 +223,13 @@ class Trials:
         """Draw, estimate and reduce as a release does: what `perturb`, `posterior_mean` and
         `reduce` give for each draw.
         """
-        if joint := [name for name in allocation.drawn if allocation.of(name).joint]:
-            raise OptionError(
-                f"Trials do not draw the joint noise on {', '.join(joint)}.",
-                expected="noise on each value or sum (items, sum)",
-                outcome="Nothing was tried.",
-            )
         shares = allocation.over(adjacency).split(epsilon, allocation.assets)
-        losses = {
-            name: _loss(adjacency, name, allocation.draws[name], share)
-            for name, share in shares.items()
-        }
+        losses: dict[str, GroupLoss] = {}
+        for mechanism, names in parts(
+            {name: allocation.draws[name] for name in shares}, allocation.assets
+        ):
+            losses |= _losses(adjacency, mechanism, {name: shares[name] for name in names})
+            self._draw(mechanism, names)
         machines = {}
         for name in SWING:
             mean = self._estimate(name, losses[name])
@@ -215,26 +243,35 @@ class Trials:
         return self._joined(self._network(losses.get(WEIGHT.name)), machines)
 
     def _estimate(self, name: str, loss: GroupLoss) -> Array:
-        """Posterior means of noisy items (draws, n), or of their noisy sum (draws, 1)."""
-        values, mechanism = self.surrogate.values[name], loss.mechanism
-        public = mechanism.range(self.bounds[name], len(values))
+        """Estimates by noisy items (draws, n), or by their noisy sum (draws, 1)."""
+        values, mechanism = self._values[name], loss.mechanism
+        entries = values.shape[1]
+        public = mechanism.range(self.bounds[name], entries)
         if mechanism.takes == "sum":
-            values = np.clip(values.sum(keepdims=True), public.lower, public.upper)
-        noise = loss.scale * self._unit_noise(name, mechanism)
+            values = np.clip(values.sum(axis=1, keepdims=True), public.lower, public.upper)
+            if not loss.relative:  # a logarithm moves as far, however many machines there are
+                loss = replace(loss, scale=loss.scale * self._part)
+        noise = loss.scale * self._noise[loss.noise, mechanism.takes, name]
         with np.errstate(over="ignore"):
             noisy = np.clip(
                 values * np.exp(noise) if loss.relative else values + noise,
                 public.lower,
                 public.upper,
             )
-        return _means(noisy, lambda y: Posterior.behind(y, loss, public).mean)
+        prior = prior_of(name, mechanism.takes, entries)
+        return _means(noisy, lambda y: Posterior.behind(y, loss, public, prior).estimate)
 
-    def _unit_noise(self, name: str, mechanism: Mechanism) -> Array:
-        """Noise of scale 1 on what a mechanism takes of a group: (draws, n), or (draws, 1)."""
-        key = mechanism.noise, mechanism.takes, name
-        if key not in self._noise:
-            self._noise[key] = mechanism.noise.quantile(self._places[mechanism.takes, name])
-        return self._noise[key]
+    def _draw(self, mechanism: Mechanism, names: Sequence[str]) -> None:
+        """Keep noise of scale 1 on what a mechanism takes of each group: (draws, n), or (draws,
+        1).
+        """
+        if (mechanism.law(len(names)), mechanism.takes, names[0]) in self._noise:
+            return
+        places = np.stack([self._places[mechanism.takes, name] for name in names], axis=-1)
+        rows = mechanism.law(len(names)).rows(places)
+        for column, name in enumerate(names):
+            law = mechanism.law(len(names), column)
+            self._noise[law, mechanism.takes, name] = rows[..., column]
 
     def _network(self, loss: GroupLoss | None) -> tuple[Array, Array]:
         """Reduce the networks of all draws of k; of one, in the middle of k's box, if nothing of k
@@ -260,7 +297,7 @@ class Trials:
             self._felt[:, facts.machines]
             + self._felt[:, facts.interior].sum(axis=1, keepdims=True) / g
         )
-        return np.full((1, g * (g - 1) // 2), middle(self.bounds[WEIGHT.name])), u[None]
+        return np.full((1, g * (g - 1) // 2), middle(self.bounds[WEIGHT.name]) / g), u[None]
 
     def _joined(self, network: tuple[Array, Array], machines: Mapping[str, Array]) -> Reduced:
         inertia, damping = (machines[name] for name in SWING)
@@ -316,11 +353,12 @@ class Trials:
         A = self._family.lti(self._theta(models)).A
         return [oscillating(values) for values in np.linalg.eigvals(A).astype(np.complex128)]
 
-    def _chunks(self) -> Iterator[slice]:
+    def _chunks(self, models: Reduced) -> Iterator[slice]:
         g = 1 if self.lumped else len(self.surrogate.facts.machines)
         # A matrix exponential keeps about twenty matrices of its size.
         return _slices(
-            self.draws, max(self.clock.steps * g * len(self.event.steps), 20 * (3 * g) ** 2)
+            len(models.inertia),
+            max(self.clock.steps * g * len(self.event.steps), 20 * (3 * g) ** 2),
         )
 
 
@@ -353,18 +391,24 @@ def even_places(random: np.random.Generator, draws: int, size: int) -> Array:
     return (strata + random.random((draws, size))) / draws - 0.5
 
 
-def _loss(adjacency: Adjacency, name: str, way: str, epsilon: Fraction) -> GroupLoss:
-    """What a group costs in a trial: scales as they are without OpenDP's roundings."""
-    scale = float(named(way).noise.scale(adjacency.distance(name), epsilon))
-    return GroupLoss(
-        PARAMETERS[name].unit,
-        adjacency.alpha[name],
-        epsilon,
-        float(epsilon),
-        scale,
-        way,
-        adjacency.relative,
-    )
+def _losses(
+    adjacency: Adjacency, mechanism: Mechanism, shares: Mapping[str, Fraction]
+) -> dict[str, GroupLoss]:
+    """What a part costs in a trial: scales as they are without roundings."""
+    return {
+        name: GroupLoss(
+            PARAMETERS[name].unit,
+            adjacency.alpha[name],
+            epsilon,
+            float(epsilon),
+            float(mechanism.noise.scale(adjacency.distance(name), epsilon)),
+            mechanism.name,
+            adjacency.relative,
+            len(shares),
+            place if mechanism.joint else 0,
+        )
+        for place, (name, epsilon) in enumerate(shares.items())
+    }
 
 
 def _slices(count: int, each: int) -> Iterator[slice]:

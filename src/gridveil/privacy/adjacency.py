@@ -157,14 +157,6 @@ class Adjacency:
 
         assets : the groups that are drawn; one that is not drawn has no share.
         """
-        if self.together and self.counts != "one-asset":
-            raise OptionError(
-                f"Joint noise on {', '.join(self.together)} gains nothing under {self.rule}.",
-                expected="a rule by which all values of one asset move, one-asset",
-                outcome=NOTHING_SPENT,
-                remedy="Draw each of them with noise of its own (items, sum, mean), or choose "
-                "one-asset.",
-            )
         shares = dict(self.shares) if self.shares is not None else self._default_shares(assets)
         for what, given, groups in (
             ("split", shares, assets),

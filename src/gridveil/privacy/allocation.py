@@ -4,7 +4,7 @@ again. Public, all of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, get_args
@@ -28,6 +28,7 @@ from gridveil.grid.parameters import (
 )
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.mechanisms import (
+    HEXAGONS,
     NOISY,
     REGISTERED,
     Asked,
@@ -170,7 +171,16 @@ class Allocation:
     def over(self, adjacency: Adjacency) -> Adjacency:
         """The adjacency with this allocation's shares, where it has any, and its joint draws."""
         shares = adjacency.shares if self.shares is None else self.shares
-        together = drawn_jointly({name: self.draws[name] for name in self.drawn}, self.assets)
+        drawn = {name: self.draws[name] for name in self.drawn}
+        together = drawn_jointly(drawn, self.assets)
+        if drawn_jointly(drawn, self.assets, adjacency.counts) != together:
+            raise OptionError(
+                f"Joint noise on {', '.join(together)} gains nothing under {adjacency.rule}.",
+                expected="a rule by which all that is drawn together moves at once, one-asset",
+                outcome=NOTHING_SPENT,
+                remedy="Draw each of them with noise of its own (items, sum, mean), or choose "
+                "one-asset.",
+            )
         return replace(adjacency, shares=shares, together=together)
 
     def in_words(self) -> str:
@@ -269,6 +279,26 @@ def candidates(
             for shares in _splits("one-per-group", of_asset("machine"))
         ]
     return (*found, *candidates(adjacency, "items"))
+
+
+def joint_candidates(
+    adjacency: Adjacency, independent: Sequence[Allocation]
+) -> tuple[Allocation, ...]:
+    """The same with joint noise, once for each share of the lines: sums of two parameters by each
+    hexagon, items of a machine by the box norm, where all that they draw together moves at once.
+    """
+    machines, found = of_asset("machine"), list[Allocation]()
+    joint = {"sum": HEXAGONS if len(machines) == 2 else (), "items": (named("box"),)}
+    for allocation in independent:
+        of_lines = {n: s for n, s in (allocation.shares or {}).items() if n not in machines}
+        whole = 1 if adjacency.counts == "one-asset" else 1 - sum(of_lines.values())
+        shares = of_lines | dict.fromkeys(machines, Fraction(whole))
+        for mechanism in joint[allocation.of(machines[0]).takes]:
+            draws = dict(allocation.draws) | dict.fromkeys(machines, mechanism.name)
+            one = replace(allocation, draws=draws, shares=shares)
+            if adjacency.counts in mechanism.at_once and one not in found:
+                found.append(one)
+    return tuple(found)
 
 
 def _splits(counts: str, drawn: tuple[str, ...]) -> list[dict[str, Fraction]]:

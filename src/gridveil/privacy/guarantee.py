@@ -166,10 +166,11 @@ def whole_loss(
     """Exact loss of a draw: the largest over all kinds of neighbours, of which each part of the
     draw says its own.
 
-    One draw has one loss for all that moves of one asset. Where the rule moves entries of several
-    assets, joint noise shows each of them in a row of its own: they add up.
+    One draw has one loss for all that moves in one row. Where the rule moves entries of several
+    assets, joint noise on items shows each of them in a row of its own: they add up. Sums have one
+    row.
     """
-    at_once = adjacency.counts == "one-asset"
+    counts = adjacency.counts
     drawn = parts({name: loss.drawn for name, loss in losses.items()}, assets)
     return max(
         (
@@ -177,7 +178,9 @@ def whole_loss(
                 (
                     mechanism.loss({name: losses[name] for name in names}, change)
                     for mechanism, names in drawn
-                    for change in ([moved] if at_once else [(name,) for name in moved])
+                    for change in (
+                        [moved] if counts in mechanism.at_once else [(name,) for name in moved]
+                    )
                 ),
                 Fraction(0),
             )

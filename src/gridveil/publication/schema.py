@@ -25,13 +25,14 @@ from gridveil.grid.parameters import (
     FAMILIES,
     SWING,
     Parameter,
+    assets,
     family_of,
     of_asset,
     parameters_of,
 )
 from gridveil.privacy.adjacency import Rule
 from gridveil.privacy.guarantee import Guarantee
-from gridveil.privacy.mechanisms import NOISY, REGISTERED, GroupLoss
+from gridveil.privacy.mechanisms import NOISY, REGISTERED, GroupLoss, parts
 
 SCHEMA_VERSION = 1
 # machines; above, model.mat leaves `edges` out. With another number old bundles would not verify
@@ -97,7 +98,7 @@ class GroupDocument(Document):
         default="items",
         description="what was drawn, by the mechanism's name: items (every entry), sum (their sum "
         "alone), box (every entry, jointly with others of its asset), box-means (their mean, "
-        "jointly with others)",
+        "jointly with others), hexagon-c (their sum, jointly with another)",
     )
     entries: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
         default=None, description="where their mean alone was drawn, over how many entries it is"
@@ -228,6 +229,13 @@ def groups_document(guarantee: Guarantee) -> dict[str, GroupDocument | None]:
 
 def group_losses(groups: Mapping[str, GroupDocument | None]) -> dict[str, GroupLoss]:
     """Read back what each group was charged; one of which nothing was drawn is left out."""
+    drawn = {name: loss.drawn for name, loss in groups.items() if loss is not None}
+    # groups are in the registry's order, in which a joint draw takes them
+    place = {
+        name: number
+        for _, names in parts(drawn, assets(family_of(groups)))
+        for number, name in enumerate(names)
+    }
     return {
         name: GroupLoss(
             loss.unit,
@@ -238,6 +246,7 @@ def group_losses(groups: Mapping[str, GroupDocument | None]) -> dict[str, GroupL
             loss.drawn,
             loss.relative,
             loss.together,
+            place[name],
         )
         for name, loss in groups.items()
         if loss is not None

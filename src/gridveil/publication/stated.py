@@ -271,11 +271,13 @@ def _loss_problems(release: Release) -> Iterator[str]:
     ):
         yield "it publishes what its table has not, or what was drawn with noise"
         return
-    for _, names in parts({name: loss.drawn for name, loss in guarantee.groups.items()}, kinds):
+    for mechanism, names in parts(
+        {name: loss.drawn for name, loss in guarantee.groups.items()}, kinds
+    ):
         drawn = [guarantee.groups[name] for name in names]
         if any(loss.together != len(names) for loss in drawn) or (
             len({(loss.epsilon, loss.spent) for loss in drawn}) > 1
-            or (len(names) > 1 and adjacency.counts != "one-asset")
+            or (len(names) > 1 and adjacency.counts not in mechanism.at_once)
         ):
             yield f"{', '.join(names)} cannot have been drawn together as stated"
     for name, loss in guarantee.groups.items():

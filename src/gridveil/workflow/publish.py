@@ -18,8 +18,7 @@ from gridveil.inference.fit import FitSettings, Observation, check_records, fit
 from gridveil.inference.posterior import Start, middle, posterior_mean
 from gridveil.planning.surrogate import (
     AROUND_ONE_BUS,
-    AT_MIDDLE,
-    at_middle,
+    FROM_PRIOR,
     choose,
     without_network,
 )
@@ -117,7 +116,7 @@ def algorithm_1(
     )
     if allocation.hides_network:
         assert isinstance(table, PublicTable), "sums have no clipped items"
-        reduced = networkless_model(table, middle(plan.bounds[WEIGHT.name]))
+        reduced = networkless_model(table, middle(plan.bounds[WEIGHT.name]) / len(facts.machines))
     else:
         # Trajectories and their events may lie on any bus; without one, only loaded buses are
         # needed.
@@ -152,17 +151,17 @@ def share_out(
     """Share ε by what a public surrogate shows; the grid itself has no part in it, in topology mode
     not even its network.
 
-    surrogate : a table and its name; None: the declared topology at the middle of the bounds.
+    surrogate : a table and its name; None: the declared topology with tables drawn from the prior.
     """
     if surrogate is not None:
-        table, origin = surrogate
+        public, origin = surrogate
     elif mechanism == "topology":
-        table, origin = at_middle(without_network(facts), bounds), AROUND_ONE_BUS
+        public, origin = without_network(facts), AROUND_ONE_BUS
     else:
-        table, origin = at_middle(facts, bounds), AT_MIDDLE
+        public, origin = facts, FROM_PRIOR
     stage("sharing epsilon out")
     return choose(
-        table, adjacency, epsilon, bounds, mechanism=mechanism, sharing=sharing, origin=origin
+        public, adjacency, epsilon, bounds, mechanism=mechanism, sharing=sharing, origin=origin
     )
 
 

@@ -11,19 +11,22 @@ import numpy as np
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Range
 from gridveil.inference.posterior import Posterior
+from gridveil.inference.prior import LOG_UNIFORM, Prior
 from gridveil.privacy.guarantee import GroupLoss
 
 TABLE, TURNS = 129, 16
 
 
-def noisy_values(released: Array, loss: GroupLoss, bounds: Range) -> Array:
-    """Undo a posterior mean: the clipped noisy y with E[x | y] = released; (n,).
+def noisy_values(
+    released: Array, loss: GroupLoss, bounds: Range, prior: Prior = LOG_UNIFORM
+) -> Array:
+    """Undo an estimate: the clipped noisy y whose estimate is what was released; (n,).
 
     A table brackets each y, then false position and halving take turns.
     """
 
     def mean(y: Array) -> Array:
-        return Posterior.behind(y, loss, bounds).mean
+        return Posterior.behind(y, loss, bounds, prior).estimate
 
     table = np.geomspace(bounds.least, bounds.upper, TABLE)
     at_table = mean(table)

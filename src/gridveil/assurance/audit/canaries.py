@@ -70,7 +70,7 @@ class Pattern:
 
     def law(self, noise: Mapping[str, Noise]) -> Noise:
         """The one law of all coordinates that it moves; noise : of each group."""
-        (law,) = {noise[group] for _, group in self.signs}
+        (law,) = {noise[group].whole for _, group in self.signs}
         return law
 
 

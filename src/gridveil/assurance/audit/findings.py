@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -109,13 +109,25 @@ def epsilon_lower(correct: Any, guesses: Any, confidence: float) -> Any:
         return np.maximum(np.log(p) - np.log1p(-p), 0.0)[()]
 
 
-def best_threshold(losses: tuple[float, ...], canaries: int, noise: Noise) -> float:
+class RowLaw(Protocol):
+    """What is asked of a law of rows here: `Noise` has it."""
+
+    def seeded(self, random: np.random.Generator, scale: float, size: tuple[int, int]) -> Array:
+        """Draw rows."""
+        ...
+
+    def ratio_of_rows(self, z: Array, losses: Array) -> Array:
+        """Log-likelihood ratio of rows."""
+        ...
+
+
+def best_threshold(losses: tuple[float, ...], canaries: int, noise: RowLaw) -> float:
     """The threshold of a canary in one draw: of coordinates that are independent, or joint."""
     return threshold_of(((noise, losses),), canaries)
 
 
 @cache
-def threshold_of(draws: tuple[tuple[Noise, tuple[float, ...]], ...], canaries: int) -> float:
+def threshold_of(draws: tuple[tuple[RowLaw, tuple[float, ...]], ...], canaries: int) -> float:
     """Find the t for which guessing where |ℓ| ≥ t has the largest expected 95 % bound on ε.
 
     draws : the law of each draw that shows a canary, and α_c / b_c of each coordinate c in it. The

@@ -26,8 +26,9 @@ from gridveil.assurance.audit.rows import row_uniforms
 from gridveil.assurance.audit.run import apart
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Bounds, Range, assets, parameters_of
+from gridveil.inference.prior import prior_of
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.mechanisms import Box, Sampler, parts
+from gridveil.privacy.mechanisms import Sampler, parts
 
 Opens = Callable[[Adjacency, Fraction, Bounds, Kind, Sampler | None], AbstractContextManager[Look]]
 PLACES, MIDDLE = 9, 3
@@ -171,13 +172,14 @@ def _uniform(
         mechanism = kind.allocation.of(name)
         output[name] = np.array([one.drawn[name] for one in seen])
         if (means := seen[0].means) is not None:
-            output[name] = noisy_behind(output[name], means[name], public[name])
+            prior = prior_of(name, mechanism.takes, kind.facts.sizes[name])
+            output[name] = noisy_behind(output[name], means[name], public[name], prior)
         charged = np.array([[one.spent[name]] for one in seen])
         scale[name] = mechanism.noise.scale(_moves(adjacency, name, kind), charged)
         within = (public[name].lower, public[name].upper)
         known[name] = np.clip(values, *within) if mechanism.takes == "sum" else values
     law = kind.allocation.of(next(iter(truth))).law(len(truth))
-    if not isinstance(law, Box):
+    if not law.joint:
         return {
             name: uniforms(
                 output[name],

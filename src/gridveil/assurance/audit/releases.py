@@ -29,6 +29,7 @@ from gridveil.grid.parameters import (
     parameters_of,
 )
 from gridveil.inference.posterior import Posterior, Start
+from gridveil.inference.prior import LOG_UNIFORM, Prior
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, aggregates, topology
 from gridveil.privacy.ledger import Ledger
@@ -336,13 +337,13 @@ def _shown(model: ReducedModel, kind: Kind) -> dict[str, Array]:
     }
 
 
-def noisy_behind(means: Array, loss: GroupLoss, public: Range) -> Array:
-    """Invert posterior means, which grow with the noisy value: y with E[x | y] = means, of any
+def noisy_behind(means: Array, loss: GroupLoss, public: Range, prior: Prior = LOG_UNIFORM) -> Array:
+    """Invert estimates, which grow with the noisy value: y whose estimate is in means, of any
     shape, by bisection.
     """
 
     def mean(y: Array) -> Array:
-        return Posterior.behind(y.ravel(), loss, public).mean.reshape(y.shape)
+        return Posterior.behind(y.ravel(), loss, public, prior).estimate.reshape(y.shape)
 
     low, high = np.full(means.shape, public.lower), np.full(means.shape, public.upper)
     least, most = mean(low), mean(high)

@@ -12,10 +12,11 @@ import numpy as np
 from gridveil.assurance.audit.canaries import Pattern, patterns
 from gridveil.assurance.audit.findings import Counts, Finding, best_threshold, finding
 from gridveil.assurance.audit.releases import Uncharged, chain
-from gridveil.grid.parameters import PARAMETERS, Bounds, Range
+from gridveil.grid.facts import Array
+from gridveil.grid.parameters import PARAMETERS, Bounds, Range, assets
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation, aggregates
-from gridveil.privacy.mechanisms import Sampler
+from gridveil.privacy.mechanisms import Noise, Sampler, parts
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.source import SourceGrid
@@ -46,6 +47,36 @@ class _Table:
             for name, value in centre.items()
         }
         return cls(centre, Bounds(ranges))
+
+
+@dataclass(frozen=True)
+class _Laws:
+    """Laws of the coordinates that a canary moves, one after the other: law and how many."""
+
+    laws: tuple[tuple[Noise, int], ...]
+
+    @classmethod
+    def of(cls, noisy: NoisyGrid, pattern: Pattern) -> _Laws:
+        """A joint draw is one law of all its coordinates; a canary moves all of them, or none."""
+        groups = [name for _, name in pattern.signs]
+        drawn = parts({name: noisy.allocation.draws[name] for name in groups}, assets())
+        return cls(tuple((mechanism.law(len(names)), len(names)) for mechanism, names in drawn))
+
+    def seeded(self, random: np.random.Generator, scale: float, size: tuple[int, int]) -> Array:
+        """Noise on rows of all coordinates."""
+        each = [law.seeded(random, scale, (size[0], count)) for law, count in self.laws]
+        return np.concatenate(each, axis=1)
+
+    def ratio_of_rows(self, z: Array, losses: Array) -> Array:
+        """Log-likelihood ratios of independent draws add up."""
+        ends = np.cumsum([count for _, count in self.laws])
+        return sum(
+            (
+                law.ratio_of_rows(z[..., end - count : end], losses[end - count : end])
+                for (law, count), end in zip(self.laws, ends.tolist(), strict=True)
+            ),
+            np.zeros(z.shape[:-1]),
+        )
 
 
 def audit_sums(
@@ -138,7 +169,7 @@ def _guess(
             apart, z = float(adjacency.alpha[name]), (output - known - middle) / scale
         losses.append(abs(sign) * apart / (MACHINES if takes == "mean" else 1) / scale)
         moved.append((sign or 1) * z)
-    noise = pattern.law({name: loss.noise for name, loss in noisy.guarantee.groups.items()})
+    noise = _Laws.of(noisy, pattern)
     ratio = noise.ratio_of_rows(np.array([moved]), np.array(losses))
     threshold = best_threshold(tuple(losses), canaries, noise)
     return Counts.of(ratio, np.array([secret]), threshold)

@@ -18,6 +18,7 @@ from gridveil.adversary.attack.network import LARGEST, Inversion, invert
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import INERTIA, PARAMETERS, WEIGHT, Range
 from gridveil.inference.posterior import middle
+from gridveil.inference.prior import AROUND_MIDDLE, Prior, prior_of
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.mechanisms import GroupLoss, Mechanism, named
 from gridveil.privacy.noisy import NoisyGrid
@@ -135,9 +136,9 @@ class Redraws:
         return invert(model, facts, made.bounds[WEIGHT.name], self.patterns, starts=1)
 
 
-def _undone(released: list[Array], loss: GroupLoss, bounds: Range) -> Array:
-    """Noisy values behind posterior means of several releases, (R, n)."""
-    return noisy_values(np.concatenate(released), loss, bounds).reshape(len(released), -1)
+def _undone(released: list[Array], loss: GroupLoss, bounds: Range, prior: Prior) -> Array:
+    """Noisy values behind estimates of several releases, (R, n)."""
+    return noisy_values(np.concatenate(released), loss, bounds, prior).reshape(len(released), -1)
 
 
 def draws_of(facts: GridFacts) -> int:
@@ -217,9 +218,14 @@ def averaging_rows(
         seen_m.append(drawn_of(again.of(INERTIA.name), made.swing.values[INERTIA.name], m)[0])
         if with_lines and (found := again.inverted(made)) is not None:
             seen_k.append(found.weights[fixed])
-    noisy_m = _undone(seen_m, made.guarantee.groups[INERTIA.name], again.range(INERTIA.name))
+    noisy_m = _undone(
+        seen_m,
+        made.guarantee.groups[INERTIA.name],
+        again.range(INERTIA.name),
+        prior_of(INERTIA.name, again.of(INERTIA.name).takes, len(m)),
+    )
     noisy_k = (
-        _undone(seen_k, made.guarantee.groups[WEIGHT.name], made.bounds[WEIGHT.name])
+        _undone(seen_k, made.guarantee.groups[WEIGHT.name], made.bounds[WEIGHT.name], AROUND_MIDDLE)
         if seen_k
         else None
     )
@@ -292,11 +298,11 @@ def best_guess(guesses: list[Array], k: Array, loss: GroupLoss | None) -> Array:
 
 
 def noisy_behind(released: Array, loss: GroupLoss, bounds: Range) -> Array:
-    """Noisy values behind released ones: those themselves where some lie on a bound, which no
-    posterior mean does.
+    """Noisy weights of lines behind released ones: those themselves where some lie on a bound,
+    which no estimate does.
     """
     inside = np.clip(released, bounds.lower, bounds.upper)
     on_bound = np.isclose(inside, bounds.lower, rtol=1e-9) | np.isclose(
         inside, bounds.upper, rtol=1e-9
     )
-    return inside if on_bound.any() else noisy_values(inside, loss, bounds)
+    return inside if on_bound.any() else noisy_values(inside, loss, bounds, AROUND_MIDDLE)

@@ -55,9 +55,8 @@ def counted(
     """
     # sorted, as rows have them: a draw has one name, before it is written and when it is read
     ways = {name: draws[name] for name in sorted(losses) if name in draws}
-    together = drawn_jointly(ways, assets_of(ways))
-    if adjacency.counts != "one-asset":  # entries of several assets may move: each its own
-        together = {}
+    # where entries of several assets may move, joint noise shows each in a row of its own
+    together = drawn_jointly(ways, assets_of(ways), adjacency.counts)
     once: dict[str, Fraction] = {}
     for name, loss in losses.items():
         key = together.get(name, name)

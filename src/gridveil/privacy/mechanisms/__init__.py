@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gridveil.privacy.mechanisms.additive import Additive
 from gridveil.privacy.mechanisms.box import Box
+from gridveil.privacy.mechanisms.hexagon import HEXAGONS, Hexagon
 from gridveil.privacy.mechanisms.interface import (
     NOISY,
     REGISTERED,
@@ -33,6 +34,7 @@ PROVEN: tuple[Mechanism, ...] = (
     ON_MEANS,
     ON_ASSETS,
     ON_ASSET_MEANS,
+    *HEXAGONS,
     Nothing(LAPLACE),
     Published(LAPLACE),
 )
@@ -48,6 +50,7 @@ def for_demos_only(mechanism: Mechanism) -> bool:
 
 
 __all__ = [
+    "HEXAGONS",
     "NOISY",
     "PROVEN",
     "REGISTERED",
@@ -57,6 +60,7 @@ __all__ = [
     "Box",
     "Calibration",
     "GroupLoss",
+    "Hexagon",
     "Joint",
     "Mechanism",
     "Noise",

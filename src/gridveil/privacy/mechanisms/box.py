@@ -18,12 +18,11 @@ import numpy as np
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.grid.facts import Array
 from gridveil.privacy.epsilon import float_at_least, float_at_most
-from gridveil.privacy.mechanisms.interface import Calibration, Noise
+from gridveil.privacy.mechanisms.interface import HALVINGS, Calibration, Noise
 from gridveil.privacy.mechanisms.laplace import opendp
 
 STEPS = 2**40  # of the lattice, to a scale: what is said of values t apart holds up to 1 / STEPS
 FEWEST = 2**20  # steps that neighbours lie apart: a smaller ε would lose a millionth of itself
-HALVINGS = 60  # of an interval, when a distribution function is inverted
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Box(Noise):
             assert len(rows) == size, "as many rows as asked for"
             return [
                 [
-                    _value(on_lattice(x, step) + z, step)
+                    value_on(on_lattice(x, step) + z, step)
                     for x, z, step in zip(row, noise, steps, strict=True)
                 ]
                 for row, noise in zip(rows, integers(size, self.known), strict=True)
@@ -238,7 +237,7 @@ def _step(scale: float) -> Fraction:
     return Fraction(float(scale)) / STEPS
 
 
-def _value(steps: int, step: Fraction) -> float:
+def value_on(steps: int, step: Fraction) -> float:
     """The nearest float of so many steps: one rounding of an exact number."""
     try:
         return steps * step.numerator / step.denominator

@@ -24,6 +24,7 @@ from gridveil.grid.parameters import Range
 Takes = Literal["items", "sum", "mean", "nothing", "published"]
 # Of these, noise is drawn.
 NOISY: tuple[Takes, ...] = ("items", "sum", "mean")
+HALVINGS = 60  # of an interval, when a distribution function is inverted
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ class Noise(ABC):
     """Whether the values of a row are drawn together."""
     reach: float
     """Beyond this many scales the density is next to nothing."""
+
+    @property
+    def whole(self) -> Noise:
+        """The law of a row, whichever of its values is meant by one alone."""
+        return self
 
     @abstractmethod
     def calibrate(self, distance: Fraction, epsilon: Fraction, size: int) -> Calibration:
@@ -122,6 +128,22 @@ class Noise(ABC):
         """
         return self.cdf(z)
 
+    def rows(self, share: Array) -> Array:
+        """Bring rows of places in the law, −½ to ½ (..., c), to rows of noise at scale 1: the
+        inverse of `independent`, column by column. For trials, never as privacy noise.
+        """
+        if not self.joint:
+            return self.quantile(share)
+        z = np.zeros(share.shape)
+        for column in range(share.shape[-1]):
+            low, high = (np.full(share.shape[:-1], way * 2 * self.reach) for way in (-1, 1))
+            for _ in range(HALVINGS):
+                z[..., column] = (low + high) / 2
+                under = self.independent(z)[..., column] < 0.5 + share[..., column]
+                low = np.where(under, z[..., column], low)
+                high = np.where(under, high, z[..., column])
+        return z
+
     @abstractmethod
     def advantage(self, losses: Sequence[float]) -> float:
         """TPR − FPR of the best test between neighbours that differ in some coordinates by so many
@@ -183,6 +205,7 @@ class GroupLoss:
     relative : whether noise is on logarithms: then α is a ratio, the promise speaks of
         log(1 + α), and scale has no unit
     together : how many parameters one joint draw covers, this one included; they share one loss
+    place : which of these it is, from 0
     """
 
     unit: str
@@ -193,6 +216,7 @@ class GroupLoss:
     drawn: str = "items"
     relative: bool = False
     together: int = 1
+    place: int = 0
 
     @property
     def mechanism(self) -> Mechanism:
@@ -202,7 +226,7 @@ class GroupLoss:
     @property
     def noise(self) -> Noise:
         """The law of its noise, of one value alone and of all that were drawn with it."""
-        return self.mechanism.law(self.together)
+        return self.mechanism.law(self.together, self.place)
 
     @property
     def alpha_in_words(self) -> str:
@@ -236,13 +260,18 @@ class Mechanism(ABC):
     """The same in a sentence, such as "every item"."""
     joint: bool = False
     """Whether it draws the parameters of an asset together, with one loss."""
+    at_once: tuple[str, ...] = ("one-asset",)
+    """Rules by which all that it draws together may move at once, and shows in one row."""
 
     def size(self, entries: int) -> int:
         """How many values it draws of so many entries."""
         return {"items": entries, "sum": 1, "mean": 1}.get(self.takes, 0)
 
-    def law(self, together: int) -> Noise:  # noqa: ARG002
-        """The law of its noise on so many parameters, for whoever judges what it drew."""
+    def law(self, together: int, place: int = 0) -> Noise:  # noqa: ARG002
+        """The law of its noise on so many parameters, for whoever judges what it drew.
+
+        place : which of them is meant by "one value alone", where their marginals differ.
+        """
         return self.noise
 
     def range(self, public: Range, entries: int) -> Range:
@@ -337,14 +366,18 @@ def parts(
     return [(named(way), tuple(names)) for (way, _), names in together.items()]
 
 
-def drawn_jointly(draws: Mapping[str, str], assets: Mapping[str, str]) -> dict[str, str]:
+def drawn_jointly(
+    draws: Mapping[str, str], assets: Mapping[str, str], counts: str | None = None
+) -> dict[str, str]:
     """Name the joint draw that each parameter belongs to, where it covers more than one.
 
     A draw of one value is like independent noise, by every rule.
+    counts : a rule; draws of which not all moves at once by it are left out.
     """
     return {
         name: f"{mechanism.name}: {', '.join(sorted(names))}"
         for mechanism, names in parts(draws, assets)
         if mechanism.joint and len(names) > 1
+        if counts is None or counts in mechanism.at_once
         for name in names
     }

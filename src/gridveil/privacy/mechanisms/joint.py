@@ -28,8 +28,8 @@ class Joint(Additive):
 
     joint = True
 
-    def law(self, together: int) -> Noise:
-        """The box norm's, of so many values."""
+    def law(self, together: int, place: int = 0) -> Noise:  # noqa: ARG002
+        """The box norm's, of so many values: all of them alike."""
         return Box(together)
 
     def calibrate(self, part: Mapping[str, Asked]) -> dict[str, GroupLoss]:
@@ -41,7 +41,10 @@ class Joint(Additive):
                 outcome=NOTHING_SPENT,
             )
         losses = super().calibrate(part)
-        return {name: replace(loss, together=len(part)) for name, loss in losses.items()}
+        return {
+            name: replace(loss, together=len(part), place=place)
+            for place, (name, loss) in enumerate(losses.items())
+        }
 
     def loss(self, part: Mapping[str, GroupLoss], moved: Collection[str]) -> Fraction:
         """The one loss, however many parameters move; 0 where none does."""
@@ -64,7 +67,7 @@ class Joint(Additive):
                     outcome="Nothing was drawn.",
                 )
         scale = np.array([part[name].scale for name in prepared])
-        if self.takes == "mean":
+        if self.takes in ("mean", "sum"):
             assets = {name: np.zeros(1, dtype=np.int64) for name in prepared}
         else:
             known = np.unique(np.concatenate([at[name] for name in prepared]))
