@@ -8,20 +8,32 @@ from gridveil.dynamics.detailed.registry import DEVICES
 from gridveil.grid.case import Branches, DetailedCase, DeviceTable, Loads, Units
 
 DUMP = '''
-import json, sys, io, contextlib, logging
+import json, sys, io, contextlib, logging, pathlib
 import numpy as np
 import andes
 
 _zip = zip
+# ANDES adds this much to slopes of algebraic equations: its option diag_eps. The usual 1e-8 is seen
+# in eigenvalues: beside a time constant of 0.01 s it is 1e-6. With 0, npcc's equations are singular
+DIAGONAL = ["System.diag_eps=1e-12"]
+CODE = "pycode-diagonal"  # in the home folder
+
+def generate():
+    """Write ANDES's numerical code, which holds that option, unless it stands already."""
+    if not pathlib.Path(CODE, "__init__.py").exists():
+        options = {"default_config": True, "config_option": DIAGONAL, "pycode_path": CODE}
+        # in this process: its workers would not know of the option
+        andes.System(no_undill=True, **options).prepare(quick=True, nomp=True)
 
 def prepare(case, addfile=None, drop=(), change=(), zip=(0, 0, 1), add=(), off=()):
     """A case of ANDES, set up on the system's base: without models `drop`, with values `change`d,
     devices `add`ed and others switched `off`.
     """
     logging.disable(logging.CRITICAL)
+    generate()
     system = andes.load(
         andes.get_case(case), addfile=andes.get_case(addfile) if addfile else None, setup=False,
-        no_output=True, default_config=True,
+        no_output=True, default_config=True, config_option=DIAGONAL, pycode_path=CODE,
     )
     for name in drop:
         model = getattr(system, name)
@@ -125,38 +137,10 @@ def dump(system, known):
     return result
 
 def spectrum(system):
-    """Eigenvalues of ANDES's Jacobians, without the 1e-8 that it adds to slopes of algebraic
-    equations: beside a time constant of 0.01 s that would be 1e-6.
-    """
+    """What ANDES's own EIG says."""
     with contextlib.redirect_stdout(io.StringIO()):
-        system.EIG.run()
-    dae = system.dae
-    n = dae.n
-    parts = [np.array(andes.shared.matrix(part)) for part in (dae.fx, dae.fy, dae.gx, dae.gy)]
-    whole = np.block([[parts[0], parts[1]], [parts[2], parts[3]]])
-    idle = []
-    for model in system.models.values():
-        # units of the power flow are replaced, and have no places of their own any more
-        if not model.n or model.group == "StaticGen":
-            continue
-        if not any(model.u.v):
-            idle += [own.a for own in model.states.values()]
-            idle += [n + own.a for own in model.algebs.values()]
-        else:
-            for var in model.cache.all_vars.values():
-                if var.diag_eps is True and var.e_code == "g":
-                    whole[n + var.a, n + var.a] -= 1e-8
-    still = np.concatenate([dae.Tf == 0, np.ones(dae.m, dtype=bool)])
-    # an equation of a device that is switched off may be empty
-    empty = np.flatnonzero(still & (np.abs(whole).sum(axis=1) < 1e-12))
-    whole[empty, empty] = 1.0
-    used = np.ones(len(still), dtype=bool)
-    used[np.concatenate([[], *idle]).astype(int)] = False
-    moving, rest = np.flatnonzero(~still & used), np.flatnonzero(still & used)
-    solved = np.linalg.solve(whole[np.ix_(rest, rest)], whole[np.ix_(rest, moving)])
-    A = whole[np.ix_(moving, moving)] - whole[np.ix_(moving, rest)] @ solved
-    values = np.linalg.eigvals(A / dae.Tf[moving, None])
-    return [values.real.tolist(), values.imag.tolist()]
+        assert system.EIG.run()
+    return [system.EIG.mu.real.tolist(), system.EIG.mu.imag.tolist()]
 '''
 
 KNOWN = {model: [p.name for p in device.parameters] for model, device in DEVICES.items()}

@@ -69,7 +69,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_eigenvalues_are_those_of_andes(andes, name):
+def test_eigenvalues_are_those_of_the_eig_of_andes(andes, name):
     options, more = CASES[name]
     data = dumped(andes, **options)
     case = case_of(data)
