@@ -75,17 +75,20 @@ def draw(
         reach = np.array([_reach(name) / len(entries[name][0]) for name in means])
         share = shares[asset]
         if rule == "asset-l1":
-            noise = random.laplace(0, ALPHA / epsilon, (count, len(items)))
+            noise = random.laplace(0, 1 / epsilon, (count, len(items)))
             shift = random.laplace(0, reach / epsilon)
             deviation = np.sqrt(2) * ALPHA / epsilon
         else:
             d = len(items)
-            noise = box(random, share * epsilon, np.full(d, ALPHA), count)
+            share = share if means else 1.0
+            noise = box(random, share * epsilon, np.ones(d), count)
             shift = box(random, (1 - share) * epsilon, reach, 1)[0] if means else np.empty(0)
             deviation = np.sqrt((d + 1) * (d + 2) / 3) * ALPHA / (share * epsilon)
         for column, name in enumerate(items):
             values, at = entries[name]
-            drawn[name] = values * np.exp(noise[at, column])
+            moved = _reach(name) * noise[at, column]
+            absolute = ENTRIES[name].parameter.absolute
+            drawn[name] = values + moved if absolute else values * np.exp(moved)
             if asset == "machine":
                 drawn[name] = toward_mean(drawn[name], float(deviation))
         for name, moved in zip(means, shift, strict=True):

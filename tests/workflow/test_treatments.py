@@ -102,7 +102,8 @@ def test_what_a_grid_cannot_have_is_refused_before_the_charge(room, options):
 @pytest.mark.parametrize(
     ("treatments", "shares"),
     [
-        ({}, {"M": "2/5", "gov_gain": "3/5", "x": "9/10"}),
+        ({}, {"M": "2/5", "gov_gain": "3/5", "x": "9/10", "p_load": 1, "q_ratio": 1}),
+        ({"q_ratio": "mean"}, {"p_load": "3/4", "q_ratio": "1/4"}),
         ({"M": "mean", "p_gen": "mean"}, {"M": 1, "gov_gain": 1}),
         ({"gov_gain": "protect"}, {"M": "2/5", "gov_gain": "2/5", "gov_lag": "3/5"}),
         ({"b_ratio": "typical"}, {"x": 1}),

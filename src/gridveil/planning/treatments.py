@@ -54,7 +54,7 @@ _VARIANTS: Mapping[str, tuple[Treatment, tuple[str, ...]]] = {
     ),
     "machines by means": ("mean", ("p_gen", "M")),
     "lines typical": ("typical", ("x", "b_ratio")),
-    "loads by their mean": ("mean", ("p_load",)),
+    "loads by their means": ("mean", ("p_load", "q_ratio")),
 }
 
 

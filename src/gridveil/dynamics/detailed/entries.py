@@ -86,7 +86,7 @@ def _with_load(case: DetailedCase, P: Array) -> DetailedCase:
 
 
 def _reactive_ratio(case: DetailedCase) -> tuple[Array, IntArray]:
-    """Q/P, cut to its declared bounds: one load of hardly any P would rule the mean of all. Cutting
+    """Q/P, cut to its declared bounds: one load of hardly any P would rule their mean. Cutting
     moves neighbours no further apart.
     """
     power, public = case.loads.power, parameters_of(DETAILED)["q_ratio"].bounds
@@ -189,7 +189,7 @@ _TREATED: dict[str, tuple[Treatment, tuple[Read, Write]]] = {
     "b_ratio": ("mean", (_charging, _with_charging)),
     "b_shunt": ("protect", (_shunt, _with_shunt)),
     "p_load": ("protect", (_load, _with_load)),
-    "q_ratio": ("mean", (_reactive_ratio, _with_reactive_ratio)),
+    "q_ratio": ("protect", (_reactive_ratio, _with_reactive_ratio)),
     "p_gen": ("protect", (_dispatch, _with_dispatch)),
     "M": ("protect", _device_entry("M")),
     "x_machine": ("mean", _device_entry("x_machine")),
