@@ -301,6 +301,43 @@ def joint_candidates(
     return tuple(found)
 
 
+def plain(independent: Sequence[Allocation]) -> Allocation:
+    """The plain one of some candidates, which others are measured by: Laplace noise, on as few
+    groups as any of them draws, a quarter of the machines' ε to their first parameter.
+    """
+    first, fewest = of_asset("machine")[0], min(len(one.drawn) for one in independent)
+    takes = independent[0].of(first).takes
+    few = [one for one in independent if len(one.drawn) == fewest and one.of(first).takes == takes]
+    return few[(len(few) - 1) // 2]
+
+
+def worthwhile(tried: Sequence[Allocation]) -> tuple[Allocation, ...]:
+    """Leave out sums that have more noise on every parameter of the machines than the same sums
+    drawn otherwise, with the same share for the lines.
+    """
+    machines = of_asset("machine")
+
+    def noise(one: Allocation) -> list[float]:
+        shares = one.shares or dict.fromkeys(machines, Fraction(1))
+        laws = (one.of(name).law(len(machines), place) for place, name in enumerate(machines))
+        return [
+            law.deviation / float(shares[name]) for name, law in zip(machines, laws, strict=True)
+        ]
+
+    def lines(one: Allocation) -> dict[str, Fraction]:
+        return {name: share for name, share in (one.shares or {}).items() if name not in machines}
+
+    sums = [one for one in tried if all(one.of(name).takes == "sum" for name in machines)]
+    beaten = [
+        one
+        for one in sums
+        for other in sums
+        if lines(one) == lines(other)
+        and all(a > b for a, b in zip(noise(one), noise(other), strict=True))
+    ]
+    return tuple(one for one in tried if one not in beaten)
+
+
 def _splits(counts: str, drawn: tuple[str, ...]) -> list[dict[str, Fraction]]:
     """Ways to share ε among groups: the whole to each where losses do not add up, else parts in
     steps of a tenth or so.
