@@ -33,6 +33,8 @@ from planted_faults import (
     last_reuses_the_first,
     no_noise_above_the_bound,
     redrawn_until_inside,
+    sums_are_redrawn_until_inside,
+    sums_have_no_noise_at_the_bound,
     sums_of_smaller_scale,
     true_value_in_a_public_figure,
 )
@@ -222,7 +224,9 @@ CAUGHT = {
     no_noise_above_the_bound: {"items", "joint items"},
     last_reuses_the_first: {"items", "joint items"},
     redrawn_until_inside: {"items", "items, in bundles", "joint items"},
-    columns_reuse_their_noise: {"joint items", "joint means"},
+    columns_reuse_their_noise: {"joint items", "joint means", "pair of sums"},
+    sums_are_redrawn_until_inside: {"pair of sums"},
+    sums_have_no_noise_at_the_bound: {"pair of sums"},
     true_value_in_a_public_figure: {"bundles of two tables, constant noise"},
 }
 

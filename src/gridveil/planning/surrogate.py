@@ -37,9 +37,9 @@ FROM_PRIOR = "the declared topology with tables drawn from the prior on the publ
 AROUND_ONE_BUS = "the machines around one bus with tables drawn from the prior on the public bounds"
 # Rounds that a choice is made in, the same noise for every candidate: tables, draws of each, and up
 # to how many times the least score a candidate goes on.
-ROUNDS = ((4, 4, 1.25), (16, 8, 1.0))
+ROUNDS = ((4, 4, 1.25), (24, 2, 1.05), (60, 2, 1.0))
 DT_S = 0.4  # between samples of answers
-LOSSES = 5  # what a table loses counts so many times more than what another gains
+LOSSES = 3  # what a table loses counts so many times more than what another gains
 # Steps of load on single buses that a choice is judged by, besides one on all of them [p.u. power].
 PLACES, STEP = 8, 0.1
 # With more machines than the first, these rounds; with more than the second, so few machines around
@@ -137,9 +137,10 @@ def choose(
     """Choose among the candidates the one whose releases of a surrogate are nearest to it.
 
     Nearest by ∫ |ω − ω_surrogate|² dt after steps of load on single buses and on all, its mean over
-    the draws of a table, as a multiple of what the plain choice has on the same table. What counts
-    is the mean of it over tables plus its mean over the worst quarter of them: a gain on some
-    tables should not be paid for by others. Whoever is far behind after a round is left out.
+    the draws of a table, as a multiple of what the best plain choice has on the same table; which
+    of these that is, the first round says for all tables. What counts is the mean of it over
+    tables, with what it exceeds 1 by counted LOSSES times more: a gain on some tables should not be
+    paid for by others. Whoever is far behind after a round is left out.
     surrogate : a public table; or facts alone, whose tables are then drawn from the public prior.
     origin : what the surrogate is, in words.
 
@@ -172,7 +173,9 @@ def choose(
             tables=from_prior(facts, bounds, sharing, draws=tables) if values is None else None,
             stands_for=machines,
         )
-        control = trials.by_table(adjacency, usual, epsilon)
+        by_usual = [trials.by_table(adjacency, one, epsilon) for one in usual]
+        control = min(by_usual, key=lambda errors: np.log(errors).sum())
+        usual = [one for one, errors in zip(usual, by_usual, strict=True) if errors is control]
         for place, before in ratios.items():
             errors = trials.by_table(adjacency, tried[place], epsilon)
             ratios[place] = np.concatenate([before, errors / control])

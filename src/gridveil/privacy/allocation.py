@@ -301,14 +301,15 @@ def joint_candidates(
     return tuple(found)
 
 
-def plain(independent: Sequence[Allocation]) -> Allocation:
-    """The plain one of some candidates, which others are measured by: Laplace noise, on as few
-    groups as any of them draws, a quarter of the machines' ε to their first parameter.
+def plain(independent: Sequence[Allocation]) -> tuple[Allocation, ...]:
+    """The plain ones of some candidates, which others are measured by: Laplace noise on sums, where
+    there are any, and on as few groups as any of them draws.
     """
     first, fewest = of_asset("machine")[0], min(len(one.drawn) for one in independent)
     takes = independent[0].of(first).takes
-    few = [one for one in independent if len(one.drawn) == fewest and one.of(first).takes == takes]
-    return few[(len(few) - 1) // 2]
+    return tuple(
+        one for one in independent if len(one.drawn) == fewest and one.of(first).takes == takes
+    )
 
 
 def worthwhile(tried: Sequence[Allocation]) -> tuple[Allocation, ...]:
@@ -356,6 +357,6 @@ def _splits(counts: str, drawn: tuple[str, ...]) -> list[dict[str, Fraction]]:
     return [
         {name: part / len(lines) for name in lines}
         | {name: (1 - part) * share for name, share in split.items()}
-        for part in (Fraction(1, 10), Fraction(1, 5), Fraction(1, 3))
+        for part in (Fraction(1, 10), Fraction(3, 20), Fraction(1, 5), Fraction(1, 3))
         for split in machines
     ]
