@@ -266,12 +266,12 @@ def test_the_levels_of_all_rows_add_up_to_one_false_alarm_in_10_000(monkeypatch)
         Adjacency("one-asset-relative", alphas("detailed"), family="detailed"),
     ]
     found, fits = audit_all(chosen, ONE, effort)
-    joint, detailed = 2 + 3, 1 + 1
-    parts = 2 * (2 + 3) + joint + detailed + 2
+    joint, pair, detailed, laws = 2 + 3, 1 + 1, 1 + 1, 3
+    parts = 2 * (2 + 3) + joint + pair + detailed + laws
     tested = [row for row in fits if row.level < 0.5]  # constant noise raises no false alarm at all
-    assert len(tested) == 2 * 3 + 3 + 1
+    assert len(tested) == 2 * 3 + 3 + 1 + 1
     assert [row.level for row in tested] == pytest.approx([1e-4 / parts] * len(tested))
-    assert len({row.subject for row in found}) == 2 * 2 + 2 + 1 + 1
+    assert len({row.subject for row in found}) == 2 * 2 + 2 + 1 + 1 + 1
 
 
 def test_the_progress_of_a_whole_audit_counts_what_is_drawn(monkeypatch):
