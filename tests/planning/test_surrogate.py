@@ -93,7 +93,7 @@ def test_a_surrogate_of_machines_that_differ_falls_back_to_items_and_with_rating
 
 
 def test_few_draws_of_a_table_have_the_mean_square_of_each_law(ieee30):
-    """Oracle: the law's own deviation. Places even in each column alone were off by 26 to 83 % in 40."""
+    """Oracle: the law's own deviation. Even columns alone were off by 26 to 83 % in 40 draws."""
     tables = from_prior(ieee30.facts, BOUNDS, draws=4)
     table = at_middle(ieee30.facts, BOUNDS)
     trials = Trials(table, trial_event(table.facts), BOUNDS, draws=32, seed=1, tables=tables)
