@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import kstest
 
 from gridveil.assurance.audit import (
+    Effort,
     alphas,
     audit_adjacency,
     audit_low_bits,
@@ -16,7 +17,7 @@ from gridveil.assurance.audit import (
 )
 from gridveil.assurance.audit.constant import audit_constant
 from gridveil.assurance.audit.noise import audit_noise
-from gridveil.assurance.audit.releases import Kind, by_bundle, by_perturb
+from gridveil.assurance.audit.releases import Kind, by_bundle, by_perturb, pair_of_sums
 from gridveil.assurance.audit.rows import row_uniforms
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation
@@ -300,6 +301,44 @@ def test_another_scale_and_independent_noise_on_a_pair_of_sums_are_caught():
 
     for fault in (Smaller(1), Independent(1)):
         assert not audited_sums("one-asset", 4000, fault).passed
+
+
+def test_the_audit_lists_a_pair_of_sums_where_both_may_move_at_once():
+    for rule, listed in (("one-asset", 1), ("one-per-group", 1), ("one-item", 0)):
+        adjacency = Adjacency(rule, alphas())
+        found = pair_of_sums(adjacency)
+        assert len(found) == listed
+        names = [name for name, *_ in Effort.of(1000, full=False).fits(adjacency)]
+        assert ("pair of sums" in names) == bool(listed)
+        for kind in found:
+            assert kind.allocation.over(adjacency).together.keys() == {"m", "d"}
+
+
+@pytest.mark.parametrize("rule", OF_SUMS)
+def test_no_byte_of_a_bundle_of_a_pair_depends_on_the_table_but_through_noise(rule):
+    adjacency = Adjacency(rule, alphas())
+    assert audit_constant(adjacency, ONE, pair_of_sums(adjacency)).passed
+
+
+def test_low_bits_of_pairs_give_a_float_sampler_away_and_ours_not():
+    law = Hexagon(ONE * 3 / 5)
+    assert not audit_low_bits(DemoSampler(1), draws=60_000, noise=law, width=2).passed
+    found = audit_low_bits(SecureSampler(), draws=20_000, noise=law, width=2)
+    assert found.passed and found.counts.guesses > 100
+
+
+@pytest.mark.parametrize("c", [ONE / 5, ONE * 3 / 5], ids=str)
+@pytest.mark.parametrize("epsilon", [ONE / 2, ONE, ONE * 2], ids=str)
+def test_the_all_but_one_adversary_has_the_advantage_of_the_hexagon(epsilon, c):
+    """The best test between neighbours of which both sums moved guesses by the sign of the ratio;
+    what it gains over a coin is compared with the closed form within five deviations.
+    """
+    law, random, n = Hexagon(c), np.random.default_rng(1), 200_000
+    losses = np.full(2, float(epsilon))
+    z = law.seeded(random, 1.0, (n, 2))
+    right = (law.ratio_of_rows(z + losses / 2, losses) > 0).mean()
+    assert 2 * right - 1 == pytest.approx(law.advantage(losses.tolist()), abs=5 / n**0.5 + 1e-3)
+    assert law.advantage(losses.tolist()) < 1 - np.exp(-float(epsilon) / 2)  # below the box's
 
 
 @pytest.mark.slow

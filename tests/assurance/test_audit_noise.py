@@ -33,6 +33,8 @@ from planted_faults import (
     last_reuses_the_first,
     no_noise_above_the_bound,
     redrawn_until_inside,
+    sums_are_redrawn_until_inside,
+    sums_have_no_noise_at_the_bound,
     sums_of_smaller_scale,
     true_value_in_a_public_figure,
 )
@@ -222,7 +224,9 @@ CAUGHT = {
     no_noise_above_the_bound: {"items", "joint items"},
     last_reuses_the_first: {"items", "joint items"},
     redrawn_until_inside: {"items", "items, in bundles", "joint items"},
-    columns_reuse_their_noise: {"joint items", "joint means"},
+    columns_reuse_their_noise: {"joint items", "joint means", "pair of sums"},
+    sums_are_redrawn_until_inside: {"pair of sums"},
+    sums_have_no_noise_at_the_bound: {"pair of sums"},
     true_value_in_a_public_figure: {"bundles of two tables, constant noise"},
 }
 
@@ -262,12 +266,12 @@ def test_the_levels_of_all_rows_add_up_to_one_false_alarm_in_10_000(monkeypatch)
         Adjacency("one-asset-relative", alphas("detailed"), family="detailed"),
     ]
     found, fits = audit_all(chosen, ONE, effort)
-    joint, detailed = 2 + 3, 1 + 1
-    parts = 2 * (2 + 3) + joint + detailed + 2
+    joint, pair, detailed, laws = 2 + 3, 1 + 1, 1 + 1, 3
+    parts = 2 * (2 + 3) + joint + pair + detailed + laws
     tested = [row for row in fits if row.level < 0.5]  # constant noise raises no false alarm at all
-    assert len(tested) == 2 * 3 + 3 + 1
+    assert len(tested) == 2 * 3 + 3 + 1 + 1
     assert [row.level for row in tested] == pytest.approx([1e-4 / parts] * len(tested))
-    assert len({row.subject for row in found}) == 2 * 2 + 2 + 1 + 1
+    assert len({row.subject for row in found}) == 2 * 2 + 2 + 1 + 1 + 1
 
 
 def test_the_progress_of_a_whole_audit_counts_what_is_drawn(monkeypatch):

@@ -15,10 +15,11 @@ from gridveil.dynamics.metrics import compare, measure
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.inference.posterior import Posterior, middle, posterior_mean
+from gridveil.planning.places import even_places
 from gridveil.planning.plan import odds_in_words, plan
 from gridveil.planning.plan.search import LEAST, MOST, Choice, Search, neat
 from gridveil.planning.plan.targets import Target
-from gridveil.planning.trials import Trials, _means, even_places
+from gridveil.planning.trials import Trials, _means
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, candidates
 from gridveil.privacy.mechanisms import USUAL

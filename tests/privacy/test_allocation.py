@@ -29,8 +29,11 @@ from gridveil.privacy.allocation import (
     Allocation,
     aggregates,
     candidates,
+    joint_candidates,
     machine_shares,
+    plain,
     topology,
+    worthwhile,
 )
 from gridveil.privacy.epsilon import float_at_least
 from gridveil.privacy.ledger import Ledger
@@ -379,6 +382,41 @@ def test_a_relative_adjacency_refuses_what_has_no_logarithm(rule):
 
 
 # --- candidates -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ABSOLUTE)
+def test_what_is_left_out_has_more_noise_on_both_sums_than_something_that_stays(rule):
+    """Oracle: variances by their formulas, Laplace's 2/share² and the hexagon's."""
+    adjacency = Adjacency(rule)
+    independent = candidates(adjacency)
+    every = (*independent, *joint_candidates(adjacency, independent))
+    kept = worthwhile(every)
+
+    def variances(one):
+        c = one.of("m").noise.c if one.draws["m"].startswith("hexagon") else None
+        of_pair = (2 * (1 / c**2 + 1), (6 + 2 / c) / (1 + 1 / c)) if c else (2, 2)
+        return [v / one.shares[name] ** 2 for v, name in zip(of_pair, "md", strict=True)]
+
+    for one in set(map(repr, every)) - set(map(repr, kept)):
+        gone = next(each for each in every if repr(each) == one)
+        assert gone.draws["m"] == "sum"
+        assert any(
+            all(b < a for a, b in zip(variances(gone), variances(other), strict=True))
+            for other in kept
+            if other.of("m").takes == "sum" and other.shares.get("k") == gone.shares.get("k")
+        )
+    assert len(kept) == len(every) if rule == "one-item" else len(kept) < len(every)
+
+
+def test_plain_choices_are_laplace_noise_on_sums_alone():
+    quarter = {"m": Fraction(1, 4), "d": Fraction(3, 4)}
+    found = plain(candidates(Adjacency("one-per-group")))
+    assert aggregates(lines=False, shares=quarter) in found
+    assert all(one.draws == {"k": "nothing", "m": "sum", "d": "sum"} for one in found)
+    whole = plain(candidates(Adjacency("one-asset")))
+    assert aggregates(shares={"k": Fraction(1)} | quarter) in whole
+    assert all(one.mechanism == "items" for one in plain(candidates(Adjacency(), "items")))
+    assert all(one.hides_network for one in plain(candidates(Adjacency(), "topology")))
 
 
 @pytest.mark.parametrize("rule", RULES)

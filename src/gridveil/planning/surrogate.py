@@ -16,7 +16,8 @@ from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.grid.tables import PublicTable, Values
 from gridveil.inference.posterior import middle
 from gridveil.inference.prior import around_middle, log_uniform
-from gridveil.planning.trials import Trials, even_places
+from gridveil.planning.places import even_places
+from gridveil.planning.trials import Trials
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import (
     Allocation,
@@ -25,6 +26,8 @@ from gridveil.privacy.allocation import (
     candidates,
     joint_candidates,
     machine_shares,
+    plain,
+    worthwhile,
 )
 
 AT_MIDDLE = (
@@ -32,14 +35,16 @@ AT_MIDDLE = (
 )
 FROM_PRIOR = "the declared topology with tables drawn from the prior on the public bounds"
 AROUND_ONE_BUS = "the machines around one bus with tables drawn from the prior on the public bounds"
-# Draws that a choice is based on, the same noise for every candidate, and the seconds between
-# samples of its answers.
-DRAWS, DT_S = 100, 0.2
+# Rounds that a choice is made in, the same noise for every candidate: tables, draws of each, and up
+# to how many times the least score a candidate goes on.
+ROUNDS = ((4, 4, 1.25), (24, 2, 1.05), (60, 2, 1.0))
+DT_S = 0.4  # between samples of answers
+LOSSES = 3  # what a table loses counts so many times more than what another gains
 # Steps of load on single buses that a choice is judged by, besides one on all of them [p.u. power].
 PLACES, STEP = 8, 0.1
-# With more machines than the first, so few draws; with more than the second, so few machines around
+# With more machines than the first, these rounds; with more than the second, so few machines around
 # one bus stand for all.
-MANY_MACHINES, FEWER_DRAWS = 20, 24
+MANY_MACHINES, SHORT_ROUNDS = 20, ((2, 1, 1.25), (12, 1, 1.0))
 MOST_MACHINES, STAND_INS = 60, 20
 
 
@@ -73,7 +78,7 @@ def without_network(facts: GridFacts) -> GridFacts:
 
 
 def from_prior(
-    facts: GridFacts, bounds: Bounds, sharing: Sharing = "equal", draws: int = DRAWS
+    facts: GridFacts, bounds: Bounds, sharing: Sharing = "equal", *, draws: int
 ) -> dict[str, Array]:
     """Draw tables from the public prior: values by parameter (draws, n).
 
@@ -129,15 +134,14 @@ def choose(
     sharing: Sharing = "equal",
     origin: str = FROM_PRIOR,
 ) -> Allocation:
-    """Choose among the candidates the one whose releases of a surrogate are, on average over draws,
-    nearest to it.
+    """Choose among the candidates the one whose releases of a surrogate are nearest to it.
 
-    Nearest by ∫ |ω − ω_surrogate|² dt after steps of load on single buses and on all, divided by
-    the root of ∫ |ω_surrogate|² dt, so that neither the weakest tables nor the strongest decide
-    alone. For the same reason, machines alike and machines that differ count in equal parts, each
-    as a multiple of the least that any candidate has there.
-    surrogate : a public table; or facts alone, whose tables are then drawn from the public prior,
-    another one with each draw of noise.
+    Nearest by ∫ |ω − ω_surrogate|² dt after steps of load on single buses and on all, its mean over
+    the draws of a table, as a multiple of what the best plain choice has on the same table; which
+    of these that is, the first round says for all tables. What counts is the mean of it over
+    tables, with what it exceeds 1 by counted LOSSES times more: a gain on some tables should not be
+    paid for by others. Whoever is far behind after a round is left out.
+    surrogate : a public table; or facts alone, whose tables are then drawn from the public prior.
     origin : what the surrogate is, in words.
 
     Privacy
@@ -153,30 +157,38 @@ def choose(
     machines = len(facts.machines)
     if machines > MOST_MACHINES:
         facts, values = stand_in(facts, values)
-    draws = DRAWS if len(facts.machines) <= MANY_MACHINES else FEWER_DRAWS
-    trials = Trials(
-        at_middle(facts, bounds) if values is None else PublicTable(facts, values),
-        trial_event(facts),
-        bounds,
-        draws=draws,
-        seed=0,
-        dt_s=DT_S,
-        tables=from_prior(facts, bounds, sharing, draws) if values is None else None,
-        stands_for=machines,
-    )
-    tried = candidates(adjacency, mechanism, sharing)
-    tried = (*tried, *joint_candidates(adjacency, tried))
-    weight, kinds = 1 / np.sqrt(trials.sizes), 2 if values is None else 1
-    errors = np.array(
-        [
-            (trials.distances(adjacency, allocation, epsilon) * weight)
-            .reshape(-1, kinds)
-            .mean(axis=0)
-            for allocation in tried
-        ]
-    )
-    best = int(np.argmin((errors / errors.min(axis=0)).mean(axis=1)))
+    independent = candidates(adjacency, mechanism, sharing)
+    usual = plain(independent)
+    tried = worthwhile((*independent, *joint_candidates(adjacency, independent)))
+    ratios, best = {place: np.empty(0) for place in range(len(tried))}, 0
+    rounds = ROUNDS if len(facts.machines) <= MANY_MACHINES else SHORT_ROUNDS
+    for number, (tables, draws, within) in enumerate(rounds):
+        trials = Trials(
+            at_middle(facts, bounds) if values is None else PublicTable(facts, values),
+            trial_event(facts),
+            bounds,
+            draws=tables * draws,
+            seed=number,
+            dt_s=DT_S,
+            tables=from_prior(facts, bounds, sharing, draws=tables) if values is None else None,
+            stands_for=machines,
+        )
+        by_usual = [trials.by_table(adjacency, one, epsilon) for one in usual]
+        control = min(by_usual, key=lambda errors: np.log(errors).sum())
+        usual = [one for one, errors in zip(usual, by_usual, strict=True) if errors is control]
+        for place, before in ratios.items():
+            errors = trials.by_table(adjacency, tried[place], epsilon)
+            ratios[place] = np.concatenate([before, errors / control])
+        scores = {place: _score(ratio) for place, ratio in ratios.items()}
+        best = min(scores, key=lambda place: scores[place])
+        limit = within * scores[best]
+        ratios = {place: ratio for place, ratio in ratios.items() if scores[place] <= limit}
     return replace(tried[best], origin=f"chosen on a public surrogate: {origin}")
+
+
+def _score(ratios: Array) -> float:
+    """Mean over tables, with what some of them lose counted more often than what others gain."""
+    return float(np.mean(ratios + LOSSES * np.maximum(ratios - 1, 0)))
 
 
 def trial_event(facts: GridFacts) -> Event:

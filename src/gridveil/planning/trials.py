@@ -27,6 +27,7 @@ from gridveil.grid.parameters import DAMPING, INERTIA, PARAMETERS, WEIGHT, Bound
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import Posterior, middle
 from gridveil.inference.prior import prior_of
+from gridveil.planning.places import even_places, joint_places
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation, machine_shares
 from gridveil.privacy.mechanisms import GroupLoss, Mechanism, Noise, Takes, parts
@@ -71,7 +72,8 @@ class Trials:
 
     lumped : whether all machines are simulated as one, of the same Σm, Σd and ΣG; near enough to
     the system's frequency for a search, and cheap for any number of machines.
-    tables : values by parameter (draws, n), a table for each draw; None: the surrogate's own.
+    tables : values by parameter (tables, n), each for as many of the draws; None: the surrogate's
+    own.
     stands_for : number of machines that the surrogate's stand for; the noise on a sum over all of
     them weighs the less on these.
     """
@@ -100,7 +102,13 @@ class Trials:
         self.event, self.bounds, self.draws, self.lumped = event, bounds, draws, lumped
         self.clock = Clock(HORIZON_S, dt_s)
         facts, random = self.surrogate.facts, np.random.default_rng(seed)
-        self._values = tables or {name: own[None] for name, own in surrogate.values.items()}
+        values = tables or {name: own[None] for name, own in surrogate.values.items()}
+        self._each = draws // len(values[WEIGHT.name])  # draws of a table, one after the other
+        self._values = (
+            {name: np.repeat(own, self._each, axis=0) for name, own in values.items()}
+            if tables
+            else values
+        )
         self._part = 1.0 if stands_for is None else len(facts.machines) / stands_for
         # Where in its law the noise of each draw lies: of entries, and of sums.
         self._places: dict[tuple[Takes, str], Array] = {}
@@ -108,8 +116,11 @@ class Trials:
             for name in PARAMETERS:
                 size = len(surrogate.values[name])
                 self._places["items", name] = even_places(random, draws, size)
-        for name in of_asset("machine"):
-            self._places["sum", name] = even_places(random, draws, 1)
+        machines = of_asset("machine")
+        for name, column in zip(
+            machines, joint_places(random, draws, len(machines)).T, strict=True
+        ):
+            self._places["sum", name] = column[:, None]
         self._noise: dict[tuple[Noise, Takes, str], Array] = {}
         self._kept: dict[
             tuple[str, float, bool] | None, tuple[Array, Array]
@@ -137,8 +148,8 @@ class Trials:
             sense=np.eye(len(rate)),
             bounds=bounds,
         )
-        network = self._no_network() if lumped else self._kron(self._values[WEIGHT.name])
-        self._truth = self._joined(network, {name: self._values[name] for name in SWING})
+        network = self._no_network() if lumped else self._kron(values[WEIGHT.name])
+        self._truth = self._joined(network, {name: values[name] for name in SWING})
 
     @cached_property
     def _answers(self) -> Array:
@@ -193,10 +204,14 @@ class Trials:
         drawn, mismatch = self.reduced(adjacency, allocation, epsilon), np.empty(self.draws)
         with one_blas_thread():
             for some in self._chunks(drawn):
-                own = some if len(self._answers) == self.draws else slice(None)
+                own = np.arange(self.draws)[some] // self._each
                 off = self._respond(drawn.some(some)) - self._answers[own]
                 mismatch[some] = self._size(off)
         return mismatch
+
+    def by_table(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Array:
+        """Mean of `distances` over the draws of each table (tables,)."""
+        return self.distances(adjacency, allocation, epsilon).reshape(-1, self._each).mean(axis=1)
 
     @cached_property
     def sizes(self) -> Array:
@@ -263,15 +278,20 @@ class Trials:
 
     def _draw(self, mechanism: Mechanism, names: Sequence[str]) -> None:
         """Keep noise of scale 1 on what a mechanism takes of each group: (draws, n), or (draws,
-        1).
+        1); its mean square over the draws of a table is that of the law, so that few of them
+        compare laws fairly.
         """
         if (mechanism.law(len(names)), mechanism.takes, names[0]) in self._noise:
             return
         places = np.stack([self._places[mechanism.takes, name] for name in names], axis=-1)
         rows = mechanism.law(len(names)).rows(places)
         for column, name in enumerate(names):
-            law = mechanism.law(len(names), column)
-            self._noise[law, mechanism.takes, name] = rows[..., column]
+            law, z = mechanism.law(len(names), column), rows[..., column]
+            by_table = z.reshape(-1, self._each * z.shape[1])
+            square = np.mean(by_table**2, axis=1, keepdims=True)
+            self._noise[law, mechanism.takes, name] = (
+                by_table * (law.deviation / np.sqrt(square))
+            ).reshape(z.shape)
 
     def _network(self, loss: GroupLoss | None) -> tuple[Array, Array]:
         """Reduce the networks of all draws of k; of one, in the middle of k's box, if nothing of k
@@ -378,17 +398,6 @@ def _means(noisy: Array, mean: Callable[[Array], Array]) -> Array:
         if len(knots) > 1
         else np.full(noisy.shape, mean(knots)[0])
     )
-
-
-def even_places(random: np.random.Generator, draws: int, size: int) -> Array:
-    """Draw places in a law, −½ to ½ (draws, size), by a Latin hypercube: each column covers them
-    evenly.
-
-    Quantiles over the draws then vary much less than those of independent ones. For trials only,
-    never as privacy noise.
-    """
-    strata = random.permuted(np.tile(np.arange(draws), (size, 1)), axis=1).T
-    return (strata + random.random((draws, size))) / draws - 0.5
 
 
 def _losses(

@@ -301,6 +301,44 @@ def joint_candidates(
     return tuple(found)
 
 
+def plain(independent: Sequence[Allocation]) -> tuple[Allocation, ...]:
+    """The plain ones of some candidates, which others are measured by: Laplace noise on sums, where
+    there are any, and on as few groups as any of them draws.
+    """
+    first, fewest = of_asset("machine")[0], min(len(one.drawn) for one in independent)
+    takes = independent[0].of(first).takes
+    return tuple(
+        one for one in independent if len(one.drawn) == fewest and one.of(first).takes == takes
+    )
+
+
+def worthwhile(tried: Sequence[Allocation]) -> tuple[Allocation, ...]:
+    """Leave out sums that have more noise on every parameter of the machines than the same sums
+    drawn otherwise, with the same share for the lines.
+    """
+    machines = of_asset("machine")
+
+    def noise(one: Allocation) -> list[float]:
+        shares = one.shares or dict.fromkeys(machines, Fraction(1))
+        laws = (one.of(name).law(len(machines), place) for place, name in enumerate(machines))
+        return [
+            law.deviation / float(shares[name]) for name, law in zip(machines, laws, strict=True)
+        ]
+
+    def lines(one: Allocation) -> dict[str, Fraction]:
+        return {name: share for name, share in (one.shares or {}).items() if name not in machines}
+
+    sums = [one for one in tried if all(one.of(name).takes == "sum" for name in machines)]
+    beaten = [
+        one
+        for one in sums
+        for other in sums
+        if lines(one) == lines(other)
+        and all(a > b for a, b in zip(noise(one), noise(other), strict=True))
+    ]
+    return tuple(one for one in tried if one not in beaten)
+
+
 def _splits(counts: str, drawn: tuple[str, ...]) -> list[dict[str, Fraction]]:
     """Ways to share ε among groups: the whole to each where losses do not add up, else parts in
     steps of a tenth or so.
@@ -319,6 +357,6 @@ def _splits(counts: str, drawn: tuple[str, ...]) -> list[dict[str, Fraction]]:
     return [
         {name: part / len(lines) for name in lines}
         | {name: (1 - part) * share for name, share in split.items()}
-        for part in (Fraction(1, 10), Fraction(1, 5), Fraction(1, 3))
+        for part in (Fraction(1, 10), Fraction(3, 20), Fraction(1, 5), Fraction(1, 3))
         for split in machines
     ]

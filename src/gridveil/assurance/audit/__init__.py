@@ -18,12 +18,15 @@ from gridveil.assurance.audit.noise import Opens, audit_noise, values_of_noise
 from gridveil.assurance.audit.releases import (
     JOINT,
     KINDS,
+    PAIR,
     ChargedReleases,
     Draw,
     Kind,
     alphas,
     by_bundle,
     by_perturb,
+    joint_kinds,
+    pair_of_sums,
     perturbed,
 )
 from gridveil.assurance.audit.run import (
@@ -38,7 +41,7 @@ from gridveil.foundation.progress import counted
 from gridveil.grid.parameters import DETAILED, PARAMETERS, SWING
 from gridveil.privacy.adjacency import ABSOLUTE, RULES_OF, Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation
-from gridveil.privacy.mechanisms import USUAL, Box
+from gridveil.privacy.mechanisms import USUAL, Box, Noise
 
 __all__ = [
     "Advantage",
@@ -111,6 +114,9 @@ class Effort:
         if _joint(adjacency):
             drawn += [(kind.name, self.items, kind) for kind in JOINT]
             published += JOINT if self.processes else JOINT[:1]
+        for kind in pair_of_sums(adjacency):
+            drawn.append((kind.name, self.sums, kind))
+            published += [kind] if self.processes else []
         return [
             *((name, releases, kind, by_perturb) for name, releases, kind in drawn),
             *((f"{kind.name}, in bundles", self.bundles, kind, by_bundle) for kind in published),
@@ -175,12 +181,22 @@ def _guessing(adjacency: Adjacency, epsilon: Fraction, effort: Effort) -> list[_
     if _joint(adjacency):
         items, means = (kind.allocation for kind in JOINT)
         listed += [of_items(items, max(1000, effort.canaries // JOINT_SHARE)), of_sums(means)]
-    return listed
+    return listed + [of_sums(kind.allocation) for kind in pair_of_sums(adjacency)]
 
 
 def _joint(adjacency: Adjacency) -> bool:
     """Whether noise on a whole asset is drawn jointly under a rule."""
     return adjacency.counts == "one-asset"
+
+
+def _laws(adjacencies: Sequence[Adjacency]) -> list[tuple[Noise, int]]:
+    """List the laws whose low bits are looked at, and how many values a row of each has."""
+    laws: list[tuple[Noise, int]] = [(USUAL, 1)]
+    if any(map(_joint, adjacencies)):
+        laws.append((Box(1), 1))
+    if any(map(pair_of_sums, (own for own in adjacencies if own.family == SWING))):
+        laws.append((PAIR.noise, 2))
+    return laws
 
 
 def audit_all(
@@ -193,7 +209,7 @@ def audit_all(
     An honest installation fails once in 10 000 such audits, or less (Bonferroni).
     """
     guessing = {number: _guessing(own, epsilon, effort) for number, own in enumerate(adjacencies)}
-    laws = [USUAL, Box(1)] if any(map(_joint, adjacencies)) else [USUAL]
+    laws = _laws(adjacencies)
     parts = (
         sum(map(len, guessing.values()))
         + sum(len(effort.fits(adjacency)) for adjacency in adjacencies)
@@ -224,12 +240,16 @@ def audit_all(
             if adjacency.family != SWING:
                 fits.append(audit_constant_detailed(adjacency, epsilon))
             else:
-                kinds = (*KINDS, *JOINT) if _joint(adjacency) else KINDS
+                kinds = (*KINDS, *joint_kinds(adjacency))
                 fits.append(audit_constant(adjacency, epsilon, kinds))
-        for law in laws:
+        for law, width in laws:
             findings.append(
                 audit_low_bits(
-                    draws=effort.canaries // 5, noise=law, progress=progress, parts=parts
+                    draws=effort.canaries // 5,
+                    noise=law,
+                    width=width,
+                    progress=progress,
+                    parts=parts,
                 )
             )
     if effort.processes:
@@ -239,8 +259,7 @@ def audit_all(
 
 def values_in_all(adjacencies: Sequence[Adjacency], effort: Effort) -> int:
     """Count the values that `audit_all` draws, for a progress bar."""
-    laws = 1 + any(map(_joint, adjacencies))
-    return laws * (effort.canaries // 5) + sum(
+    return len(_laws(adjacencies)) * (effort.canaries // 5) + sum(
         sum(audit.values for audit in _guessing(adjacency, Fraction(1), effort))
         + sum(values_of_noise(releases, kind) for _, releases, kind, _ in effort.fits(adjacency))
         for adjacency in adjacencies

@@ -33,7 +33,7 @@ from gridveil.inference.prior import LOG_UNIFORM, Prior
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, aggregates, topology
 from gridveil.privacy.ledger import Ledger
-from gridveil.privacy.mechanisms import GroupLoss, Sampler, Takes
+from gridveil.privacy.mechanisms import HEXAGONS, GroupLoss, Sampler, Takes
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.publication.bundle import load, write
 from gridveil.vault.perturb import perturb
@@ -214,6 +214,30 @@ def jointly(way: str) -> Allocation:
 
 # Joint noise, for rules by which a whole asset moves.
 JOINT = (Kind("joint items", jointly("box")), Kind("joint means", jointly("box-means")))
+PAIR = HEXAGONS[1]  # which hexagon stands for all of them
+
+
+def pair_of_sums(adjacency: Adjacency) -> tuple[Kind, ...]:
+    """Sums of two parameters of the machines with noise of the hexagon norm; nothing where a rule
+    or the declared parameters leave it out.
+    """
+    by_asset = assets()
+    machines = [name for name, asset in by_asset.items() if asset == "machine"]
+    if adjacency.counts not in PAIR.at_once or len(machines) != 2:
+        return ()
+    shares = dict.fromkeys(by_asset, Fraction(1))
+    if adjacency.counts == "one-per-group":
+        shares = {name: Fraction(4 if name in machines else 1, 5) for name in shares}
+    draws = {name: PAIR.name if name in machines else "items" for name in shares}
+    return (Kind("pair of sums", Allocation(draws, shares)),)
+
+
+def joint_kinds(adjacency: Adjacency) -> tuple[Kind, ...]:
+    """Joint noise that a rule allows: of the items and means of an asset, and of a pair of sums."""
+    of_assets = JOINT if adjacency.counts == "one-asset" else ()
+    return (*of_assets, *pair_of_sums(adjacency))
+
+
 KINDS = (
     Kind("items", ITEMS),
     Kind("items as clipped", ITEMS, "clipped"),

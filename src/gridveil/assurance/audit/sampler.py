@@ -38,6 +38,7 @@ def audit_low_bits(
     draws: int = 200_000,
     epsilon: Fraction = EPSILON,
     noise: Noise = USUAL,
+    width: int = 1,
     progress: Callable[[int], object] | None = None,
     parts: int = 1,
 ) -> Finding:
@@ -51,7 +52,8 @@ def audit_low_bits(
     y, and on no other.
 
     draws : values to draw [1]; some 2.7 % lead to a guess at ε = 1/6.
-    noise : of one value; joint noise: in rows of one.
+    noise : of one value; joint noise: in rows.
+    width : values of a row of joint noise; the first is the one that is audited.
     progress : told how many were drawn.
     parts : as in `audit_adjacency`.
 
@@ -67,16 +69,17 @@ def audit_low_bits(
         size = min(BLOCK, draws - start)
         secret = random.integers(2, size=size).astype(np.float64)
         scale = noise.calibrate(Fraction(1), epsilon, size).scale
-        output = (
-            sampler.draw(secret[:, None], np.array([scale]), noise)[:, 0]
-            if noise.joint
-            else sampler.draw(secret, scale, noise)
-        )
+        if noise.joint:
+            rows = np.zeros((size, width))
+            rows[:, 0] = secret
+            output = sampler.draw(rows, np.full(width, scale), noise)[:, 0]
+        else:
+            output = sampler.draw(secret, scale, noise)
         fine = (np.abs(output) < 0.5) & (np.fmod(output, SPACING) != 0)
         counts += Counts(size, int(fine.sum()), int((secret[fine] == 0).sum()))
         if progress is not None:
             progress(size)
-    name = "low bits, joint noise" if noise.joint else "low bits"
+    name = f"low bits, {'joint noise' if width == 1 else noise.name}" if noise.joint else "low bits"
     return finding("sampler", name, epsilon, counts, rows=parts)
 
 

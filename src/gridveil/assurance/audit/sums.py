@@ -125,7 +125,8 @@ def audit_sums(
         if progress is not None:
             progress(len(PARAMETERS))
     means = "mean" in allocation.takes
-    subject = f"{adjacency.rule}, {'means' if means else 'sums'}"
+    pair = not means and any(allocation.of(name).joint for name in allocation.drawn)
+    subject = f"{adjacency.rule}, {'means' if means else 'pair of sums' if pair else 'sums'}"
     pattern = "a machine in the means of m and d" if means else "a machine in Σm and Σd"
     return finding(subject, pattern, charged, counts, rows=parts)
 

@@ -18,7 +18,7 @@ import numpy as np
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.grid.facts import Array
 from gridveil.privacy.epsilon import float_at_least, float_at_most
-from gridveil.privacy.mechanisms.interface import HALVINGS, Calibration, Noise
+from gridveil.privacy.mechanisms.interface import Calibration, Noise
 from gridveil.privacy.mechanisms.laplace import opendp
 
 STEPS = 2**40  # of the lattice, to a scale: what is said of values t apart holds up to 1 / STEPS
@@ -115,15 +115,6 @@ class Box(Noise):
         """P(one value ≤ z) at scale 1."""
         tail = _beyond(self.known, np.abs(z)) / (2 * self.known)
         return np.where(z < 0, tail, 1 - tail)
-
-    def quantile(self, share: Array) -> Array:
-        """Invert the distribution function of one value, at ½ + share, by bisection."""
-        low, high = np.zeros(np.shape(share)), np.full(np.shape(share), 2 * self.reach)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            under = self.cdf(middle) < 0.5 + np.abs(share)
-            low, high = np.where(under, middle, low), np.where(under, high, middle)
-        return np.sign(share) * (low + high) / 2
 
     def likelihood(self, apart: Array, scale: Array, clipped: Array) -> Array:
         """S_d(|x − y|/b), and at a clip value the tail beyond it: of one value alone."""

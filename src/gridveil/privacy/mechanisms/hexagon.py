@@ -22,7 +22,6 @@ from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.epsilon import float_at_least, float_at_most
 from gridveil.privacy.mechanisms.box import FEWEST, on_lattice, value_on
 from gridveil.privacy.mechanisms.interface import (
-    HALVINGS,
     Asked,
     Calibration,
     GroupLoss,
@@ -133,15 +132,6 @@ class Hexagon(Noise):
         """P(one value ≤ z) at scale 1."""
         tail = self._beyond(np.abs(z))
         return np.where(z < 0, tail, 1 - tail)
-
-    def quantile(self, share: Array) -> Array:
-        """Invert the distribution function of one value, at ½ + share, by bisection."""
-        low, high = np.zeros(np.shape(share)), np.full(np.shape(share), 2 * self.reach)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            under = self.cdf(middle) < 0.5 + np.abs(share)
-            low, high = np.where(under, middle, low), np.where(under, high, middle)
-        return np.sign(share) * (low + high) / 2
 
     def likelihood(self, apart: Array, scale: Array, clipped: Array) -> Array:
         """The density of one value alone, and at a clip value the tail beyond it."""

@@ -101,9 +101,12 @@ class Noise(ABC):
     def cdf(self, z: Array) -> Array:
         """P(noise ≤ z) at scale 1."""
 
-    @abstractmethod
     def quantile(self, share: Array) -> Array:
-        """Invert the distribution function at scale 1, at ½ + share."""
+        """Invert the distribution function of one value at scale 1, at ½ + share; by bisection
+        where a law has no formula.
+        """
+        size = np.abs(share)
+        return np.sign(share) * _inverted(self.cdf, 0.5 + size, 0 * size, 2 * self.reach)
 
     @abstractmethod
     def likelihood(self, apart: Array, scale: Array, clipped: Array) -> Array:
@@ -135,13 +138,15 @@ class Noise(ABC):
         if not self.joint:
             return self.quantile(share)
         z = np.zeros(share.shape)
-        for column in range(share.shape[-1]):
-            low, high = (np.full(share.shape[:-1], way * 2 * self.reach) for way in (-1, 1))
-            for _ in range(HALVINGS):
-                z[..., column] = (low + high) / 2
-                under = self.independent(z)[..., column] < 0.5 + share[..., column]
-                low = np.where(under, z[..., column], low)
-                high = np.where(under, high, z[..., column])
+        z[..., 0] = self.whole.quantile(share[..., 0])
+        for column in range(1, share.shape[-1]):
+
+            def so_far(value: Array, column: int = column) -> Array:
+                z[..., column] = value
+                return self.independent(z)[..., column]
+
+            ends = (np.full(share.shape[:-1], way * 2 * self.reach) for way in (-1, 1))
+            z[..., column] = _inverted(so_far, 0.5 + share[..., column], *ends)
         return z
 
     @abstractmethod
@@ -321,6 +326,15 @@ class Mechanism(ABC):
     @abstractmethod
     def released(self, drawn: Array, loss: GroupLoss, public: Range) -> Array:
         """Bring what was drawn into its public bounds: post-processing."""
+
+
+def _inverted(rising: Callable[[Array], Array], target: Array, low: Array, high: Any) -> Array:
+    """Find where a rising function has these values, between low and high, by bisection."""
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        under = rising(middle) < target
+        low, high = np.where(under, middle, low), np.where(under, high, middle)
+    return (low + high) / 2
 
 
 REGISTERED: dict[str, Mechanism] = {}
