@@ -19,7 +19,7 @@ from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
-from gridveil.inference.fit.outcome import Identifiability
+from gridveil.inference.fit.outcome import Identifiability, TwoStage
 from gridveil.inference.fit.problem import (
     NOT_FITTED,
     Observation,
@@ -48,6 +48,9 @@ __all__ = [
     "problem",
 ]
 
+# Fits at most until σ is that of the residual, and how much larger than σ that may be.
+NOISE_ROUNDS, EXPLAINED = 4, 1.5
+
 Method = Literal["projected-gradient", "l-bfgs-b", "two-stage"]
 
 
@@ -56,8 +59,8 @@ class FitSettings:
     """How to fit. All of it is public and fixed before the draw.
 
     method : two-stage, with l-bfgs-b in its place where a grid is too large for it.
-    sigma : of the two-stage fit, standard deviation of a sample: sensor and model error together
-    [p.u. frequency].
+    sigma : of the two-stage fit, least standard deviation of a sample, for records that do not say
+    theirs [p.u. frequency]; sensor noise and model error together are estimated from the residual.
     starts : of the two-stage fit, searches for the network.
     iterations, rho : of the other two, how many at most, and ρ of the anchor to the noisy start.
     step : η of the projected gradient, dt being inside the gradient.
@@ -85,6 +88,10 @@ class FitResult:
     posterior covariance of (k_r, m, d).
     events : what was found of events that were not wholly known; both J are then those after the
     events as found.
+    sigma : (records, places) of the two-stage fit alone, standard deviation that a sample counted
+    with [p.u.], places in the order of `as_records`: what is declared or the settings' least, or
+    more where the residual shows more. Samples whose residuals go together count as fewer, so it
+    is that of independent ones: fresh noise of a record is white with this deviation.
     """
 
     model: ReducedModel
@@ -96,6 +103,7 @@ class FitResult:
     identifiability: Identifiability | None = None
     covariance: Array | None = None
     events: tuple[EstimatedEvent, ...] = ()
+    sigma: Array | None = None
 
 
 def check_records(
@@ -181,16 +189,7 @@ def _two_stage(
             outcome=NOT_FITTED,
             remedy="Pass noisy=..., or choose another method.",
         )
-    fitted = two_stage(
-        noisy.facts,
-        observed,
-        beliefs(noisy),
-        noisy.bounds,
-        dt_s=settings.dt_s,
-        scheme=settings.scheme,
-        sigma=settings.sigma,
-        starts=settings.starts,
-    )
+    fitted, sigma = with_own_noise(noisy, observed, settings)
     if fitted.events:  # before, the event was a guess
         before = fitted.mismatch(noisy.values)
     history = np.concatenate([[before], fitted.history])
@@ -204,4 +203,32 @@ def _two_stage(
         fitted.identifiability,
         fitted.covariance,
         fitted.events,
+        sigma,
     )
+
+
+def with_own_noise(
+    noisy: NoisyGrid, observed: Sequence[Observation], settings: FitSettings
+) -> tuple[TwoStage, Array]:
+    """Fit at the σ (r, h) that the records' own residual shows, and no less than is declared.
+
+    A fit at too small a σ takes model error for dynamics; then it is repeated at what it left.
+    """
+    declared = [settings.sigma if one.sigma is None else one.sigma for one in observed]
+    sigma = least = np.array(declared)[:, None]
+    for remaining in reversed(range(NOISE_ROUNDS)):
+        fitted = two_stage(
+            noisy.facts,
+            observed,
+            beliefs(noisy),
+            noisy.bounds,
+            dt_s=settings.dt_s,
+            scheme=settings.scheme,
+            sigma=sigma,
+            starts=settings.starts,
+        )
+        found = np.maximum(fitted.noise.effective, least)
+        if not remaining or (found <= EXPLAINED * sigma).all():
+            return fitted, sigma
+        sigma = np.maximum(found, sigma)
+    raise AssertionError("the last round returns")

@@ -13,6 +13,7 @@ from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array
 from gridveil.grid.tables import Values
 from gridveil.inference.fit.least_squares import Gaussian, Minimum
+from gridveil.inference.fit.noise import Noise, noise_of
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.task import Task
 from gridveil.inference.fit.unknown import EstimatedEvent
@@ -56,6 +57,8 @@ class TwoStage:
     covariance : (e_r + 2g,)² posterior covariance of (k_r, m, d) of the model.
     events : what was found of events that were not wholly known.
     mismatch : J of other values after these events [p.u.² s].
+    y : (n,) = (log k, log m, log d, z), the maximum; prior : of y.
+    noise : of what is left of the records.
     """
 
     model: ReducedModel
@@ -68,6 +71,9 @@ class TwoStage:
     covariance: Array
     events: tuple[EstimatedEvent, ...]
     mismatch: Callable[[Values], float]
+    y: Array
+    prior: Gaussian
+    noise: Noise
 
 
 def covariance(prior: Gaussian, minimum: Minimum) -> Array:
@@ -126,6 +132,9 @@ def outcome(
         covariance=released @ released.T,
         events=_events(task, observed, x, chain @ spread),
         mismatch=mismatch,
+        y=minimum.x,
+        prior=prior,
+        noise=noise_of(*task.left(x), task.predictor.dt_s),
     )
 
 

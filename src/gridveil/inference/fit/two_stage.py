@@ -85,15 +85,15 @@ def two_stage(
     *,
     dt_s: float,
     scheme: SchemeName,
-    sigma: float,
+    sigma: float | Array,
     starts: int = 4,
     seed: int = 0,
 ) -> TwoStage:
     """Find the most probable network: max p(records | k, m, d) p(k, m, d | release).
 
     belief : posterior of the noisy release, see `gridveil.inference.posterior`.
-    sigma : standard deviation of a sample, of sensor and model error together [p.u. frequency], for
-    records that do not say their own.
+    sigma : standard deviation of a sample, of sensor and model error together [p.u. frequency]: for
+    records that do not say their own, or of each place of each record (r, h), whatever they say.
     starts : searches of stage 2.
     seed : of the draws that make stage 1's prior and the starts; public, and no part of the privacy
     noise.
@@ -130,7 +130,9 @@ def two_stage(
         # far more reduced weights than lines: the network itself is the smaller thing to search for
         if direct:
             minima = [
-                _follow(DirectResiduals, task, prior, max(sigma, WIDE_SIGMA), parts, prior.mean)
+                _follow(
+                    DirectResiduals, task, prior, np.maximum(sigma, WIDE_SIGMA), parts, prior.mean
+                )
             ]
         else:
             first = _follow(ReducedResiduals, task, pushed, sigma, parts, pushed.mean)
@@ -208,7 +210,7 @@ def _follow(
     kind: type[ReducedResiduals | DirectResiduals],
     task: Task,
     prior: Gaussian,
-    sigma: float,
+    sigma: float | Array,
     parts: Sequence[int],
     start: Array,
 ) -> Minimum:
@@ -244,7 +246,7 @@ def _stages_of_unknown(
     pushed: Gaussian,
     prior: Gaussian,
     sampling: Sampling,
-    sigma: float,
+    sigma: float | Array,
     lines: Array,
     starts: Sequence[Array],
 ) -> tuple[list[Minimum], Minimum]:
@@ -296,7 +298,7 @@ def _begin_again(
 
 
 def _stage_2(
-    task: Task, first: Array, sampling: Sampling, sigma: float, prior: Gaussian, starts: Array
+    task: Task, first: Array, sampling: Sampling, sigma: float | Array, prior: Gaussian, starts: Array
 ) -> list[Minimum]:
     """Find line weights whose reduction gives stage 1's x, from each start (·, e).
 
@@ -365,7 +367,7 @@ def _polish(
     prior: Gaussian,
     start: Array,
     sampling: Sampling,
-    sigma: float,
+    sigma: float | Array,
     rounds: int = ROUNDS,
 ) -> tuple[Minimum, Array]:
     """Go from stage 2's y to the maximum of the posterior, all samples counted.
@@ -422,7 +424,7 @@ def _polish(
 
 
 def _polish_a_little(
-    task: Task, prior: Gaussian, start: Array, sampling: Sampling, sigma: float
+    task: Task, prior: Gaussian, start: Array, sampling: Sampling, sigma: float | Array
 ) -> Minimum:
     """Try a start: a few rounds, which no bar counts."""
     with told_to(None):
