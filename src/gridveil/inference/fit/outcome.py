@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import ReducedModel
@@ -58,7 +59,9 @@ class TwoStage:
     events : what was found of events that were not wholly known.
     mismatch : J of other values after these events [p.u.² s].
     y : (n,) = (log k, log m, log d, z), the maximum; prior : of y.
-    noise : of what is left of the records.
+    recorded : ω̂ (r, samples, h) [p.u.], 0 where nothing was seen.
+    left : ω − ω̂ (r, samples, h) at another y [p.u.], 0 where nothing was seen, and where that was.
+    noise : of what is left of the records at y.
     """
 
     model: ReducedModel
@@ -73,6 +76,8 @@ class TwoStage:
     mismatch: Callable[[Values], float]
     y: Array
     prior: Gaussian
+    recorded: Array
+    left: Callable[[Array], tuple[Array, NDArray[np.bool_]]]
     noise: Noise
 
 
@@ -119,6 +124,9 @@ def outcome(
             )
             return float(sampling.weights @ task.compare(other, sampling) ** 2)
 
+    def left(y: Array) -> tuple[Array, NDArray[np.bool_]]:
+        return task.left(task.coordinates.of_network_and_machines(y))
+
     return TwoStage(
         model=reduced_model(facts, values),
         values=values,
@@ -134,7 +142,9 @@ def outcome(
         mismatch=mismatch,
         y=minimum.x,
         prior=prior,
-        noise=noise_of(*task.left(x), task.predictor.dt_s),
+        recorded=task.predictor.records.observed,
+        left=left,
+        noise=noise_of(*left(minimum.x), task.predictor.dt_s),
     )
 
 

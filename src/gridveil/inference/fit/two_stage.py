@@ -156,6 +156,25 @@ def two_stage(
     return outcome(task, observed, prior, last, tuple(map(_cost, minima)), history)
 
 
+@one_blas_thread()
+def polished(
+    facts: GridFacts,
+    observed: Sequence[Observation],
+    bounds: Bounds,
+    prior: Gaussian,
+    y: Array,
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+    sigma: float | Array,
+) -> Array:
+    """The maximum of the posterior near y = (log k, log m, log d, z), without a search."""
+    task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
+    sampling = _sampling(task, task.predictor.records.samples, MOST_KEPT)
+    with told_to(None):
+        return _polish(task, prior, y, sampling, sigma)[0].x
+
+
 def is_too_large(facts: GridFacts) -> bool:
     """Whether a grid is beyond the two-stage fit: too many machines, or reduced weights."""
     g = len(facts.machines)
@@ -298,7 +317,12 @@ def _begin_again(
 
 
 def _stage_2(
-    task: Task, first: Array, sampling: Sampling, sigma: float | Array, prior: Gaussian, starts: Array
+    task: Task,
+    first: Array,
+    sampling: Sampling,
+    sigma: float | Array,
+    prior: Gaussian,
+    starts: Array,
 ) -> list[Minimum]:
     """Find line weights whose reduction gives stage 1's x, from each start (·, e).
 
