@@ -268,6 +268,7 @@ def with_own_noise(
     """
     declared = [settings.sigma if one.sigma is None else one.sigma for one in observed]
     sigma = least = np.array(declared)[:, None]
+    near = None
     for remaining in reversed(range(NOISE_ROUNDS)):
         fitted = two_stage(
             noisy.facts,
@@ -278,9 +279,10 @@ def with_own_noise(
             scheme=settings.scheme,
             sigma=sigma,
             starts=settings.starts,
+            near=near,
         )
         found = np.maximum(fitted.noise.effective, least)
         if not remaining or (found <= EXPLAINED * sigma).all():
             return fitted, sigma
-        sigma = np.maximum(found, sigma)
+        sigma, near = np.maximum(found, sigma), fitted.y
     raise AssertionError("the last round returns")

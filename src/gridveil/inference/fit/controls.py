@@ -188,7 +188,7 @@ class FitControls:
             return fit_detailed(released, ports, early or (), settings).model
 
         whole, unfitted, late = (
-            _computed(lambda model=model: _answers(model(), observed, settings.dt_s))
+            _computed(lambda model=model: answers_of(model(), observed, settings.dt_s))
             for model in (lambda: fitted.model, unfitted_model, early_model if early else _absent)
         )
         both = list(zip(self.public_values, self.frequency_response, strict=True))
@@ -236,7 +236,7 @@ def controls_of(
     twice = len(early) == len(parts) and len(public.units.bus) <= MOST_UNITS
 
     def public_values(seen: Sequence[Observation]) -> Answers:
-        return _answers(public_fit(public, seen, settings).model, observed, settings.dt_s)
+        return answers_of(public_fit(public, seen, settings).model, observed, settings.dt_s)
 
     def frequency_response(seen: Sequence[Observation]) -> Answers:
         return fitted_response(seen, settings.dt_s).answers(observed, settings.dt_s)
@@ -269,7 +269,7 @@ def _absent() -> DetailedModel:
     raise ValueError("there is no first part to fit to")
 
 
-def _answers(model: DetailedModel, observed: Sequence[Observation], dt_s: float) -> Answers:
+def answers_of(model: DetailedModel, observed: Sequence[Observation], dt_s: float) -> Answers:
     """What a model says that the records hold."""
     return tuple(
         simulate(

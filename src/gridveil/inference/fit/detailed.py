@@ -27,6 +27,7 @@ from gridveil.inference.fit.detailed_residuals import (
     discrepancy_shapes,
 )
 from gridveil.inference.fit.factors import Factor, factors_of, theta_of, without_exponents
+from gridveil.inference.fit.guard import Verdict
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
 from gridveil.inference.fit.noise import noise_of
 from gridveil.inference.fit.outcome import covariance as posterior_covariance
@@ -90,6 +91,7 @@ class DetailedFit:
     fix, and that the release and its priors do. A deviation does not know of what no factor moves:
     where the released case is wrong otherwise, factors may be off by several of them.
     moved_back : share of the way back to the release that stability needed; 0 mostly.
+    verdict : of `gridveil.inference.fit.guard_detailed`; None: not judged.
     """
 
     case: DetailedCase
@@ -107,6 +109,7 @@ class DetailedFit:
     history: Array
     converged: bool
     moved_back: float
+    verdict: Verdict | None = None
 
     def factor(self, name: str) -> FittedFactor:
         """A factor by its name."""

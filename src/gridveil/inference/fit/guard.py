@@ -38,7 +38,7 @@ LEAST_PEAK = 5.0
 ON_BOUNDS = 1 / 3
 # Draws of the release's posterior that a fit is compared with; how far beyond 99 % of them it may
 # lie, and how many deviations its common factors.
-DRAWS, FARTHEST, MOST_DEVIATIONS = 2000, 1.25, 5.0
+DRAWS, FARTHEST, MOST_DEVIATIONS = 2000, 1.0, 4.0
 # A common factor that the records do not see deviates by at least this share of its own deviation.
 LEAST_SEEN = 0.2
 # Held out, a fit may leave so many times what it leaves of the rest.
@@ -119,21 +119,20 @@ def residual_findings(left: Array, size: Array, peak: Array, hz: float) -> Itera
 
 
 def held_out_findings(
-    fitted: float, expected: float, unfitted: float, unmoved: float, hz: float
+    fitted: float, expected: float, unfitted: float, control: float, hz: float, simple: str
 ) -> Iterator[Finding]:
     """What second fits, to the first parts of records, leave of the rest.
 
     fitted : root mean square there [p.u.]; expected : that of the whole fit; unfitted : of the
-    unfitted release; unmoved : of a frequency that stays as it was when the first part ended.
+    unfitted release; control : of a simple model, in words.
     """
     if fitted <= HELD_OUT_EXCESS * expected:
         return
     told = f"fitted to the first part of the records, it misses the rest by {_mhz(fitted, hz)}"
     if fitted > unfitted:
         yield Finding("discarded", f"{told}, the unfitted release by {_mhz(unfitted, hz)}")
-    elif fitted > unmoved:
-        words = f"{told}, a frequency that does not move any more by {_mhz(unmoved, hz)}"
-        yield Finding("doubtful", words)
+    elif fitted > control:
+        yield Finding("doubtful", f"{told}, {simple} by {_mhz(control, hz)}")
 
 
 def posterior_findings(
@@ -233,7 +232,9 @@ class SwingFit:
             tails.append(_rms(left[seen & after[..., None]]))
         seen = found.left(found.y)[1] & after[..., None]
         second, whole, unfitted = tails
-        yield from held_out_findings(second, whole, unfitted, _rms(unmoved[seen]), self._hz)
+        yield from held_out_findings(
+            second, whole, unfitted, _rms(unmoved[seen]), self._hz, "a frequency that stays still"
+        )
 
     def _posterior(self) -> Iterator[Finding]:
         found, known = self.found, found_by_records(self.found)

@@ -88,6 +88,7 @@ def two_stage(
     sigma: float | Array,
     starts: int = 4,
     seed: int = 0,
+    near: Array | None = None,
 ) -> TwoStage:
     """Find the most probable network: max p(records | k, m, d) p(k, m, d | release).
 
@@ -97,6 +98,8 @@ def two_stage(
     starts : searches of stage 2.
     seed : of the draws that make stage 1's prior and the starts; public, and no part of the privacy
     noise.
+    near : y of an earlier fit to these records, at another σ: it and the release itself are then
+    the only starts, without the two stages.
 
     Privacy
     -------
@@ -115,14 +118,17 @@ def two_stage(
         bool(task.coordinates.unknowns.size),
     )
     direct = task.coordinates.size > MANY * len(prior.mean) and not unknown
-    pushed = prior if direct else push(task.coordinates, belief, random)
+    pushed = prior if direct or near is not None else push(task.coordinates, belief, random)
     count = max(starts, FEW_PLACES) if few else starts
     e, drawn = (
         len(facts.edges),
         np.log(np.concatenate([belief[name].sample(random, count - 1) for name in SWING], axis=1)),
     )
     lines = np.concatenate([prior.mean[None, :e], drawn[: starts - 1, :e]])
-    if unknown:
+    if near is not None:
+        minima = [_polish_a_little(task, prior, y, thin, sigma) for y in (near, prior.mean)]
+        best = min(minima, key=_cost)
+    elif unknown:
         minima, best = _stages_of_unknown(
             task, pushed, prior, thin, sigma, lines, _begin_again(task, belief, pushed, observed)
         )
