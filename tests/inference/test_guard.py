@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import simulate
 from gridveil.foundation.errors import BundleError, InputError
 from gridveil.grid.parameters import Bounds
-from gridveil.inference.fit import FitSettings, Observation, Unknown, is_flat
+from gridveil.inference.fit import EstimatedEvent, FitSettings, Observation, Unknown, is_flat
 from gridveil.inference.fit.guard import (
     Finding,
+    SwingFit,
     Verdict,
     held_out_findings,
     posterior_findings,
@@ -24,6 +26,7 @@ from gridveil.inference.fit.guard import (
 )
 from gridveil.inference.fit.misfit import PlaceMisfit, Rms
 from gridveil.inference.fit.noise import noise_of
+from gridveil.inference.posterior import Posterior
 from gridveil.inference.records import check_size, measure
 from gridveil.inference.records.declared import read_declaration
 from gridveil.privacy.adjacency import Adjacency
@@ -128,6 +131,48 @@ def test_of_a_discarded_fit_the_unfitted_release_is_the_release():
     found = place.unfitted()
     assert (found.whole.release, found.held_out.release) == (5.0, 4.0)
     assert replace(place, held_out=None).unfitted().held_out is None
+
+
+def judged(**found):
+    """The guard of a fit of the star, of which no more is known than what it found."""
+    facts = open_grid("star5").facts
+    sizes = {"k": 4, "m": 4, "d": 4}
+    belief = {name: Posterior.of(np.full(n, 5.0), 1.0, 1.0, 40.0) for name, n in sizes.items()}
+    observed = [record(unknown=Unknown(split=True, size=(0.05, 2.0)))]
+    model = true_model(open_grid("star5"))
+    found = SimpleNamespace(**found)
+    return SwingFit(facts, observed, found, belief, np.zeros(12), model, None, DT)
+
+
+@pytest.mark.parametrize(
+    ("split", "expected"),
+    [
+        ([0.1, 0.1, 0.2, 0.1], []),
+        ([0.9, -0.5, 0.05, 0.05], []),
+        ([2.0, -1.5, 0.0, 0.0], ["discarded"]),  # on a grid with 1 p.u. of load
+        ([0.7, -0.5, 0.0, 0.0], ["discarded"]),  # of 0.2 p.u. in all
+        ([0.05 * share for share in (0.25, 0.25, 0.25, 0.25)], ["discarded"]),  # on its bound
+    ],
+)
+def test_an_event_that_no_grid_has_is_discarded(split, expected):
+    split = np.array(split)
+    event = EstimatedEvent(0, float(split.sum()), 0.01, split, np.full(4, 0.01), 1.0, 0.0)
+    assert grades(judged(events=[event])._events()) == expected
+
+
+def test_values_on_their_bounds_are_doubtful_group_by_group():
+    prior = SimpleNamespace(lower=np.zeros(12), upper=np.full(12, 3.0))
+    y = np.ones(12)
+    y[4:6], y[8] = 0.0, 3.0
+    (found,) = judged(y=y, prior=prior)._bounds()
+    assert found == Finding("doubtful", "2 of 4 values of m lie on their public bounds")
+
+
+def test_a_fastest_mode_of_another_order_is_doubtful():
+    model = true_model(open_grid("star5"))
+    stiff = model.with_theta(np.where(np.arange(len(model.theta)) < 6, 30, 1) * model.theta)
+    assert not list(judged(model=model)._modes())
+    assert grades(judged(model=stiff)._modes()) == ["doubtful"]
 
 
 # --- fits of the star -----------------------------------------------------------------------------
@@ -276,3 +321,20 @@ def test_the_guard_tells_good_records_of_ieee30_from_bad_ones(kind):
         found = benchmark.judged(benchmark.Draw("ieee30", False, kind, Fraction(1), seed, 6, None))
         assert (found.grade == "good") == (kind == "good"), found
         assert found.published <= 1.1 * found.unfitted
+
+
+@pytest.mark.slow
+def test_a_swing_fit_to_a_record_of_devices_that_it_does_not_know_is_not_called_good():
+    draw = benchmark.Draw("ieee39", False, "good", Fraction(1), 0, 3, None)
+    devices = benchmark.truth("ieee39", None, detailed=True)
+    event = Event.load({"4": 3.0}, at_s=1.0)
+    clock = {"horizon_s": 20.0, "dt_s": benchmark.DT_S}
+    found = simulate(devices, event, **clock, buses=devices.machines[:3])
+    noise = 1e-5 * np.random.default_rng(0).standard_normal(found.omega.shape)
+    seen = Observation(event, replace(found, omega=found.omega + noise), ORIGIN)
+    source = benchmark.source("ieee39", None, detailed=False)
+    fitted = benchmark.swing_fit(draw, source, seen)
+    assert fitted.verdict.discarded
+    assert fitted.sigma.min() > 1e-4  # what the model misses, where the sensor's noise is 1e-5
+    inertia = benchmark.truth("ieee39", None, detailed=False).m.sum()
+    assert abs(fitted.model.m.sum() / inertia - 1) < 0.15  # a fit at 1e-5 is 60 % off
