@@ -7,7 +7,7 @@ is therefore asked first: how the unfitted model answers the recorded event.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
@@ -16,6 +16,7 @@ from scipy.stats import chi2
 
 from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import linearise
+from gridveil.dynamics.events import Event
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.controls import FitControls, answers_of, record_ports
@@ -28,6 +29,7 @@ from gridveil.inference.fit.guard import (
     residual_findings,
 )
 from gridveil.inference.fit.misfit import PlaceMisfit
+from gridveil.inference.fit.problem import Observation
 from gridveil.privacy.noisy import NoisyGrid
 
 # What fixes the size of a response, and its deviation [of a logarithm] where nothing was drawn.
@@ -35,11 +37,10 @@ SIZED_BY, UNDRAWN = ("M", "gov_gain"), 0.5
 # Deviations that a record's size may lie from what the release answers; and the share of it that
 # no multiple of that answer explains.
 MOST_DEVIATIONS, MOST_UNLIKE = 2.7, 0.08
-# A fit that leaves more of a record than this share, with factors beyond this quantile of their
-# priors: the event is not the one that was recorded.
-LEFT, FAR = 0.035, 0.99
-# That quantile alone: no grid of this structure.
-FARTHEST = 1 - 1e-6
+# How much more unlike the answer at the declared bus may be than that at the best other one; and
+# the same where a fit leaves more of the record than this share.
+ELSEWHERE, ELSEWHERE_LEFT, LEFT = 2.5, 1.5, 0.035
+FARTHEST = 1 - 1e-12  # quantile of the factors' priors that no grid of this structure is beyond
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,22 +61,27 @@ class DetailedGuard:
         """Judge the fit, on public data alone."""
         return Verdict.of([*self._answer(), *self._residual(), *self._held_out(), *self._factors()])
 
-    def _recorded(self) -> list[Array]:
-        return [record.trajectory.omega for record in self.controls.observed]
-
     def _answer(self) -> Iterator[Finding]:
         """The record against what the unfitted release answers: its size, and its shape."""
         ports = record_ports(self.released, self.controls.observed)
         model = linearise(self.released, solve(self.released), ports)
-        answers = answers_of(model, self.controls.observed, self.controls.settings.dt_s)
-        for number, (own, seen) in enumerate(zip(answers, self._recorded(), strict=True), start=1):
-            there = np.isfinite(seen)
-            both, ours, theirs = (
-                float(np.sum(a[there] * b[there]))
-                for a, b in ((own, seen), (own, own), (seen, seen))
-            )
-            unlike = 1 - both**2 / max(ours * theirs, np.finfo(float).tiny)
-            size = both / max(ours, np.finfo(float).tiny)
+        dt_s = self.controls.settings.dt_s
+        answers = answers_of(model, self.controls.observed, dt_s)
+        for number, record in enumerate(self.controls.observed, start=1):
+            size, unlike = compared_with(answers[number - 1], record.trajectory.omega)
+            others = {
+                bus: compared_with(answers_of(model, [moved], dt_s)[0], moved.trajectory.omega)[1]
+                for bus, moved in elsewhere(record, model.ports)
+            }
+            if others:
+                best = min(others, key=lambda bus: others[bus])
+                ratio = unlike / max(others[best], np.finfo(float).tiny)
+                if ratio > ELSEWHERE or (ratio > ELSEWHERE_LEFT and self._share() > LEFT):
+                    yield Finding(
+                        "discarded",
+                        f"record {number} is {ratio:.1f} times as unlike the release's answer at "
+                        "the declared bus as that at another: the event may have been elsewhere",
+                    )
             if size <= 0 or unlike > MOST_UNLIKE:
                 yield Finding(
                     "discarded",
@@ -92,22 +98,31 @@ class DetailedGuard:
 
     def _residual(self) -> Iterator[Finding]:
         hz = self.controls.observed[0].trajectory.frequency_hz
-        known = [place for place in self.misfit if place.whole.release is not None]
-        left = np.array([place.whole.release or 0.0 for place in known]) / (1000 * hz)
-        columns = [column for omega in self._recorded() for column in omega.T]
-        kept = [column[np.isfinite(column)] for column in columns]
-        if len(known) < len(kept) or not all(len(column) for column in kept):
-            return
-        size = np.array([np.sqrt(np.mean(column**2)) for column in kept])
-        peak = np.array([np.abs(column).max() for column in kept])
-        yield from residual_findings(left, size, peak, hz)
-        share, far = float((left / np.maximum(size, 1e-300)).max()), self._far()
-        if share > LEFT and far > FAR:
-            yield Finding(
-                "discarded",
-                f"it leaves {100 * share:.0f} % of a record unexplained with factors that few "
-                "grids have: the event may be another one than declared",
-            )
+        left, size, peak = self._left()
+        if len(left):
+            yield from residual_findings(left, size, peak, hz)
+
+    def _left(self) -> tuple[Array, Array, Array]:
+        """Residual, root mean square and largest deviation of each place [p.u.]; none where the
+        first is not known.
+        """
+        hz = self.controls.observed[0].trajectory.frequency_hz
+        known = [place.whole.release for place in self.misfit if place.whole.release is not None]
+        columns = [
+            column[np.isfinite(column)]
+            for record in self.controls.observed
+            for column in record.trajectory.omega.T
+        ]
+        if len(known) < len(columns) or not all(len(column) for column in columns):
+            return np.zeros(0), np.zeros(0), np.zeros(0)
+        size = np.array([np.sqrt(np.mean(column**2)) for column in columns])
+        peak = np.array([np.abs(column).max() for column in columns])
+        return np.array(known) / (1000 * hz), size, peak
+
+    def _share(self) -> float:
+        """Largest share of a record that the fit leaves."""
+        left, size, _ = self._left()
+        return float((left / np.maximum(size, np.finfo(float).tiny)).max(initial=0.0))
 
     def _held_out(self) -> Iterator[Finding]:
         parts = [(place.held_out, place.whole) for place in self.misfit]
@@ -156,6 +171,25 @@ class DetailedGuard:
             for one, prior in zip(self.fitted.factors, self._priors(), strict=True)
         ]
         return float(chi2.cdf(np.sum(np.square(own)), max(len(own), 1)))
+
+
+def compared_with(answer: Array, omega: Array) -> tuple[float, float]:
+    """How many times an answer a record is, and the share of it that no multiple explains."""
+    seen = np.isfinite(omega)
+    ours, theirs = answer[seen], omega[seen]
+    both, own = float(ours @ theirs), max(float(ours @ ours), np.finfo(float).tiny)
+    return both / own, 1 - both**2 / (own * max(float(theirs @ theirs), np.finfo(float).tiny))
+
+
+def elsewhere(record: Observation, ports: Sequence[str]) -> Iterator[tuple[str, Observation]]:
+    """The record with its event at every other port; none where it is not one step at one bus."""
+    steps = record.event.steps
+    if len(steps) != 1 or len(steps[0].change) != 1 or record.event.tripped:
+        return
+    ((declared, size),), at_s = steps[0].change.items(), steps[0].at_s
+    for bus in ports:
+        if bus != declared:
+            yield bus, replace(record, event=Event.load({bus: size}, at_s=at_s))
 
 
 def response_deviation(noisy: NoisyGrid[Any]) -> float:
