@@ -321,20 +321,3 @@ def test_the_guard_tells_good_records_of_ieee30_from_bad_ones(kind):
         found = benchmark.judged(benchmark.Draw("ieee30", False, kind, Fraction(1), seed, 6, None))
         assert (found.grade == "good") == (kind == "good"), found
         assert found.published <= 1.1 * found.unfitted
-
-
-@pytest.mark.slow
-def test_a_swing_fit_to_a_record_of_devices_that_it_does_not_know_is_not_called_good():
-    draw = benchmark.Draw("ieee39", False, "good", Fraction(1), 0, 3, None)
-    devices = benchmark.truth("ieee39", None, detailed=True)
-    event = Event.load({"4": 3.0}, at_s=1.0)
-    clock = {"horizon_s": 20.0, "dt_s": benchmark.DT_S}
-    found = simulate(devices, event, **clock, buses=devices.machines[:3])
-    noise = 1e-5 * np.random.default_rng(0).standard_normal(found.omega.shape)
-    seen = Observation(event, replace(found, omega=found.omega + noise), ORIGIN)
-    source = benchmark.source("ieee39", None, detailed=False)
-    fitted = benchmark.swing_fit(draw, source, seen)
-    assert fitted.verdict.discarded
-    assert fitted.sigma.min() > 1e-4  # what the model misses, where the sensor's noise is 1e-5
-    inertia = benchmark.truth("ieee39", None, detailed=False).m.sum()
-    assert abs(fitted.model.m.sum() / inertia - 1) < 0.15  # a fit at 1e-5 is 60 % off
