@@ -1,0 +1,207 @@
+"""The guard on a detailed fit: the same grades as of a swing fit, by what a detailed fit shows.
+
+Its factors have wide priors of their own, so that a fit explains much. What the release itself says
+is therefore asked first: how the unfitted model answers the recorded event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+
+from gridveil.dynamics.detailed.equilibrium import solve
+from gridveil.dynamics.detailed.linearise import linearise
+from gridveil.dynamics.events import Event
+from gridveil.grid.case import DetailedCase
+from gridveil.grid.facts import Array
+from gridveil.inference.fit.controls import FitControls, answers_of, record_ports
+from gridveil.inference.fit.detailed import DetailedFit
+from gridveil.inference.fit.factors import factors_of
+from gridveil.inference.fit.guard import (
+    Finding,
+    Verdict,
+    held_out_findings,
+    residual_findings,
+)
+from gridveil.inference.fit.misfit import PlaceMisfit
+from gridveil.inference.fit.problem import Observation
+from gridveil.privacy.noisy import NoisyGrid
+
+# What fixes the size of a response, and its deviation [of a logarithm] where nothing was drawn.
+SIZED_BY, UNDRAWN = ("M", "gov_gain"), 0.5
+# Deviations that a record's size may lie from what the release answers; and the share of it that
+# no multiple of that answer explains.
+MOST_DEVIATIONS, MOST_UNLIKE = 2.7, 0.08
+# How much more unlike the answer at the declared bus may be than that at the best other one; and
+# the same where a fit leaves more of the record than this share.
+ELSEWHERE, ELSEWHERE_LEFT, LEFT = 2.5, 1.5, 0.035
+FARTHEST = 1 - 1e-12  # quantile of the factors' priors that no grid of this structure is beyond
+
+
+@dataclass(frozen=True, eq=False)
+class DetailedGuard:
+    """What the guard of a detailed fit looks at.
+
+    released : before its fit; deviation : of the logarithm of its response, by the public noise;
+    misfit : of `FitControls.beside`.
+    """
+
+    released: DetailedCase
+    fitted: DetailedFit
+    misfit: Sequence[PlaceMisfit]
+    controls: FitControls
+    deviation: float
+
+    def verdict(self) -> Verdict:
+        """Judge the fit, on public data alone."""
+        return Verdict.of([*self._answer(), *self._residual(), *self._held_out(), *self._factors()])
+
+    def _answer(self) -> Iterator[Finding]:
+        """The record against what the unfitted release answers: its size, and its shape."""
+        ports = record_ports(self.released, self.controls.observed)
+        model = linearise(self.released, solve(self.released), ports)
+        dt_s = self.controls.settings.dt_s
+        answers = answers_of(model, self.controls.observed, dt_s)
+        for number, record in enumerate(self.controls.observed, start=1):
+            size, unlike = compared_with(answers[number - 1], record.trajectory.omega)
+            others = {
+                bus: compared_with(answers_of(model, [moved], dt_s)[0], moved.trajectory.omega)[1]
+                for bus, moved in elsewhere(record, model.ports)
+            }
+            if others:
+                best = min(others, key=lambda bus: others[bus])
+                ratio = unlike / max(others[best], np.finfo(float).tiny)
+                if ratio > ELSEWHERE or (ratio > ELSEWHERE_LEFT and self._share() > LEFT):
+                    yield Finding(
+                        "discarded",
+                        f"record {number} is {ratio:.1f} times as unlike the release's answer at "
+                        "the declared bus as that at another: the event may have been elsewhere",
+                    )
+            if size <= 0 or unlike > MOST_UNLIKE:
+                yield Finding(
+                    "discarded",
+                    f"record {number} has another shape than what the release answers to its "
+                    f"event: {100 * unlike:.0f} % of it is unlike",
+                )
+            if size > 0 and abs(np.log(size)) > MOST_DEVIATIONS * self.deviation:
+                yield Finding(
+                    "discarded",
+                    f"record {number} is {size:.2g} times as large as what the release answers to "
+                    f"its event, {abs(np.log(size)) / self.deviation:.1f} deviations of the noise "
+                    "away",
+                )
+
+    def _residual(self) -> Iterator[Finding]:
+        hz = self.controls.observed[0].trajectory.frequency_hz
+        left, size, peak = self._left()
+        if len(left):
+            yield from residual_findings(left, size, peak, hz)
+
+    def _left(self) -> tuple[Array, Array, Array]:
+        """Residual, root mean square and largest deviation of each place [p.u.]; none where the
+        first is not known.
+        """
+        hz = self.controls.observed[0].trajectory.frequency_hz
+        known = [place.whole.release for place in self.misfit if place.whole.release is not None]
+        columns = [
+            column[np.isfinite(column)]
+            for record in self.controls.observed
+            for column in record.trajectory.omega.T
+        ]
+        if len(known) < len(columns) or not all(len(column) for column in columns):
+            return np.zeros(0), np.zeros(0), np.zeros(0)
+        size = np.array([np.sqrt(np.mean(column**2)) for column in columns])
+        peak = np.array([np.abs(column).max() for column in columns])
+        return np.array(known) / (1000 * hz), size, peak
+
+    def _share(self) -> float:
+        """Largest share of a record that the fit leaves."""
+        left, size, _ = self._left()
+        return float((left / np.maximum(size, np.finfo(float).tiny)).max(initial=0.0))
+
+    def _held_out(self) -> Iterator[Finding]:
+        parts = [(place.held_out, place.whole) for place in self.misfit]
+        hz = self.controls.observed[0].trajectory.frequency_hz
+        columns: list[list[float | None]] = [
+            [held and held.release for held, _ in parts],
+            [whole.release for _, whole in parts],
+            [held and held.unfitted for held, _ in parts],
+            [held and held.frequency_response for held, _ in parts],
+        ]
+        if any(value is None for column in columns for value in column):
+            return
+        values = np.array(columns, dtype=np.float64) / (1000 * hz)
+        fitted, whole, unfitted, control = np.sqrt(np.mean(values**2, axis=1)).tolist()
+        yield from held_out_findings(
+            fitted, whole, unfitted, control, hz, "a frequency response of one machine"
+        )
+
+    def _factors(self) -> Iterator[Finding]:
+        if (far := self._far()) > FARTHEST:
+            yield Finding(
+                "discarded",
+                "it contradicts the release: its factors together lie beyond all but "
+                f"{1 - far:.0e} of what public priors allow",
+            )
+        for factor, own in zip(self.fitted.factors, self._priors(), strict=True):
+            low, high = own.range
+            if own.kind == "factor" and not low + 1e-6 < factor.x < high - 1e-6:
+                words = f"{factor.title}: {factor.value:.3g} times the released value is a bound"
+                yield Finding("discarded", words)
+        if self.fitted.moved_back:
+            yield Finding(
+                "doubtful",
+                f"it was moved {100 * self.fitted.moved_back:.0f} % of the way back to the "
+                "release, since its model was not stable",
+            )
+
+    def _priors(self) -> Sequence[Any]:
+        settings = self.controls.settings
+        return factors_of(self.released, exponents=settings.exponents, items=settings.items)
+
+    def _far(self) -> float:
+        """Quantile of the factors' distance from the release, by their priors."""
+        own = [
+            one.x / prior.spread
+            for one, prior in zip(self.fitted.factors, self._priors(), strict=True)
+        ]
+        return float(chi2.cdf(np.sum(np.square(own)), max(len(own), 1)))
+
+
+def compared_with(answer: Array, omega: Array) -> tuple[float, float]:
+    """How many times an answer a record is, and the share of it that no multiple explains."""
+    seen = np.isfinite(omega)
+    ours, theirs = answer[seen], omega[seen]
+    both, own = float(ours @ theirs), max(float(ours @ ours), np.finfo(float).tiny)
+    return both / own, 1 - both**2 / (own * max(float(theirs @ theirs), np.finfo(float).tiny))
+
+
+def elsewhere(record: Observation, ports: Sequence[str]) -> Iterator[tuple[str, Observation]]:
+    """The record with its event at every other port; none where it is not one step at one bus."""
+    steps = record.event.steps
+    if len(steps) != 1 or len(steps[0].change) != 1 or record.event.tripped:
+        return
+    ((declared, size),), at_s = steps[0].change.items(), steps[0].at_s
+    for bus in ports:
+        if bus != declared:
+            yield bus, replace(record, event=Event.load({bus: size}, at_s=at_s))
+
+
+def response_deviation(noisy: NoisyGrid[Any]) -> float:
+    """Deviation of the logarithm of a response's size that the noise of a release makes: of the
+    machines' inertia and the governors' gain, items' noise averaged over them.
+    """
+    total = 0.0
+    for name in SIZED_BY:
+        if name not in noisy.facts.parameters or name in noisy.allocation.published:
+            continue
+        loss = noisy.guarantee.groups.get(name)
+        deviation = loss.noise.deviation * loss.scale if loss and loss.relative else UNDRAWN
+        items = loss is not None and loss.mechanism.takes == "items"
+        total += deviation**2 / (noisy.facts.sizes[name] if items else 1)
+    return sqrt(total) or UNDRAWN

@@ -1,0 +1,85 @@
+"""The guard on a detailed fit: the release's own answer against the record."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gridveil.dynamics.events import Event
+from gridveil.inference.fit.controls import FitControls
+from gridveil.inference.fit.detailed import fit_detailed
+from gridveil.inference.fit.guard_detailed import (
+    DetailedGuard,
+    compared_with,
+    elsewhere,
+    response_deviation,
+)
+from small_detailed import DT, PORTS, SETTINGS, moved, recorded, small_case
+
+
+def verdict(record):
+    released = moved(small_case(), inertia=-0.1, governor_gain=0.1)
+    fitted = fit_detailed(released, PORTS, [record], SETTINGS)
+    controls = FitControls((record,), None, (DT,), SETTINGS, (None, None), (None, None))
+    misfit = controls.beside(released, fitted)
+    return DetailedGuard(released, fitted, misfit, controls, 0.15).verdict()
+
+
+def test_a_record_of_the_grid_is_good():
+    assert verdict(recorded(small_case())).grade == "good"
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_a_record_of_another_size_is_discarded(factor):
+    seen = recorded(small_case())
+    scaled = replace(seen.trajectory, omega=factor * seen.trajectory.omega)
+    found = verdict(replace(seen, trajectory=scaled))
+    assert found.discarded and "times as large as what the release answers" in found.reasons[0]
+
+
+def test_a_record_of_another_shape_is_discarded():
+    seen = recorded(small_case())
+    time = seen.trajectory.time_s
+    other = replace(seen.trajectory, omega=-1e-3 * np.sin(time)[:, None] * np.ones((1, 2)))
+    found = verdict(replace(seen, trajectory=other))
+    assert found.discarded and any("another shape" in reason for reason in found.reasons)
+
+
+def test_a_multiple_of_an_answer_is_told_with_gaps():
+    answer = np.random.default_rng(0).standard_normal((50, 2))
+    omega = 3.0 * answer
+    omega[4:9, 1] = np.nan
+    size, unlike = compared_with(answer, omega)
+    assert (size, unlike) == (pytest.approx(3.0), pytest.approx(0.0, abs=1e-12))
+    across = np.zeros_like(answer)
+    across[0, 0], across[1, 0] = answer[1, 0], -answer[0, 0]
+    assert compared_with(answer, across) == (pytest.approx(0.0), pytest.approx(1.0))
+
+
+def test_only_a_step_at_one_bus_is_tried_elsewhere():
+    one = recorded(small_case(), Event.load({"L1": 0.1}))
+    tried = dict(elsewhere(one, ("G1", "L1", "L2")))
+    assert list(tried) == ["G1", "L2"]
+    assert tried["L2"].event == Event.load({"L2": 0.1})
+    two = replace(one, event=Event.load({"L1": 0.1, "L2": 0.1}))
+    assert not list(elsewhere(two, ("G1", "L1", "L2")))
+
+
+def test_the_deviation_of_a_response_is_that_of_inertia_and_governor_gain():
+    def loss(scale, takes):
+        return SimpleNamespace(
+            noise=SimpleNamespace(deviation=2.0),
+            scale=scale,
+            relative=True,
+            mechanism=SimpleNamespace(takes=takes),
+        )
+
+    noisy = SimpleNamespace(
+        facts=SimpleNamespace(parameters={"M": 0, "gov_gain": 0}, sizes={"M": 4, "gov_gain": 4}),
+        allocation=SimpleNamespace(published=()),
+        guarantee=SimpleNamespace(groups={"M": loss(0.1, "items"), "gov_gain": loss(0.05, "mean")}),
+    )
+    assert response_deviation(noisy) == pytest.approx(np.sqrt(0.2**2 / 4 + 0.1**2))
+    noisy.guarantee.groups.clear()
+    assert response_deviation(noisy) == pytest.approx(np.sqrt(0.5))
