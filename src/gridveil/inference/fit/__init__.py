@@ -19,7 +19,7 @@ from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
-from gridveil.inference.fit.outcome import Identifiability
+from gridveil.inference.fit.outcome import Ended, Identifiability
 from gridveil.inference.fit.problem import (
     NOT_FITTED,
     Observation,
@@ -85,6 +85,7 @@ class FitResult:
     posterior covariance of (k_r, m, d).
     events : what was found of events that were not wholly known; both J are then those after the
     events as found.
+    ended : of the two-stage fit alone, what error bars start from.
     """
 
     model: ReducedModel
@@ -96,6 +97,7 @@ class FitResult:
     identifiability: Identifiability | None = None
     covariance: Array | None = None
     events: tuple[EstimatedEvent, ...] = ()
+    ended: Ended | None = None
 
 
 def check_records(
@@ -204,4 +206,5 @@ def _two_stage(
         fitted.identifiability,
         fitted.covariance,
         fitted.events,
+        fitted.ended,
     )

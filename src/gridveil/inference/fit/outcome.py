@@ -14,6 +14,7 @@ from gridveil.grid.facts import Array
 from gridveil.grid.tables import Values
 from gridveil.inference.fit.least_squares import Gaussian, Minimum
 from gridveil.inference.fit.problem import Observation
+from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import Task
 from gridveil.inference.fit.unknown import EstimatedEvent
 
@@ -45,6 +46,20 @@ class Identifiability:
 
 
 @dataclass(frozen=True, eq=False)
+class Ended:
+    """Where a two-stage fit ended: what error bars start from.
+
+    minimum : over y, of the records at the samples looked at, with σ for those that say none.
+    """
+
+    task: Task
+    prior: Gaussian
+    minimum: Minimum
+    sampling: Sampling
+    sigma: float
+
+
+@dataclass(frozen=True, eq=False)
 class TwoStage:
     """What the two-stage fit found.
 
@@ -56,6 +71,7 @@ class TwoStage:
     covariance : (e_r + 2g,)² posterior covariance of (k_r, m, d) of the model.
     events : what was found of events that were not wholly known.
     mismatch : J of other values after these events [p.u.² s].
+    ended : for error bars.
     """
 
     model: ReducedModel
@@ -68,6 +84,7 @@ class TwoStage:
     covariance: Array
     events: tuple[EstimatedEvent, ...]
     mismatch: Callable[[Values], float]
+    ended: Ended
 
 
 def covariance(prior: Gaussian, minimum: Minimum) -> Array:
@@ -78,14 +95,10 @@ def covariance(prior: Gaussian, minimum: Minimum) -> Array:
 
 
 def outcome(
-    task: Task,
-    observed: Sequence[Observation],
-    prior: Gaussian,
-    minimum: Minimum,
-    costs: tuple[float, ...],
-    history: Array,
+    ended: Ended, observed: Sequence[Observation], costs: tuple[float, ...], history: Array
 ) -> TwoStage:
     """Turn the posterior's maximum into a network, its reduced model, its errors and the events."""
+    task, prior, minimum = ended.task, ended.prior, ended.minimum
     facts = task.coordinates.facts
     e, g = len(facts.edges), len(facts.machines)
     parts = np.split(np.exp(minimum.x[: e + 2 * g]), [e, e + g])
@@ -126,6 +139,7 @@ def outcome(
         covariance=released @ released.T,
         events=_events(task, observed, x, chain @ spread),
         mismatch=mismatch,
+        ended=ended,
     )
 
 

@@ -29,7 +29,7 @@ from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.coordinates import independent, linked, push
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise, scale_shift
-from gridveil.inference.fit.outcome import TwoStage, covariance, outcome
+from gridveil.inference.fit.outcome import Ended, TwoStage, covariance, outcome
 from gridveil.inference.fit.problem import NOT_FITTED, Observation, report_step
 from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import (
@@ -151,7 +151,8 @@ def two_stage(
         prior = replace(prior, mean=prior.mean + alike)
         last, more = _polish(task, prior, last.x, everything, sigma, rounds)
         history = np.concatenate([history, more[1:]])
-    return outcome(task, observed, prior, last, tuple(map(_cost, minima)), history)
+    ended = Ended(task, prior, last, everything, sigma)
+    return outcome(ended, observed, tuple(map(_cost, minima)), history)
 
 
 def is_too_large(facts: GridFacts) -> bool:
