@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from bench_pool import over_draws
-from gridveil.dynamics.ensemble import quantiles
+from gridveil.dynamics.ensemble import system_band
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import ReducedModel
@@ -199,16 +199,18 @@ def judged(release: Release, truth: ReducedModel, events: list[Event]) -> list[d
         ours = release.simulate(event, horizon_s=20.0, dt_s=DT_S)
         band = ours.band
         assert band is not None
-        system = release.ensemble.system(event, clock, release.model)
+        system = system_band(ours, release.ensemble, release.model, event, clock)
+        assert system is not None, "it is short"
         true_system, time_s = true.omega @ weight, clock.time_s
         row: dict[str, float] = {}
-        for name, ends, value in (
-            ("nadir", quantiles(nadir(time_s, system)[0]), nadir(time_s, true_system)[0]),
-            ("rocof", quantiles(rocof(time_s, system.copy())), rocof(time_s, true_system.copy())),
-            ("settling", band.settling, true.settling),
+        for name, value in (
+            ("nadir", nadir(time_s, true_system)[0]),
+            ("rocof", rocof(time_s, true_system.copy())),
+            ("settling", true.settling),
         ):
-            row[name] = float(ends[0] <= value <= ends[1])
-            row[f"{name} width"] = float((ends[1] - ends[0]) / abs(value))
+            low, high = getattr(system, name)
+            row[name] = float(low <= value <= high)
+            row[f"{name} width"] = float((high - low) / abs(value))
         # at rest, before anything moved, there is nothing to hold
         inside = (band.lower <= true.omega) & (true.omega <= band.upper)
         row["response"] = float(inside[1:].mean())

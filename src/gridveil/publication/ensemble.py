@@ -10,11 +10,11 @@ from math import prod
 
 import numpy as np
 
-from gridveil.dynamics.ensemble import LEVEL, Ensemble, quantiles
+from gridveil.dynamics.ensemble import LEVEL, Ensemble, system_band
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
-from gridveil.dynamics.simulate import Clock
-from gridveil.dynamics.trajectory import nadir, rocof
+from gridveil.dynamics.simulate import Clock, simulate
+from gridveil.dynamics.trajectory import in_hz
 from gridveil.dynamics.truncation import is_stable
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import released
@@ -35,20 +35,18 @@ def ensemble_document(release: Release, run: ReferenceDocument) -> EnsembleDocum
         return None
     event = Event.parse(run.event, base_mva=release.model.base_mva)
     clock = Clock(run.horizon_s, run.dt_s)
-    system, hz = found.system(event, clock, release.model), release.model.frequency_hz
-    figures = {
-        "nadir_hz": nadir(clock.time_s, system)[0],
-        "rocof_hz_s": rocof(clock.time_s, system),
-        "settling_hz": found.settling(event, release.model),
-    }
-    bands = {name: tuple((hz * quantiles(values)).tolist()) for name, values in figures.items()}
+    centre = simulate(release.model, event, horizon_s=run.horizon_s, dt_s=run.dt_s)
+    band, hz = system_band(centre, found, release.model, event, clock), release.model.frequency_hz
+    assert band is not None, "a reference is short"
     return EnsembleDocument(
         members=found.members,
         states=0 if found.swing else found.A.shape[1],
         level=LEVEL,
         counts=found.counts,
         truncation=found.truncation,
-        **bands,
+        nadir_hz=in_hz(band.nadir, hz),
+        rocof_hz_s=in_hz(band.rocof, hz),
+        settling_hz=in_hz(band.settling, hz),
     )
 
 
