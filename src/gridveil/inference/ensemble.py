@@ -1,9 +1,7 @@
 """Error bars of a swing release: tables that its noise, and its records, leave possible.
 
 Without a record, every member is a draw of the release's posterior. With records it is a draw of
-the posterior of both, by randomise-then-optimise: a draw of the release's own posterior stands for
-its mean, noise of the record's size is added to the record, and what explains both best is a
-member. Where all is linear and Gaussian such members are draws of the posterior exactly.
+the posterior of both, see `gridveil.inference.fit.members`.
 """
 
 from __future__ import annotations
@@ -22,9 +20,8 @@ from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import WEIGHT
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.alike import Alike, split
-from gridveil.inference.fit.least_squares import Gaussian, minimise
+from gridveil.inference.fit.members import Members
 from gridveil.inference.fit.outcome import Ended
-from gridveil.inference.fit.task import NetworkResiduals, triangle
 from gridveil.inference.posterior import Posterior
 from gridveil.inference.prior import LOG_UNIFORM, around_middle, prior_of
 from gridveil.privacy.allocation import machine_shares
@@ -34,8 +31,6 @@ SEED = 20261117  # public: members are no privacy noise
 MEMBERS, FEWEST = 48, 24
 # Machines above which there is no ensemble, and numbers that all members hold at most.
 MOST_MACHINES, MOST_NUMBERS = 100, 400_000
-# Steps of a member's search, and the decrease of the cost at which it ends.
-STEPS, CLOSE = 40, 1e-3
 OF_NOISE = "noise of the release"
 OF_SPLIT = "how machines share a sum that was drawn"
 OF_LINES = "line weights of which nothing was drawn"
@@ -124,40 +119,24 @@ def fitted_members(
 ) -> list[ReducedModel]:
     """Models that a release and its records leave possible.
 
-    The records are linear in θ near the fitted model, in which they bend little; Kron, which bends
-    much, is followed exactly.
+    Every member starts from its own draw of the release's posterior, and of what is believed of
+    events that are not wholly known.
     """
-    random = np.random.default_rng(SEED)
+    random, making = np.random.default_rng(SEED), Members(ended)
+    if making.few_places:
+        count = min(count, FEWEST)
     drawn = tables(noisy, count, random)
-    facts, coordinates = noisy.facts, ended.task.coordinates
-    y, prior = ended.minimum.x, ended.prior
+    facts, prior = noisy.facts, ended.prior
     logs = np.log(np.concatenate([drawn[name] for name in SWING], axis=1))
     size = logs.shape[1]
-    unknown = random.standard_normal((count, len(y) - size))
+    events = random.standard_normal((count, len(prior.mean) - size))
     spread = 1 / np.sqrt(prior.precision.diagonal()[size:])
-    means = np.concatenate([logs, prior.mean[size:] + spread * unknown], axis=1)
-    x = coordinates.of_network_and_machines(y)
-    noise = ended.task.sigma(ended.sampling, ended.sigma)
-    J = ended.task.slopes(x, ended.sampling) / noise[:, None]
-    r = ended.task.compare(x, ended.sampling) / noise
-    R = triangle(np.concatenate([J, r[:, None]], axis=1))
+    means = np.concatenate([logs, prior.mean[size:] + spread * events], axis=1)
+    ends = np.cumsum([facts.sizes[name] for name in SWING])[:-1]
     models = []
-    for mean in means:
-        bent = NetworkResiduals(
-            coordinates,
-            R[:, :-1],
-            R[:, -1] + random.standard_normal(len(R)),
-            coordinates.values(x),
-            y,
-            slice(0, len(y)),
-            np.arange(J.shape[1]),
-        )
-        near = Gaussian(mean, prior.precision, prior.lower, prior.upper)
-        start = np.concatenate([mean[:size], y[size:]])
-        found = minimise(bent, near, start, iterations=STEPS, tolerance=CLOSE).x
-        parts = np.split(
-            np.exp(found[:size]), np.cumsum([facts.sizes[name] for name in SWING])[:-1]
-        )
-        with told_to(None):
-            models.append(reduced_model(facts, dict(zip(SWING, parts, strict=True)), buses))
+    with told_to(None):
+        for mean in means:
+            values = np.split(np.exp(making.member(mean, random)[:size]), ends)
+            table = dict(zip(SWING, values, strict=True))
+            models.append(reduced_model(facts, table, buses))
     return models

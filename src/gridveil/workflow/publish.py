@@ -137,10 +137,11 @@ def _ensemble(noisy: NoisyGrid, release: Release, fitted: FitResult | None) -> E
     loaded = loaded_buses(noisy.facts)
     ports = release.model.ports
     count = members_for(len(noisy.facts.machines), len(ports) - len(noisy.facts.machines))
-    if not count or (fitted is not None and fitted.ended is None):
-        return None
-    stage("drawing error bars")
+    discarded = fitted is not None and fitted.verdict is not None and fitted.verdict.discarded
     ended = fitted.ended if fitted is not None else None
+    if not count or (fitted is not None and ended is None and not discarded):
+        return None  # other fits than the two-stage one tell nothing of what they leave possible
+    stage("drawing error bars")
     members = (
         possible(noisy, loaded, count)
         if ended is None
