@@ -1,5 +1,6 @@
 """Members of swing releases: draws of the posterior, with and without records."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -138,7 +139,7 @@ def record(places, sigma=1e-5):
     truth = true_model(open_grid("ieee30"))
     trajectory = simulate(truth, EVENT, dt_s=0.05, buses=truth.machines[:places])
     noise = np.random.default_rng(7).standard_normal(trajectory.omega.shape)
-    noisy = type(trajectory)(**vars(trajectory) | {"omega": trajectory.omega + sigma * noise})
+    noisy = replace(trajectory, omega=trajectory.omega + sigma * noise)
     return [Observation(EVENT, noisy, Provenance("simulated", "a test"))]
 
 
