@@ -68,7 +68,7 @@ python -c "import gridveil; print(gridveil.load('.').simulate('{document.referen
 `scipy.io.loadmat("model.mat")` in Python. `reference.csv` is this model's own answer to `{document.reference.event}`
 ({document.reference.horizon_s:g} s, step {document.reference.dt_s:g} s, {scheme}): yours should agree.
 `sha256sum -c SHA256SUMS` checks the files without gridveil.
-{_exports(document)}
+{_ensemble(document)}{_exports(document)}
 ## The model
 
 ```
@@ -177,6 +177,18 @@ def _plain(words: str) -> str:
 def _group_row(name: str, loss: GroupLoss) -> str:
     each = "" if loss.mechanism.each == "each" else f", {loss.mechanism.each}"
     return f"| {name}{each} | {loss.alpha_in_words} | {loss.epsilon} | {loss.scale_in_words} |"
+
+
+def _ensemble(document: ReleaseDocument) -> str:
+    """Say what ensemble.mat is, where there is one."""
+    bars = document.ensemble
+    if bars is None:
+        return ""
+    low, high = bars.nadir_hz
+    return f"""`ensemble.mat` holds {bars.members} models that this release leaves possible, each as likely as the others; `simulate` gives
+{100 * bars.level:g} % bands from them, such as {low:+.4f} to {high:+.4f} Hz for the system's nadir after the event above.
+They count: {", ".join(bars.counts)}.
+"""  # noqa: E501
 
 
 def _exports(document: ReleaseDocument) -> str:
