@@ -11,6 +11,7 @@ from gridveil.dynamics.detailed.estimate import toward_mean
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.projection import check_public_end, project
 from gridveil.dynamics.detailed.reduction import reduce_case
+from gridveil.dynamics.ensemble import Ensemble
 from gridveil.foundation import crash_points
 from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, OptionError
 from gridveil.foundation.progress import stage
@@ -19,8 +20,10 @@ from gridveil.grid.case import DetailedCase
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Asset, Bounds
+from gridveil.inference.detailed_ensemble import counted_words, detailed_members, offsets
 from gridveil.inference.fit.controls import FitControls, controls_of, record_ports
-from gridveil.inference.fit.detailed import DetailedFitSettings, fit_detailed
+from gridveil.inference.fit.detailed import DetailedFit, DetailedFitSettings, fit_detailed
+from gridveil.inference.fit.detailed_members import MemberFits
 from gridveil.inference.fit.misfit import PlaceMisfit
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.unknown import KNOWN
@@ -241,7 +244,7 @@ def detailed_algorithm(
         case, equilibrium = fitted.case, fitted.equilibrium
     model = linearise(case, equilibrium, case.loads.bus)
     shown = case if form == "network" else reduce_case(case, equilibrium).case
-    return detailed_release(
+    release = detailed_release(
         noisy,
         neutral_model(model),
         Shown(
@@ -254,6 +257,30 @@ def detailed_algorithm(
         fitted,
         records.observed,
         misfit,
+    )
+    return replace(release, ensemble=_ensemble(noisy, projected.case, controls, fitted))
+
+
+def _ensemble(
+    noisy: NoisyGrid[DetailedFacts],
+    released: DetailedCase,
+    controls: FitControls | None,
+    fitted: DetailedFit | None,
+) -> Ensemble:
+    """Models that a release leaves possible; post-processing, with a public seed.
+
+    released : the case before its fit.
+    """
+    fits = None
+    if controls is not None and fitted is not None:
+        observed = controls.observed
+        ports = record_ports(released, observed)
+        fits = MemberFits.of(released, ports, observed, controls.settings, fitted)
+    models = [neutral_model(member) for member in detailed_members(noisy, fits)]
+    return Ensemble.of(
+        models,
+        counts=counted_words(fits is not None),
+        offset=offsets(len(models), len(models[0].ports)),
     )
 
 

@@ -128,10 +128,11 @@ def balanced(case: DetailedCase) -> tuple[DetailedCase, Equilibrium]:
     giving = np.maximum(scheduled, 0.0)
     taken = np.minimum(scheduled, 0.0)
     total = (1 + LOSSES) * float(case.loads.power.real.sum())
+    equilibrium = None
     for _ in range(ROUNDS):
         factor = max(total - taken.sum(), 0.0) / giving.sum() if giving.any() else 1.0
         case = replace(case, units=replace(case.units, power=giving * factor + taken))
-        equilibrium = solve(case)
+        equilibrium = solve(case, equilibrium)
         total, before = float(equilibrium.power.real.sum()), total
         if abs(total - before) <= BALANCED * (1 + abs(total)):
             return case, equilibrium
