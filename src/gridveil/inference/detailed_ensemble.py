@@ -19,7 +19,7 @@ from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
 from gridveil.inference.detailed_draws import entry_draws, typical_factors
 from gridveil.inference.fit.detailed_members import MemberFits
-from gridveil.inference.plausible import plausible_case
+from gridveil.inference.plausible import plausible_case, plausible_loads
 from gridveil.privacy.noisy import NoisyGrid
 
 MEMBERS = 24
@@ -53,12 +53,15 @@ def offsets(members: int, ports: int, seed: int = SEED) -> Array:
 def detailed_members(
     noisy: NoisyGrid[DetailedFacts],
     fits: MemberFits | None = None,
+    *,
+    unknown_loads: bool = False,
     members: int = MEMBERS,
     seed: int = SEED,
 ) -> list[DetailedModel]:
     """Models that a release leaves possible, each as likely as the others.
 
-    fits : to the release's records; None: there are none, or they were set aside.
+    fits : to the release's records; None: there are none, or their fit was discarded.
+    unknown_loads : nobody declared how loads depend on voltage, and no fit says so.
 
     Privacy
     -------
@@ -70,7 +73,7 @@ def detailed_members(
     with counted("error bars", members) as more:
         for number in range(members):
             values = {name: entries[number] for name, entries in draws.items()}
-            own = _standing(noisy.facts, values, [seed, 1, number])
+            own = _standing(noisy.facts, values, [seed, 1, number], unknown_loads)
             case, equilibrium = own.case, own.equilibrium
             if fits is not None:
                 case, equilibrium = fits.fitted(case, np.random.default_rng([seed, 2, number]))
@@ -79,11 +82,15 @@ def detailed_members(
     return models
 
 
-def _standing(facts: DetailedFacts, values: Mapping[str, Array], seed: list[int]) -> Projected:
+def _standing(
+    facts: DetailedFacts, values: Mapping[str, Array], seed: list[int], unknown_loads: bool
+) -> Projected:
     """A case of drawn entries that stands."""
     for reach in REACHES:
         random = np.random.default_rng(seed)
         public = plausible_case(facts.public, random, reach)
+        if unknown_loads:
+            public = plausible_loads(public, random)
         sized = released_case(public, values)
         typical = {
             name: ENTRIES[name].read(sized)[0] * typical_factors(random, facts.sizes[name], reach)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import log
 
 import numpy as np
+from scipy.special import ndtr
 
 from gridveil.dynamics.detailed.device import DeviceParameter
 from gridveil.dynamics.detailed.quantities import behind_entries
@@ -26,6 +27,8 @@ RESISTANCE = 0.15  # of the logarithm of r/x, in common and of each branch
 # unit, and that of transformers' taps [p.u.].
 RAISED, SET_POINT, TAP = 0.02, 0.01, 0.015
 LOWEST_VOLTAGE, HIGHEST_VOLTAGE = 0.95, 1.08
+# Deviation of Φ⁻¹ of a load's share of constant impedance: many loads are taken for all Z or all P.
+EXTREMES = 2.0
 # Constants that go together: one factor keeps their order.
 TOGETHER: tuple[tuple[str, ...], ...] = (("xd", "xq"), ("xd2", "xq2", "xl"))
 # Shares of a turbine's stages, which count over their sum.
@@ -48,6 +51,14 @@ def plausible_case(
         units=units,
         devices=tuple(_devices(table, random, reach) for table in public.devices),
     )
+
+
+def plausible_loads(public: DetailedCase, random: np.random.Generator) -> DetailedCase:
+    """Draw shares of constant impedance, the rest being constant power, alike for all loads."""
+    shares = ndtr(EXTREMES * random.standard_normal(2))
+    impedance = np.tile(shares, (len(public.loads.bus), 1))
+    loads = replace(public.loads, impedance=impedance, current=np.zeros_like(impedance))
+    return replace(public, loads=loads)
 
 
 def spread_of(parameter: DeviceParameter) -> tuple[float, float]:

@@ -140,8 +140,13 @@ def merge_loads(release: Release, facts: GridFacts, ports: Sequence[IntArray]) -
             [model.loads[:g], [model.loads[g + members].sum() for members in ports]]
         ),
     )
+    shares = np.eye(len(model.ports), len(merged.ports))
+    shares[g:, g:] = merged_shares(facts, ports)
     return replace(
-        release, model=merged, public_inputs={**release.public_inputs, PORTS: PORTS_TOLD}
+        release,
+        model=merged,
+        ensemble=release.ensemble and release.ensemble.merged(merged.ports, shares),
+        public_inputs={**release.public_inputs, PORTS: PORTS_TOLD},
     )
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gridveil.dynamics.ensemble import SystemBand, system_band
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import Metrics, read
-from gridveil.dynamics.simulate import Mode
+from gridveil.dynamics.simulate import Clock, Mode
 from gridveil.dynamics.trajectory import BusResponse, Trajectory
 from gridveil.foundation.archive import check_free, write_files
 from gridveil.publication.bundle import load
@@ -25,6 +26,7 @@ class Simulated:
     """What an event does to a release: at the buses asked for, and to the system.
 
     system : figures of the inertia-weighted frequency.
+    system_band : their bands [p.u.], where the release has an ensemble.
     """
 
     release: Release
@@ -32,6 +34,7 @@ class Simulated:
     system: Metrics
     responses: Sequence[BusResponse]
     modes: Sequence[Mode]
+    system_band: SystemBand | None
 
 
 def simulate_bundle(
@@ -67,7 +70,10 @@ def simulate_bundle(
     if csv:
         with writing(csv, "--csv"):
             csv.write_text(trajectory.to_csv(), encoding="utf-8")
-    return Simulated(release, trajectory, system, trajectory.responses(), release.modes())
+    band = release.ensemble and system_band(
+        whole, release.ensemble, release.model, happening, Clock(horizon_s, dt_s)
+    )
+    return Simulated(release, trajectory, system, trajectory.responses(), release.modes(), band)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from gridveil.inference.detailed_ensemble import counted_words, detailed_members
 from gridveil.inference.fit.controls import FitControls, controls_of, record_ports
 from gridveil.inference.fit.detailed import DetailedFit, DetailedFitSettings, fit_detailed
 from gridveil.inference.fit.detailed_members import MemberFits
+from gridveil.inference.fit.guard_detailed import DetailedGuard, response_deviation
 from gridveil.inference.fit.misfit import PlaceMisfit
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.unknown import KNOWN
@@ -241,7 +242,13 @@ def detailed_algorithm(
         ports = record_ports(case, controls.observed)
         fitted = fit_detailed(case, ports, controls.observed, controls.settings)
         misfit = controls.beside(case, fitted)
-        case, equilibrium = fitted.case, fitted.equilibrium
+        deviation = response_deviation(noisy)
+        verdict = DetailedGuard(case, fitted, misfit, controls, deviation).verdict()
+        fitted = replace(fitted, verdict=verdict)
+        if verdict.discarded:
+            misfit = tuple(place.unfitted() for place in misfit)
+        else:
+            case, equilibrium = fitted.case, fitted.equilibrium
     model = linearise(case, equilibrium, case.loads.bus)
     shown = case if form == "network" else reduce_case(case, equilibrium).case
     release = detailed_release(
@@ -271,12 +278,16 @@ def _ensemble(
 
     released : the case before its fit.
     """
-    fits = None
+    fits, unknown_loads = None, False
     if controls is not None and fitted is not None:
-        observed = controls.observed
-        ports = record_ports(released, observed)
-        fits = MemberFits.of(released, ports, observed, controls.settings, fitted)
-    models = [neutral_model(member) for member in detailed_members(noisy, fits)]
+        observed, settings = controls.observed, controls.settings
+        if fitted.verdict.discarded:
+            unknown_loads = settings.exponents
+        else:
+            ports = record_ports(released, observed)
+            fits = MemberFits.of(released, ports, observed, settings, fitted)
+    members = detailed_members(noisy, fits, unknown_loads=unknown_loads)
+    models = [neutral_model(member) for member in members]
     return Ensemble.of(
         models,
         counts=counted_words(fits is not None),

@@ -31,10 +31,10 @@ from gridveil.inference.fit.detailed_residuals import (
 from gridveil.inference.fit.factors import Factor, factors_of, without_exponents
 from gridveil.inference.fit.least_squares import Gaussian, minimise
 from gridveil.inference.fit.problem import Observation
+from gridveil.inference.plausible import EXTREMES
 
 STEPS = 8  # of a member's search
 CLOSE = 0.5  # decrease of ½ χ² at which it ends
-EXTREMES = 2.0  # of a share's coordinate, as drawn: many loads are taken for all Z or all P
 
 
 @dataclass(eq=False)
