@@ -26,7 +26,7 @@ from bench_pool import over_draws
 from gridveil.dynamics.detailed.entries import ENTRIES, entries_of
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.projection import NoPublicEnd, project
-from gridveil.dynamics.ensemble import quantiles
+from gridveil.dynamics.ensemble import system_band
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import Clock, simulate
 from gridveil.dynamics.trajectory import nadir, rocof
@@ -200,23 +200,21 @@ def judge(release: Release, answer: Answer) -> dict[str, float]:
     band, time_s = ours.band, CLOCK.time_s
     assert band is not None
     units = slice(0, len(answer.inertia))
-    system = release.ensemble.system(answer.event, CLOCK, release.model)
-    true_system = answer.omega @ (answer.inertia / answer.inertia.sum())
-    settling = (
-        (quantiles(system[:, -1]), true_system[-1])
-        if answer.settling is None
-        else (band.settling, answer.settling)
-    )
+    of_system = system_band(ours, release.ensemble, release.model, answer.event, CLOCK)
+    assert of_system is not None, "it is short"
+    system = answer.omega @ (answer.inertia / answer.inertia.sum())
     row: dict[str, float] = {}
-    for name, (ends, value) in {
-        "nadir": (quantiles(nadir(time_s, system)[0]), nadir(time_s, true_system)[0]),
-        "rocof": (quantiles(rocof(time_s, system.copy())), rocof(time_s, true_system.copy())),
-        "settling": settling,
-    }.items():
-        row[name] = float(ends[0] <= value <= ends[1])
-        row[f"{name} width"] = float((ends[1] - ends[0]) / abs(value))
-        row[f"{name} place"] = float((value - 0.5 * (ends[0] + ends[1])) / (ends[1] - ends[0]))
-        row[f"{name} place"] *= float(np.sign(value))
+    for name, (low, high), value in (
+        ("nadir", of_system.nadir, nadir(time_s, system)[0]),
+        ("rocof", of_system.rocof, rocof(time_s, system.copy())),
+        # a nonlinear truth is judged where its simulation ends
+        ("settling", of_system.settling, answer.settling)
+        if answer.settling is not None
+        else ("settling", (band.lower[-1, 0], band.upper[-1, 0]), answer.omega[-1, 0]),
+    ):
+        row[name] = float(low <= value <= high)
+        row[f"{name} width"] = float((high - low) / abs(value))
+        row[f"{name} place"] = float((value - 0.5 * (low + high)) / (high - low) * np.sign(value))
     # at rest, before anything moved, there is nothing to hold
     lower, upper = band.lower[1:, units], band.upper[1:, units]
     row["response"] = float(((lower <= answer.omega[1:]) & (answer.omega[1:] <= upper)).mean())

@@ -281,7 +281,7 @@ def _ensemble(
     fits, unknown_loads = None, False
     if controls is not None and fitted is not None:
         observed, settings = controls.observed, controls.settings
-        if fitted.verdict.discarded:
+        if fitted.verdict is not None and fitted.verdict.discarded:
             unknown_loads = settings.exponents
         else:
             ports = record_ports(released, observed)
