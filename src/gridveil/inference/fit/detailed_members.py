@@ -38,7 +38,7 @@ CLOSE = 0.5  # decrease of ½ χ² at which it ends
 
 
 @dataclass(eq=False)
-class _Mended:
+class Mended:
     """Residuals whose slopes follow from a first guess and the steps taken."""
 
     residuals: DetailedResiduals
@@ -90,7 +90,7 @@ class MemberFits:
     ) -> MemberFits:
         """Take slopes once, at the fitted release; case : the release before its fit."""
         moving = factors_of(case, exponents=settings.exponents, items=settings.items)
-        prediction = _prediction(case, ports, moving, observed, settings)
+        prediction = prediction_of(case, ports, moving, observed, settings)
         shapes = discrepancy_shapes(prediction.records, settings.dt_s, settings.discrepancy)
         together = np.maximum(fitted.correlation_s / settings.dt_s, 1.0)
         sigma = (fitted.sigma * np.sqrt(together))[:, None]
@@ -112,7 +112,7 @@ class MemberFits:
         self, case: DetailedCase, random: np.random.Generator
     ) -> tuple[DetailedCase, Equilibrium]:
         """Fit a member's case to its own record; it stands, if the case does."""
-        prediction = _prediction(case, self.ports, self.factors, self.observed, self.settings)
+        prediction = prediction_of(case, self.ports, self.factors, self.observed, self.settings)
         records = prediction.records
         noise = self.sigma * random.standard_normal(records.observed.shape)
         prediction = replace(
@@ -120,7 +120,7 @@ class MemberFits:
         )
         residuals = DetailedResiduals(prediction, self.sigma, self.shapes)
         minimum = minimise(
-            _Mended(residuals, self.slopes),
+            Mended(residuals, self.slopes),
             replace(self.prior, mean=self._mean(random)),
             self.start,
             cap=LONGEST_STEP,
@@ -139,13 +139,14 @@ class MemberFits:
         return spread * random.standard_normal(len(spread))
 
 
-def _prediction(
+def prediction_of(
     case: DetailedCase,
     ports: IntArray,
     factors: Sequence[Factor],
     observed: Sequence[Observation],
     settings: DetailedFitSettings,
 ) -> Prediction:
+    """What a case says at the places of records, by factors."""
     base = without_exponents(case) if settings.exponents else case
     places = linearise(case, solve(case), ports)
     return Prediction.of(
