@@ -92,7 +92,7 @@ def read_ensemble(data: bytes, release: Release, stated: EnsembleDocument) -> Re
         shapes = Ensemble.shapes(k, stated.states, ports, units)
     flat = {name: (k, prod(shape[1:])) for name, shape in shapes.items()}
     arrays = {
-        name: values.astype(np.float64).reshape(shapes[name])
+        name: values.astype(np.float64, order="C").reshape(shapes[name])
         for name, values in from_mat(data, flat, {}, "f4").items()
     }
     if problem := next(_problems(arrays, swing=isinstance(model, ReducedModel)), None):
