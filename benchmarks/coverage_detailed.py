@@ -110,7 +110,7 @@ def plausible_truth(stock: DetailedCase, random: np.random.Generator) -> Detaile
                 continue
             values[name] = entries
             if ENTRIES[name].treatment == "mean":
-                apart = scatter(random, 1, len(entries))[0]
+                apart = scatter(name, random, 1, len(entries))[0]
                 signed = name == "q_ratio"
                 mean = entries.mean() if signed else np.exp(np.log(entries).mean())
                 values[name] = mean + apart if signed else mean * np.exp(apart)

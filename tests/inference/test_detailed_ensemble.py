@@ -73,11 +73,13 @@ def test_a_mean_that_was_drawn_is_kept_by_entries_that_scatter_around_it(noisy):
     assert entries.shape == (3000, 4)
     assert mean.mean() == pytest.approx(belief.log_mean[0], abs=0.01)
     assert mean.std() == pytest.approx(np.sqrt(belief.log_variance[0]), rel=0.06)
-    assert np.log(entries).std(axis=1).mean() > 0.05
+    assert np.log(entries).std(axis=1).mean() > 0.03
 
 
 def test_scatter_has_a_mean_of_zero_in_every_draw():
-    assert scatter(np.random.default_rng(1), 20, 7).mean(axis=1) == pytest.approx(np.zeros(20))
+    assert scatter("gov_gain", np.random.default_rng(1), 20, 7).mean(axis=1) == pytest.approx(
+        np.zeros(20)
+    )
 
 
 def test_lines_are_drawn_from_their_own_posterior(noisy):
@@ -123,7 +125,7 @@ def test_plausible_cases_keep_zeros_signs_order_and_what_entries_set(noisy):
 def test_constants_are_spread_by_their_guide_ranges(noisy):
     public, random = noisy.facts.public, np.random.default_rng(3)
     shift, spread = spread_of(DEVICES["GENROU"].parameter("Td10"))
-    assert spread == pytest.approx(np.log(10.0 / 3.0) / 8)
+    assert spread == pytest.approx(np.log(10.0 / 3.0) / 6)
     assert shift == pytest.approx(0.5 * np.log(np.sqrt(3.0 * 10.0) / 8.0))
     logs = np.array(
         [np.log(plausible_case(public, random).devices[0].values["Td10"]) for _ in range(600)]

@@ -15,7 +15,9 @@ from gridveil.inference.posterior import Posterior, beliefs
 from gridveil.privacy.noisy import NoisyGrid
 
 ALIKE = 0.7  # deviation of τ, of machines' items
-APART = 0.15  # the same of entries whose mean alone was drawn; of a signed one in its unit
+# The same of entries whose mean alone was drawn (of a signed one in its unit): droops are set by
+# grid codes, gains of exciters by whoever tuned them, reactances and charging by what was built.
+APART, USUALLY_APART = {"avr_gain": 0.5, "pss_gain": 0.3, "x_machine": 0.3, "b_ratio": 0.3}, 0.15
 TYPICAL = 0.4  # deviation of the logarithm of a typical value, in common
 GRID = (np.arange(400) + 0.5) * 0.01  # of τ
 
@@ -37,7 +39,7 @@ def _drawn(
     """Draw entries (count, n) of one parameter behind its noise."""
     loss, size = noisy.guarantee.groups[name], noisy.facts.sizes[name]
     if loss.mechanism.takes == "mean":
-        return _around(belief, random, count, size)
+        return _around(name, belief, random, count, size)
     of_machines = noisy.facts.parameters[name].asset == "machine"
     if not (of_machines and loss.relative and size >= 3):
         return belief.sample(random, count)
@@ -45,17 +47,19 @@ def _drawn(
     return np.clip(np.exp(logs), belief.lower, belief.upper)
 
 
-def _around(belief: Posterior, random: np.random.Generator, count: int, size: int) -> Array:
+def _around(
+    name: str, belief: Posterior, random: np.random.Generator, count: int, size: int
+) -> Array:
     """Scatter entries (count, size) around a mean that was drawn, and leave their mean."""
     mean = belief.sample(random, count)
-    apart = scatter(random, count, size)
+    apart = scatter(name, random, count, size)
     entries = mean + apart if belief.signed else mean * np.exp(apart)
     return np.clip(entries, belief.lower, belief.upper)
 
 
-def scatter(random: np.random.Generator, count: int, size: int) -> Array:
+def scatter(name: str, random: np.random.Generator, count: int, size: int) -> Array:
     """Draw by how much entries differ from their mean: (count, size), of mean 0 each."""
-    tau = APART * np.abs(random.standard_normal((count, 1)))
+    tau = APART.get(name, USUALLY_APART) * np.abs(random.standard_normal((count, 1)))
     apart = tau * random.standard_normal((count, size))
     return apart - apart.mean(axis=1, keepdims=True)
 
@@ -79,7 +83,7 @@ def alike_draws(logs: Array, deviation: float, random: np.random.Generator, coun
     return centre + np.sqrt(tau2 * noise / v) * random.standard_normal((count, n))
 
 
-def typical_factors(random: np.random.Generator, size: int, reach: float = 1.0) -> Array:
+def typical_factors(name: str, random: np.random.Generator, size: int, reach: float = 1.0) -> Array:
     """Draw by how much entries (size,) differ from a typical value, nothing of which was drawn."""
-    apart = TYPICAL * random.standard_normal() + scatter(random, 1, size)[0]
+    apart = TYPICAL * random.standard_normal() + scatter(name, random, 1, size)[0]
     return np.exp(reach * apart)

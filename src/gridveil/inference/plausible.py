@@ -1,7 +1,7 @@
 """What a detailed release does not draw, as it might be: public values with a public spread.
 
 A typical value is not exact. A constant of a device has a factor that all units share and one of
-its own, each log-normal with an eighth of the guide range's logarithm as its deviation; so has r/x.
+its own, each log-normal with a sixth of the guide range's logarithm as its deviation; so has r/x.
 Voltages and taps are spread in p.u. Zeros, signs, modes, limits and saturation stay as they are.
 """
 
@@ -21,8 +21,8 @@ from gridveil.grid.case import Branches, DetailedCase, DeviceTable
 from gridveil.grid.facts import Array
 
 # Deviation of a logarithm where a guide range begins at 0, and the most of any.
-USUAL, MOST = 0.2, 0.3
-RESISTANCE = 0.15  # of the logarithm of r/x, in common and of each branch
+USUAL, MOST = 0.25, 0.4
+RESISTANCE = 0.2  # of the logarithm of r/x, in common and of each branch
 # Usual set points are 1 to 1.05 p.u.: their shift from 1, their deviation in common and of each
 # unit, and that of transformers' taps [p.u.].
 RAISED, SET_POINT, TAP = 0.02, 0.01, 0.015
@@ -64,13 +64,13 @@ def plausible_loads(public: DetailedCase, random: np.random.Generator) -> Detail
 def spread_of(parameter: DeviceParameter) -> tuple[float, float]:
     """Shift from the typical value and deviation, of a constant's logarithm.
 
-    The guide range is taken for eight deviations; the centre lies half way between the typical
+    The guide range is taken for six deviations; the centre lies half way between the typical
     value and the range's middle.
     """
     if min(parameter.lower, parameter.typical) <= 0:
         return 0.0, USUAL
     low, high = log(parameter.lower), log(parameter.upper)
-    return 0.5 * (0.5 * (low + high) - log(parameter.typical)), min((high - low) / 8, MOST)
+    return 0.5 * (0.5 * (low + high) - log(parameter.typical)), min((high - low) / 6, MOST)
 
 
 def _factors(random: np.random.Generator, size: int, spread: float, shift: float = 0.0) -> Array:
