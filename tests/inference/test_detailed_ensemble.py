@@ -7,8 +7,12 @@ import pytest
 
 from detailed_releases import demo, detailed
 from gridveil.dynamics.detailed.entries import entries_of
-from gridveil.dynamics.detailed.projection import is_stable
+from gridveil.dynamics.detailed.linearise import linearise
+from gridveil.dynamics.detailed.projection import is_stable, project
 from gridveil.dynamics.detailed.registry import DEVICES
+from gridveil.dynamics.ensemble import quantiles
+from gridveil.dynamics.events import Event
+from gridveil.dynamics.simulate import simulate
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.detailed_draws import ALIKE, alike_draws, entry_draws, scatter
 from gridveil.inference.detailed_ensemble import detailed_members
@@ -19,6 +23,8 @@ from gridveil.inference.fit.least_squares import minimise
 from gridveil.inference.plausible import plausible_case, plausible_loads, spread_of
 from gridveil.inference.posterior import beliefs
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.readers.detailed import locked
+from gridveil.readers.dynamics import Detailed as DeclaredLoads
 from gridveil.vault.perturb import PlannedDraw, perturb_planned
 from gridveil.vault.sampler import DemoSampler
 from gridveil.workflow.detailed import allocate
@@ -28,11 +34,14 @@ from small_detailed import PORTS, SETTINGS, moved, recorded, small_case
 @pytest.fixture(scope="module")
 def noisy():
     """What a release of Kundur's two areas draws."""
-    source = detailed()
+    return drawn_from(detailed(), 4)
+
+
+def drawn_from(source, seed):
     adjacency = Adjacency("one-asset-relative", family=source.facts.family)
     bounds = Bounds(family=source.facts.family)
     plan = PlannedDraw(source, Fraction(1), adjacency, bounds, allocate(source.facts, adjacency))
-    return perturb_planned(plan, ledger=None, sampler=DemoSampler(seed=4), lineage=None)
+    return perturb_planned(plan, ledger=None, sampler=DemoSampler(seed=seed), lineage=None)
 
 
 # --- draws of entries -----------------------------------------------------------------------------
@@ -168,6 +177,26 @@ def test_a_detailed_release_carries_its_ensemble_and_gives_bands():
     assert shown.band is not None
     inside = (shown.band.lower <= shown.omega) & (shown.omega <= shown.band.upper)
     assert inside.mean() > 0.9
+
+
+@pytest.mark.slow
+def test_bands_hold_the_truth_about_as_often_as_they_say(noisy):
+    """Truths are drawn from what is believed before a release; each has a release of its own."""
+    public, inside = noisy.facts.public, []
+    values = {name: entries for name, (entries, _) in entries_of(public).items() if len(entries)}
+    event = Event.load({public.buses[public.loads.bus[0]]: 0.5})
+
+    def answer(model):
+        shown = simulate(model, event, horizon_s=10.0, dt_s=0.1, buses=model.machines)
+        return shown.omega[5::5]
+
+    for seed in range(14):
+        true = project(plausible_case(public, np.random.default_rng([9, seed])), values)
+        drawn = drawn_from(locked(true.case, DeclaredLoads(zip="Z")), seed)
+        low, high = quantiles(np.stack([answer(model) for model in detailed_members(drawn)]))
+        truth = answer(linearise(true.case, true.equilibrium, true.case.loads.bus))
+        inside.append(((low <= truth) & (truth <= high)).mean())
+    assert 0.6 < np.mean(inside) < 0.97
 
 
 # --- members that are fitted ----------------------------------------------------------------------

@@ -20,6 +20,7 @@ from gridveil.inference.fit import FitSettings, Observation, Unknown
 from gridveil.inference.records.clock import lay_clock, resample, sampling
 from gridveil.inference.records.declared import (
     Declaration,
+    Unit,
     declaration,
     is_unknown,
     read_declaration,
@@ -44,8 +45,9 @@ FURTHEST = 0.15
 MOST_GAPS = 0.9
 FEWEST_AFTER, SHORTEST_AFTER_S, LONGEST_S = 10, 1.0, 3600.0
 FEWEST_BEFORE = 3
-# Units are confused by factors of 50 and more; no public bounds are that far off.
-WRONG_SIZE = 20.0
+# Units are confused by factors of 50 and more; no public bounds are that far off. Where another
+# unit would fit, less is enough.
+WRONG_SIZE, WRONG_UNIT = 20.0, 4.0
 # No sensor, and no model that is worth fitting, is further off [p.u. frequency].
 LARGEST_SIGMA = 0.01
 
@@ -266,14 +268,17 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
     )
     largest = greatest / max(len(facts.machines) * bounds[DAMPING.name].lower + public, 1e-9)
     hz = measured.declared.nominal_hz
-    if not least / WRONG_SIZE <= peak <= largest * WRONG_SIZE:
+    likely = _likely_unit(measured.declared, peak, least, largest)
+    times = WRONG_UNIT if likely else WRONG_SIZE
+    if not least / times <= peak <= largest * times:
+        unit = f" If it is in {likely}, declare that." if likely else ""
         raise refusal(
             f"the largest deviation is {1000 * hz * peak:.3g} mHz, where the event and the public "
             f"bounds of d let expect {1000 * hz * least:.3g} to {1000 * hz * largest:.3g} mHz",
             file=measured.declared.file,
-            expected=f"no more than {WRONG_SIZE:g} times less or more",
+            expected=f"no more than {times:g} times less or more",
             remedy="Check unit, values and the size of the event; or set --bounds d=… from public "
-            "knowledge.",
+            f"knowledge.{unit}",
         )
     after = omega[measured.trajectory.time_s > measured.event_s]
     mean = float(np.nanmean(after))
@@ -319,8 +324,26 @@ def _times(step: Step, factor: float) -> Step:
 
 def _nominal(declared: Declaration) -> float:
     """The nominal frequency in the record's unit."""
-    hz = declared.nominal_hz
-    return {"Hz": hz, "mHz": 1000 * hz, "p.u.": 1.0, "rad/s": 2 * pi * hz}[declared.unit]
+    return _nominals(declared.nominal_hz)[declared.unit]
+
+
+def _nominals(hz: float) -> dict[Unit, float]:
+    """The nominal frequency in every unit."""
+    return {"Hz": hz, "mHz": 1000 * hz, "p.u.": 1.0, "rad/s": 2 * pi * hz}
+
+
+def _likely_unit(declared: Declaration, peak: float, least: float, largest: float) -> str:
+    """The unit in which deviations of this record would be as large as its event lets expect; none
+    where its own is one, or none is. An absolute record is told by its mean.
+    """
+    if least <= peak <= largest or declared.values == "absolute":
+        return ""
+    fitting = [
+        unit
+        for unit, nominal in _nominals(declared.nominal_hz).items()
+        if least <= peak * _nominal(declared) / nominal <= largest
+    ]
+    return " or ".join(fitting)
 
 
 def _sigma(declared: Declaration) -> float | None:
