@@ -132,7 +132,7 @@ def balanced(case: DetailedCase) -> tuple[DetailedCase, Equilibrium]:
     for _ in range(ROUNDS):
         factor = max(total - taken.sum(), 0.0) / giving.sum() if giving.any() else 1.0
         case = replace(case, units=replace(case.units, power=giving * factor + taken))
-        equilibrium = solve(case, equilibrium)
+        equilibrium = solve(case, near=equilibrium)
         total, before = float(equilibrium.power.real.sum()), total
         if abs(total - before) <= BALANCED * (1 + abs(total)):
             return case, equilibrium
