@@ -14,6 +14,7 @@ from gridveil.dynamics.detailed.estimate import toward_mean
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.projection import check_public_end, project
 from gridveil.dynamics.detailed.reduction import reduce_case
+from gridveil.dynamics.ensemble import Ensemble
 from gridveil.foundation import crash_points
 from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, OptionError
 from gridveil.foundation.progress import stage
@@ -22,8 +23,10 @@ from gridveil.grid.case import DetailedCase
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Asset, Bounds
+from gridveil.inference.detailed_ensemble import counted_words, detailed_members, offsets
 from gridveil.inference.fit.controls import FitControls, answers_of, controls_of, record_ports
-from gridveil.inference.fit.detailed import DetailedFitSettings, fit_detailed
+from gridveil.inference.fit.detailed import DetailedFit, DetailedFitSettings, fit_detailed
+from gridveil.inference.fit.detailed_members import MemberFits
 from gridveil.inference.fit.guard_detailed import DetailedGuard, response_deviation
 from gridveil.inference.fit.misfit import PlaceMisfit
 from gridveil.inference.fit.problem import Observation
@@ -273,7 +276,7 @@ def detailed_algorithm(
             case, equilibrium = fitted.case, fitted.equilibrium
     model = linearise(case, equilibrium, case.loads.bus)
     shown = case if form == "network" else reduce_case(case, equilibrium).case
-    return detailed_release(
+    release = detailed_release(
         noisy,
         neutral_model(model),
         Shown(
@@ -286,6 +289,34 @@ def detailed_algorithm(
         fitted,
         records.observed,
         misfit,
+    )
+    return replace(release, ensemble=_ensemble(noisy, projected.case, controls, fitted))
+
+
+def _ensemble(
+    noisy: NoisyGrid[DetailedFacts],
+    released: DetailedCase,
+    controls: FitControls | None,
+    fitted: DetailedFit | None,
+) -> Ensemble:
+    """Models that a release leaves possible; post-processing, with a public seed.
+
+    released : the case before its fit.
+    """
+    fits, unknown_loads = None, False
+    if controls is not None and fitted is not None:
+        observed, settings = controls.observed, controls.settings
+        if fitted.verdict is not None and fitted.verdict.discarded:
+            unknown_loads = settings.exponents
+        else:
+            ports = record_ports(released, observed)
+            fits = MemberFits.of(released, ports, observed, settings, fitted)
+    members = detailed_members(noisy, fits, unknown_loads=unknown_loads)
+    models = [neutral_model(member) for member in members]
+    return Ensemble.of(
+        models,
+        counts=counted_words(fits is not None),
+        offset=offsets(len(models), len(models[0].ports)),
     )
 
 

@@ -41,8 +41,10 @@ class Equilibrium:
     power: Complex
 
 
-def solve(case: DetailedCase) -> Equilibrium:
+def solve(case: DetailedCase, near: Equilibrium | None = None) -> Equilibrium:
     """Solve a case's power flow on its own numbers.
+
+    near : of a case that differs little, to begin with.
 
     Raises
     ------
@@ -50,7 +52,8 @@ def solve(case: DetailedCase) -> Equilibrium:
     """
     wiring, numbers = Wiring.of(case), numbers_of(case)
     Y = network.admittance(wiring, numbers)
-    V = flow(wiring, numbers, Y)
+    start = None if near is None else np.concatenate([near.voltage.real, near.voltage.imag])
+    V = flow(wiring, numbers, Y, start)
     P, Q = unit_powers(wiring, numbers, Y, V)
     n = wiring.size
     return Equilibrium(V[:n] + 1j * V[n:], P + 1j * Q)

@@ -137,11 +137,11 @@ def fit_detailed(
         base, places, ports, moving, observed, dt_s=settings.dt_s, scheme=settings.scheme
     )
     shapes = discrepancy_shapes(prediction.records, settings.dt_s, settings.discrepancy)
-    prior = _prior(moving, shapes.shape[2] * shapes.shape[3], settings.widened)
+    prior = factor_prior(moving, shapes.shape[2] * shapes.shape[3], settings.widened)
     search = _Search(prediction, shapes, prior, settings)
     minimum, sigma, correlation, history = search.run()
     n = len(moving)
-    x, back, fitted, equilibrium, model = _standing(prediction, base, case, ports, minimum.x[:n])
+    x, back, fitted, equilibrium, model = standing_fit(prediction, base, case, ports, minimum.x[:n])
     covariance = posterior_covariance(prior, minimum)[:n, :n]
     deviations = np.sqrt(covariance.diagonal())
     spreads = prior.precision.diagonal()[:n] ** -0.5
@@ -176,7 +176,7 @@ def fit_detailed(
     )
 
 
-def _prior(factors: Sequence[Factor], sizes: int, widened: float) -> Gaussian:
+def factor_prior(factors: Sequence[Factor], sizes: int, widened: float) -> Gaussian:
     """N(0, s²) of each factor, N(0, 1) of each size of the discrepancy."""
     own = [factor.spread * (widened if factor.kind == "factor" else 1.0) for factor in factors]
     spreads = np.concatenate([own, np.ones(sizes)])
@@ -251,7 +251,7 @@ def _count(seen: NDArray[np.bool_]) -> Array:
     return np.maximum(seen.sum(axis=1, keepdims=True), 1).astype(np.float64)
 
 
-def _standing(
+def standing_fit(
     prediction: Prediction, base: DetailedCase, released: DetailedCase, ports: IntArray, x: Array
 ) -> tuple[Array, float, DetailedCase, Equilibrium, DetailedModel]:
     """The fitted case, moved back toward the release until its model is stable; at last the
