@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gridveil.vault.sampler import DemoSampler, SecureSampler
     from gridveil.workflow.demo import run_demo
     from gridveil.workflow.publish import publish
+    from gridveil.workflow.records import init_record
     from gridveil.workflow.release import release_grid
     from gridveil.workflow.settings import ReleaseSettings
 
@@ -55,6 +56,7 @@ _HOMES = {
     "SecureSampler": "gridveil.vault.sampler",
     "Trajectory": "gridveil.dynamics.trajectory",
     "exact": "gridveil.privacy.epsilon",
+    "init_record": "gridveil.workflow.records",
     "load": "gridveil.publication.bundle",
     "modes": "gridveil.dynamics.simulate",
     "open_grid": "gridveil.readers.cases",
@@ -84,6 +86,7 @@ __all__ = [
     "SecureSampler",
     "Trajectory",
     "exact",
+    "init_record",
     "load",
     "modes",
     "open_grid",
