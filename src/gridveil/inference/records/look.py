@@ -115,7 +115,8 @@ def look(path: Path, time_format: str | None = None) -> Looked:
     data, _ = record_bytes(draft)
     if problem := bad_lines(data):
         raise refusal(problem, file=name, expected=EXPECTED)
-    head = data.decode("utf-8-sig").splitlines()[:HEAD_LINES]
+    # splitlines() would also split at signs that a name may hold.
+    head = re.split(r"\r\n|\n|\r", data.decode("utf-8-sig"))[:HEAD_LINES]
     delimiter, rows = _cells(head, name)
     width = Counter(len(cells) for _, cells in rows).most_common(1)[0][0]
     fitting = [(line, cells) for line, cells in rows if len(cells) == width]
@@ -154,7 +155,8 @@ def _cells(head: list[str], file: str) -> tuple[str, list[tuple[int, list[str]]]
             continue
         tail = [len(cells) for _, cells in rows[len(rows) // 2 :]]
         width, count = Counter(tail).most_common(1)[0] if tail else (1, 0)
-        if width > 1 and count >= 0.8 * len(tail):
+        # A quote that a wrong delimiter opens would swallow the lines that follow.
+        if width > 1 and count >= 0.8 * len(tail) and 2 * len(rows) > len(list(filter(None, head))):
             # Cells behind the last column may be left out above the data, or be empty.
             return delimiter, [(line, _fitted(cells, width)) for line, cells in rows]
     raise refusal(

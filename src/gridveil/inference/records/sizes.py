@@ -30,7 +30,10 @@ def per_unit(raw: RawRecord, file: RecordFile, nominal_hz: float) -> Array:
         row, place = wrong[0]
         kind = "frequency" if file.values == "absolute" else "deviation of the frequency"
         guess = likely(raw.values[:, place], nominal_hz)
-        if guess and (guess.unit, guess.values) != (file.unit, file.values):
+        declared = Likely(
+            file.unit, file.values, guess.nominal_hz and nominal_hz if guess else None
+        )
+        if guess and guess != declared:
             words = guess.in_words(nominal_hz)
             remedy = f"It looks like {words}: check unit, values and nominal_hz."
         else:

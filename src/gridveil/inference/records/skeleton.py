@@ -46,12 +46,29 @@ def changes(found: Looked) -> tuple[list[Change], float]:
             break
         if all(abs(time_s[place] - time_s[one]) > max(APART_S, 10 * span) for one in chosen):
             chosen.append(int(place))
-    chosen.sort()
+    onsets = [_onset(time_s, hz, place, int(later[place]), span) for place in chosen]
+    sizes = {onset: float(size[place]) for onset, place in zip(onsets, chosen, strict=True)}
+    chosen = sorted(sizes)
     texts = found.time_texts([int(rows[place]) for place in chosen])
     return [
-        Change(int(rows[place]), text, float(size[place]))
+        Change(int(rows[place]), text, sizes[place])
         for place, text in zip(chosen, texts, strict=True)
     ], span
+
+
+def _onset(time_s: Array, hz: Array, place: int, later: int, span: float) -> int:
+    """The last sample before a change that is still what it was.
+
+    place, later : samples between which it is largest.
+    """
+    quiet = hz[(time_s >= time_s[place] - 10 * span) & (time_s <= time_s[place] - 2 * span)]
+    if len(quiet) < 3:
+        return place
+    level = float(np.median(quiet))
+    noise = 5 * 1.4826 * float(np.median(np.abs(quiet - level)))
+    near = np.abs(hz[: later + 1] - level) <= max(noise, 0.02 * abs(hz[later] - level))
+    still = np.flatnonzero(near & (time_s[: later + 1] >= time_s[place] - 10 * span))
+    return int(still[-1]) if len(still) else place
 
 
 def interval_of(time_s: Array) -> float:

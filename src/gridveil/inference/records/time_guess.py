@@ -26,7 +26,7 @@ PATTERNS = tuple(
     f"{day}{between}{clock}" for day, between, clock in product(DAYS, (" ", ", ", "T"), CLOCKS)
 )
 EARLIEST_EPOCH_S = 1e8  # 1973
-FEWEST = 3
+ABOVE, FEWEST = 3, 3  # rows of names and units, and of samples
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def find_times(
     """
     if time_format is not None:
         check_format(time_format, file)
-    sample = rows[len(rows) // 2 :][:200]
+    sample = rows[ABOVE:][:200]
     width = len(sample[0]) if sample else 0
     singles = [(place,) for place in range(width)]
     pairs = [(place, place + 1) for place in range(width - 1)]
