@@ -17,6 +17,7 @@ from gridveil.cli import app
 from gridveil.privacy.guarantee import CONDITIONAL
 from gridveil.publication.certificate import CertificateDocument
 from gridveil.publication.schema import ReleaseDocument
+from record_layouts import BUSES, LAYOUTS, fill_in
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -135,7 +136,7 @@ def test_the_options_that_a_page_names_alone_are_of_a_command_or_a_benchmark(pag
         assert all(f'"{option}"' in BENCHMARKS for option in unknown(f"gridveil {words}")), words
 
 
-def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
+def test_the_page_on_trajectories_works_from_top_to_bottom(workplace, monkeypatch):
     page = ROOT / "docs" / "trajectories.md"
     text = page.read_text(encoding="utf-8").splitlines()
     assert (
@@ -144,11 +145,21 @@ def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
     declared, *unknown = blocks(page, "toml")
     (workplace / "record.toml").write_text(declared, encoding="utf-8")
     exec(compile(blocks(page, "python")[0], page.name, "exec"), {})
+    for write in LAYOUTS.values():  # the files that the page names
+        write(workplace)
     lines = [line for line in text if line.startswith("gridveil ")]
-    assert [line.split()[1] for line in lines] == ["inspect", "release"]
+    assert [line.split()[1] for line in lines] == [
+        *("record", "inspect", "release", "record", "record", "record", "inspect", "release")
+    ]
+    monkeypatch.setenv("GRIDVEIL_LEDGER", str(workplace / "pmu.sqlite"))
     for line in lines:
+        if "record.toml" in line:
+            monkeypatch.setenv("GRIDVEIL_LEDGER", str(workplace / "record.sqlite"))
         result = run(line)
         assert result.returncode == 0, result.stderr
+        if line.startswith("gridveil record init"):  # what the page asks the reader to do
+            made = result.stdout.split()[0].rstrip(":")
+            fill_in(workplace / made, BUSES[made.removesuffix(".toml")])
     assert (workplace / "record.png").stat().st_size > 10_000
     facts = open_grid("star5").facts
     for block in unknown:  # what is said of an unknown event stands in the place of the known one
@@ -172,7 +183,7 @@ def test_the_commands_on_leakage_work_with_the_record_that_it_names(workplace):
     made = [
         line
         for line in trajectories.read_text(encoding="utf-8").splitlines()
-        if line.startswith("gridveil release")
+        if line.startswith("gridveil release") and "record.toml" in line
     ]
     for line in (*made, *lines):
         result = run(line)

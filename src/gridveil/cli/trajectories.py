@@ -10,7 +10,7 @@ from gridveil.cli.output import print_table, print_text
 if TYPE_CHECKING:
     from gridveil.grid.facts import TableFacts
     from gridveil.inference.fit import EstimatedEvent, Unknown
-    from gridveil.inference.records import Measured
+    from gridveil.inference.records import Location, Measured
 
 
 def trajectory_json(record: Measured) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def print_trajectory(record: Measured) -> None:
         ),
         [
             (
-                place.column,
+                _place(record, place),
                 place.bus,
                 str(place.samples),
                 f"{100 * place.gaps:.1f}",
@@ -106,6 +106,11 @@ def print_trajectory(record: Measured) -> None:
     )
 
 
+def _place(record: Measured, place: Location) -> str:
+    """A column, with its file where there are several."""
+    return f"{place.file}: {place.column}" if len(record.declared.files) > 1 else place.column
+
+
 def _gaps_in_words(record: Measured) -> list[str]:
     """Where each location has its longest gaps, and the trend that was taken away."""
     from gridveil.inference.records.prepare import longest
@@ -117,12 +122,12 @@ def _gaps_in_words(record: Measured) -> list[str]:
                 f"{hole.length_s:.3g} s from {hole.from_s:+.4g} s" for hole in longest(place.holes)
             )
             lines.append(
-                f"Gaps     {place.column} (bus {place.bus}): {len(place.holes)}, the longest "
-                f"{shown} after the event"
+                f"Gaps     {_place(record, place)} (bus {place.bus}): {len(place.holes)}, the "
+                f"longest {shown} after the event"
             )
         if place.trend_hz_per_s:
             lines.append(
-                f"Trend    {place.column} (bus {place.bus}): "
+                f"Trend    {_place(record, place)} (bus {place.bus}): "
                 f"{60_000 * place.trend_hz_per_s:+.3g} mHz a minute, taken away"
             )
     return lines
