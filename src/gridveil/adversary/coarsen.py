@@ -197,6 +197,7 @@ def _toml(declared: Declaration, how: Coarser) -> str:
     names = "unit nominal_hz sigma offset offset_window detrend window event event_size event_time"
     given = {name: getattr(declared, name) for name in names.split()}
     given["event_time_window"] = declared.event_time_window or None
+    given["redistribute"] = declared.redistribute or None
     lines = [f"# A coarser record: {how.in_words()}."]
     several = len(declared.files) > 1
     if not several:

@@ -68,7 +68,7 @@ python -c "import gridveil; print(gridveil.load('.').simulate('{document.referen
 `scipy.io.loadmat("model.mat")` in Python. `reference.csv` is this model's own answer to `{document.reference.event}`
 ({document.reference.horizon_s:g} s, step {document.reference.dt_s:g} s, {scheme}): yours should agree.
 `sha256sum -c SHA256SUMS` checks the files without gridveil.
-{_exports(document)}
+{_replay(release)}{_exports(document)}
 ## The model
 
 ```
@@ -160,6 +160,22 @@ def _plain(words: str) -> str:
 def _group_row(name: str, loss: GroupLoss) -> str:
     each = "" if loss.mechanism.each == "each" else f", {loss.mechanism.each}"
     return f"| {name}{each} | {loss.alpha_in_words} | {loss.epsilon} | {loss.scale_in_words} |"
+
+
+def _replay(release: Release) -> str:
+    """Say how to see the records again; nothing where the bundle keeps none."""
+    if not release.replays:
+        return ""
+    carried = all(one.carried for one in release.replays)
+    held = (
+        "what was measured"
+        if carried
+        else "what was measured, where its licence allows that (else the SHA-256 of its files)"
+    )
+    return f"""
+The records that the model was fitted to can be replayed: `gridveil simulate . --replay --plot replay.png`. `replay.json` has the
+event of each, `replay.csv` {held}, and what the model gives before and after its fit.
+"""  # noqa: E501
 
 
 def _exports(document: ReleaseDocument) -> str:

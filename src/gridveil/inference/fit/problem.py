@@ -31,6 +31,8 @@ class Observation:
     unknown : what of the event is to be estimated; the event then is a guess.
     sigma : standard deviation of a sample of this record, sensor and model error together [p.u.
     frequency]; None: the fit's.
+    digests : SHA-256 of the record's files, in hex.
+    redistribute : whether the record's licence lets a bundle carry it.
     """
 
     event: Event
@@ -38,6 +40,8 @@ class Observation:
     provenance: Provenance
     unknown: Unknown = KNOWN
     sigma: float | None = None
+    digests: tuple[str, ...] = ()
+    redistribute: bool = False
 
     def in_words(self) -> str:
         """Describe what the guarantee is conditional on."""

@@ -6,8 +6,9 @@ for any number of samples and channels.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,6 +40,7 @@ class Pair:
     values : (n, channels), NaN where a sample is marked as missing.
     begin, trigger : as its own clock says, without a zone.
     nominal_hz : None where it is not said.
+    digests : SHA-256 of both files, in hex.
     """
 
     names: tuple[str, ...]
@@ -48,6 +50,7 @@ class Pair:
     begin: datetime
     trigger: datetime
     nominal_hz: float | None
+    digests: tuple[str, str] = ("", "")
 
     @property
     def dated(self) -> bool:
@@ -84,7 +87,9 @@ def open_pair(path: Path) -> Pair:
             expected=EXPECTED,
             remedy="Check that both files belong together and were copied whole.",
         )
-    return found
+    return replace(
+        found, digests=(hashlib.sha256(cfg).hexdigest(), hashlib.sha256(dat).hexdigest())
+    )
 
 
 def read_pair(file: RecordFile) -> RawRecord:
@@ -127,6 +132,7 @@ def read_pair(file: RecordFile) -> RawRecord:
         zoned,
         0,
         unused,
+        digests=pair.digests,
     )
 
 

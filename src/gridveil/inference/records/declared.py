@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Strict, StrictFloat, StrictInt, StrictStr
+from pydantic import Field, Strict, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from gridveil.foundation.errors import InputError, OptionError
 from gridveil.foundation.toml import Declared, read_toml
@@ -134,6 +134,9 @@ class _Keys(_Layout):
         max_length=100,
         description="tables [[files]] with record, locations and what is laid out in another way",
     )
+    redistribute: StrictBool = Field(
+        False, description="true where the record's licence lets a bundle carry it, else false"
+    )
     provenance: dict[str, Any] = Field(
         description="a table with origin, source, date, link and event_source"
     )
@@ -154,6 +157,7 @@ class Declaration:
     sigma : of a sample, in the record's unit.
     event_size : bounds in words.
     event_time_window : ± [s].
+    redistribute : whether its licence lets a bundle carry what is used of it.
     """
 
     file: str
@@ -170,6 +174,7 @@ class Declaration:
     event_time: Any = 0.0
     event_size: str | None = None
     event_time_window: float = 0.0
+    redistribute: bool = False
 
     @property
     def buses(self) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ class Looked:
         if self.file.comtrade:
             return [self._stamp(float(self.time_s[row])) for row in rows]
         wanted = {int(self.lines[row]) for row in rows}
-        data, _ = record_bytes(self.file)
+        data, _, _ = record_bytes(self.file)
         table = table_of(data, self.file)
         _, header = next(table)
         places = [header.index(column) for column in self.file.time_column]
@@ -112,7 +112,7 @@ def look(path: Path, time_format: str | None = None) -> Looked:
         except UnicodeDecodeError:
             encoding = "latin-1"
     draft = RecordFile(path, {}, (), "iso", "Hz", "absolute", encoding=encoding)
-    data, _ = record_bytes(draft)
+    data, _, _ = record_bytes(draft)
     if problem := bad_lines(data):
         raise refusal(problem, file=name, expected=EXPECTED)
     # splitlines() would also split at signs that a name may hold.

@@ -74,6 +74,7 @@ class Measured:
     cut_away : rows outside of the window.
     unused : columns of the files that are no location.
     notes : what its owner should think of, in words.
+    digests : SHA-256 of its files, in hex.
     """
 
     declared: Declaration
@@ -93,12 +94,19 @@ class Measured:
     sigma: float | None
     declared_s: float
     notes: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
 
     @property
     def observation(self) -> Observation:
         """What the fit takes."""
         return Observation(
-            self.event, self.trajectory, self.declared.provenance, self.unknown, self.sigma
+            self.event,
+            self.trajectory,
+            self.declared.provenance,
+            self.unknown,
+            self.sigma,
+            self.digests,
+            self.declared.redistribute,
         )
 
     @property
@@ -192,6 +200,7 @@ def measure(declared: Declaration, facts: TableFacts, *, dt_s: float) -> Measure
         sigma=sigma,
         declared_s=first_s - zero_s,
         notes=tuple(_notes(declared, raws, end_s - first_s)),
+        digests=tuple(dict.fromkeys(digest for raw in raws for digest in raw.digests)),
     )
 
 

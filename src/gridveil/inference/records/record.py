@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ class RawRecord:
     flagged : rows that their quality column calls bad.
     unused : columns that nobody asked for.
     cut_off : whether the last line had no end, and was left out.
+    digests : SHA-256 of its files, in hex.
     """
 
     file: str
@@ -44,6 +46,7 @@ class RawRecord:
     unused: tuple[str, ...]
     flagged: int = 0
     cut_off: bool = False
+    digests: tuple[str, ...] = ()
 
     def rows(self, kept: Rows) -> RawRecord:
         """Some of its rows. kept : (n,)."""
@@ -71,7 +74,7 @@ def read_record(file: RecordFile) -> RawRecord:
 
         return read_pair(file)
     name, columns = file.path.name, list(file.locations)
-    data, cut_off = record_bytes(file)
+    data, cut_off, digest = record_bytes(file)
     rows = table_of(data, file)
     line, header = next(rows, (1, []))
     times = [_place(name, line, header, column) for column in file.time_column]
@@ -141,33 +144,34 @@ def read_record(file: RecordFile) -> RawRecord:
         unused,
         flagged,
         cut_off,
+        (digest,),
     )
 
 
-def record_bytes(file: RecordFile) -> tuple[bytes, bool]:
-    """A file's lines in UTF-8, and whether the last one had no end and was left out: a number that
-    is cut off is a number still.
+def record_bytes(file: RecordFile) -> tuple[bytes, bool, str]:
+    """A file's lines in UTF-8, whether the last one had no end and was left out (a number that is
+    cut off is a number still), and the SHA-256 of the file as it is.
     """
     try:
         data = read_bytes(file.path, EXPECTED, RECORD_BYTES)
     except InputError as error:
         raise InputError(error.problem, outcome=NOT_USED, remedy=error.remedy) from None
+    digest = hashlib.sha256(data).hexdigest()
     if file.encoding != "utf-8":
+        text = None
         with suppress(UnicodeDecodeError):  # whose error carries the file's bytes
-            return _whole_lines(data.decode(file.encoding).encode("utf-8"))
-        raise refusal(
-            f"the file is not in {file.encoding}",
-            file=file.path.name,
-            expected="the encoding that is declared",
-        )
-    return _whole_lines(data)
-
-
-def _whole_lines(data: bytes) -> tuple[bytes, bool]:
+            text = data.decode(file.encoding)
+        if text is None:
+            raise refusal(
+                f"the file is not in {file.encoding}",
+                file=file.path.name,
+                expected="the encoding that is declared",
+            )
+        data = text.encode("utf-8")
     end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
     if end < len(data) and data[:end].strip().count(b"\n") > 1:
-        return data[:end], True
-    return data, False
+        return data[:end], True, digest
+    return data, False, digest
 
 
 def table_of(data: bytes, file: RecordFile) -> Iterator[tuple[int, list[str]]]:

@@ -247,6 +247,7 @@ def _windows(one: Looked) -> list[str]:
     return [
         *lines,
         _line("detrend", "none", '"linear": the line through offset_window is taken away'),
+        "# redistribute = true  # where its licence lets a bundle carry what is used of it",
         "# sigma = 0.005  # of a sample, sensor and model error together, in the record's unit",
     ]
 
