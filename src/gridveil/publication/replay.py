@@ -117,16 +117,18 @@ def replays_of(
 
 def answer(model: ReducedModel, event: Event, time_s: Array, buses: Sequence[str]) -> Array:
     """What a model gives at some times (n, h) [p.u.]: on the line between two steps of DT_S."""
-    run = simulate(model, event, horizon_s=_horizon(event, time_s), dt_s=DT_S, buses=buses)
-    return _at(run, time_s)
+    run = simulate(model, event, horizon_s=horizon_of(event, time_s), dt_s=DT_S, buses=buses)
+    return read_off(run, time_s)
 
 
-def _horizon(event: Event, time_s: Array) -> float:
+def horizon_of(event: Event, time_s: Array) -> float:
+    """How long to simulate to cover an event and some times [s]."""
     last = max(float(time_s[-1]), event.steps[-1].at_s)
     return DT_S * (ceil(last / DT_S - 1e-9) + 1)
 
 
-def _at(run: Trajectory, time_s: Array) -> Array:
+def read_off(run: Trajectory, time_s: Array) -> Array:
+    """A run at some times (n, h) [p.u.]."""
     return np.stack([np.interp(time_s, run.time_s, values) for values in run.omega.T], axis=1)
 
 

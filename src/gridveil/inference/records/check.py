@@ -9,18 +9,20 @@ import numpy as np
 from gridveil.dynamics.events import Step
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import DAMPING, Bounds
-from gridveil.inference.records.layout import RecordFile
+from gridveil.inference.records.declared import Declaration
+from gridveil.inference.records.layout import RecordFile, nominal_in
 from gridveil.inference.records.record import RawRecord
 from gridveil.inference.records.refusing import refusal
-from gridveil.inference.records.sizes import unit_within
+from gridveil.inference.records.sizes import UNITS
 
 if TYPE_CHECKING:
     from gridveil.inference.records.measured import Measured
 
 MOST_GAPS = 0.9
 FEWEST_AFTER, SHORTEST_AFTER_S, LONGEST_S = 10, 1.0, 3600.0
-# Units are confused by factors of 50 and more; no public bounds are that far off.
-WRONG_SIZE = 20.0
+# Units are confused by factors of 50 and more; no public bounds are that far off. Where another
+# unit would fit, less is enough.
+WRONG_SIZE, WRONG_UNIT = 20.0, 4.0
 
 
 def check_enough(
@@ -104,16 +106,17 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
     )
     largest = greatest / max(len(facts.machines) * bounds[DAMPING.name].lower + public, 1e-9)
     hz = measured.declared.nominal_hz
-    if not least / WRONG_SIZE <= peak <= largest * WRONG_SIZE:
-        unit = unit_within(peak, measured.declared.unit, least / 2, 2 * largest, hz)
-        looks = f'It looks like unit = "{unit}". ' if unit else ""
+    likely = _likely_unit(measured.declared, peak, least, largest)
+    times = WRONG_UNIT if likely else WRONG_SIZE
+    if not least / times <= peak <= largest * times:
+        unit = f" If it is in {likely}, declare that." if likely else ""
         raise refusal(
             f"the largest deviation is {1000 * hz * peak:.3g} mHz, where the event and the public "
             f"bounds of d let expect {1000 * hz * least:.3g} to {1000 * hz * largest:.3g} mHz",
             file=measured.declared.file,
-            expected=f"no more than {WRONG_SIZE:g} times less or more",
-            remedy=f"{looks}Check unit, values and the size of the event; or set --bounds d=… "
-            "from public knowledge.",
+            expected=f"no more than {times:g} times less or more",
+            remedy="Check unit, values and the size of the event; or set --bounds d=… from public "
+            f"knowledge.{unit}",
         )
     after = omega[measured.trajectory.time_s > measured.event_s]
     mean = float(np.nanmean(after))
@@ -126,6 +129,21 @@ def check_size(measured: Measured, facts: GridFacts, bounds: Bounds) -> None:
             remedy="Check the sign of the event (load:BUS=+0.1 lowers the frequency) and "
             "event_time.",
         )
+
+
+def _likely_unit(declared: Declaration, peak: float, least: float, largest: float) -> str:
+    """The unit in which deviations of this record would be as large as its event lets expect; none
+    where its own is one, or none is. An absolute record is told by its mean.
+    """
+    absolute = all(file.values == "absolute" for file in declared.files)
+    if least <= peak <= largest or absolute:
+        return ""
+    own = nominal_in(declared.unit, declared.nominal_hz)
+    return " or ".join(
+        unit
+        for unit in UNITS
+        if least <= peak * own / nominal_in(unit, declared.nominal_hz) <= largest
+    )
 
 
 def _added(step: Step, facts: GridFacts) -> float:

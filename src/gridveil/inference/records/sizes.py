@@ -88,17 +88,3 @@ def likely(values: Array, nominal_hz: float | None = None) -> Likely | None:
         if 0 < largest <= most and abs(middle) < most / 3:
             return Likely(unit, "deviation", None)
     return None
-
-
-def unit_within(
-    peak: float, declared: Unit, lowest: float, highest: float, nominal_hz: float
-) -> Unit | None:
-    """The unit in which a peak would lie within limits; None: none, or its own.
-
-    peak : as read in the declared unit [p.u.].
-    """
-    for unit in UNITS:
-        read = peak * nominal_in(declared, nominal_hz) / nominal_in(unit, nominal_hz)
-        if unit != declared and lowest <= read <= highest:
-            return unit
-    return None
