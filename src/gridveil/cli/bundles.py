@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text
+from gridveil.cli.output import print_json, print_table, print_text, verdict_in_words
 from gridveil.cli.replay import print_replay
 from gridveil.foundation.errors import OptionError
 
@@ -50,6 +50,7 @@ def verify(
         f"{report.path}: intact. {kind}, ε = {report.epsilon}, adjacency {report.adjacency}, "
         f"{report.machines} machines, {len(report.files)} files.",
         *(f"Noise of {name}: {words}." for name, words in report.noise.items()),
+        *(verdict_in_words(report.verdict, "Fit: ") if report.verdict else ()),
         f"SHA-256 of its checksums: {report.digest}",
         *_repacked(report),
         *_exports(report),

@@ -21,6 +21,7 @@ from gridveil.foundation.sealed import places_of
 from gridveil.foundation.shown import json_text, shown
 
 if TYPE_CHECKING:
+    from gridveil.inference.fit.guard import Verdict
     from gridveil.privacy.guarantee import Guarantee
 
 TEXT_LOST = 74  # EX_IOERR of sysexits.h
@@ -183,6 +184,14 @@ def print_table(
         )
     width = None if sys.stdout.isatty() else 160
     Console(highlight=False, markup=False, emoji=False, width=width).print(table)
+
+
+def verdict_in_words(verdict: Verdict, title: str) -> list[str]:
+    """What the guard says of a fit, a reason a line."""
+    return [
+        f"{title}{verdict.in_words()}",
+        *(f"{' ' * len(title)}- {reason}" for reason in verdict.reasons),
+    ]
 
 
 def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:

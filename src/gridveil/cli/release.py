@@ -22,6 +22,7 @@ from gridveil.cli.output import (
     print_table,
     print_text,
     progress_bar,
+    verdict_in_words,
 )
 from gridveil.cli.trajectories import (
     event_json,
@@ -264,6 +265,8 @@ def _fit_json(fitted: FitSummary) -> dict[str, Any]:
         "directions_by_records": fitted.by_records,
         "directions_by_release": fitted.by_release,
         "rms_mhz": [asdict(place) for place in fitted.misfit],
+        "sigma_mhz": fitted.sigma_mhz,
+        "verdict": asdict(fitted.verdict) if fitted.verdict else None,
     }
 
 
@@ -285,10 +288,13 @@ def _fit_in_words(fitted: FitSummary) -> list[str]:
         f"{fitted.mismatch_after:.3e} p.u.² s in {fitted.iterations} "
         f"iterations{'' if fitted.converged else ', where it stopped before converging'}"
     )
-    if fitted.by_records is None:
-        return [text]
-    fixed = (
-        f"{fitted.by_records} directions of the parameters fixed by records, "
-        f"{fitted.by_release} by the release"
-    )
-    return [text, f"         {fixed}"]
+    lines = [text]
+    if fitted.by_records is not None:
+        lines.append(
+            f"         {fitted.by_records} directions of the parameters fixed by records, "
+            f"{fitted.by_release} by the release"
+        )
+    if fitted.sigma_mhz is not None:
+        noise = f"sensor noise and model error together: {fitted.sigma_mhz:.2g} mHz"
+        lines.append(f"         {noise}")
+    return [*lines, *(verdict_in_words(fitted.verdict, "Verdict  ") if fitted.verdict else ())]

@@ -32,6 +32,7 @@ from gridveil.foundation.progress import stage
 from gridveil.foundation.shown import json_file
 from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
 from gridveil.grid.parameters import Bounds
+from gridveil.inference.fit.guard import Verdict
 from gridveil.publication.certificate import (
     CERTIFICATE_VERSION,
     CertificateDocument,
@@ -91,6 +92,7 @@ class Report:
     checksums vouch for.
     repacked : whether another program made the zip anew.
     ignored : files that it put in, and that are no part of the bundle.
+    verdict : of the guard on its fit; None: no fit, or none that was judged.
     """
 
     path: str
@@ -107,6 +109,7 @@ class Report:
     not_recomputed: tuple[str, ...] = ()
     repacked: bool = False
     ignored: int = 0
+    verdict: Verdict | None = None
 
 
 def write(
@@ -572,4 +575,5 @@ def _report(
         }
         | dict.fromkeys(release.guarantee.published, "none, published as it is"),
         exports=tuple(listed.format for listed in document.exports),
+        verdict=release.fitted.verdict if release.fitted else None,
     )

@@ -12,6 +12,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import default_scheme
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import FAMILIES, SWING, Bounds, Range, family_of, released
+from gridveil.inference.fit.guard import Verdict
 from gridveil.inference.fit.misfit import PlaceMisfit, Rms
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.provenance import Provenance
@@ -139,13 +140,14 @@ def _model_document(release: Release) -> ModelDocument:
 
 
 def _fit_document(fitted: FitSummary) -> FitDocument:
-    """Describe a fit; one that has no controls beside it says nothing of them."""
+    """Describe a fit; one without controls, noise or verdict says nothing of them."""
     said = asdict(fitted)
-    return FitDocument(**{name: said[name] for name in said if name != "misfit" or said[name]})
+    sparing = ("misfit", "sigma_mhz", "verdict")
+    return FitDocument(**{name: said[name] for name in said if name not in sparing or said[name]})
 
 
 def _fit_summary(fit: FitDocument) -> FitSummary:
-    said = fit.model_dump(exclude={"misfit"})
+    said = fit.model_dump(exclude={"misfit", "verdict"})
     places = (
         PlaceMisfit(
             place.record,
@@ -155,7 +157,8 @@ def _fit_summary(fit: FitDocument) -> FitSummary:
         )
         for place in fit.misfit
     )
-    return FitSummary(**said, misfit=tuple(places))
+    verdict = Verdict(fit.verdict.grade, fit.verdict.reasons) if fit.verdict else None
+    return FitSummary(**said, misfit=tuple(places), verdict=verdict)
 
 
 def bounds_document(bounds: Bounds, guarantee: Guarantee) -> dict[str, tuple[float, float]]:

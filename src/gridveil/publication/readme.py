@@ -84,7 +84,7 @@ python -c "import gridveil; print(gridveil.load('.').simulate('{document.referen
 
 Valid for: {document.valid_for}.
 Not valid for: {document.not_valid_for}.
-{_misfit(release)}
+{_verdict(release)}{_misfit(release)}
 ## The guarantee
 
 {g.in_words}
@@ -129,6 +129,23 @@ one array a parameter, `MODEL_parameter`, and `MODEL_unit` for the units that ha
 states start at 0. `loads` lists the machines first, then the loaded buses; `uniform:+10%` adds a tenth of it from t = 0 on.
 omega_b = {m.omega_b!r} rad/s, nominal frequency {m.frequency_hz:g} Hz, base {m.base_mva:g} MVA.
 `k_r` lists the weights of the complete graph of machines in the order {order}. Nominal loads: {loads}."""  # noqa: E501
+
+
+def _verdict(release: Release) -> str:
+    """What the guard says of the fit; nothing where it was not asked."""
+    fitted = release.fitted
+    if fitted is None or fitted.verdict is None:
+        return ""
+    reasons = "".join(f"- {_plain(reason)}\n" for reason in fitted.verdict.reasons)
+    noise = ""
+    if fitted.sigma_mhz is not None:
+        noise = f" Sensor noise and model error together: {fitted.sigma_mhz:.2g} mHz."
+    return f"""
+## How far to trust its fit
+
+**{fitted.verdict.in_words().capitalize()}.**{noise}
+The checks saw the release, the records and public settings alone.
+{reasons and chr(10) + reasons}"""
 
 
 def _misfit(release: Release) -> str:

@@ -18,9 +18,9 @@ from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.archive import check_free
 from gridveil.foundation.errors import GridveilError
 from gridveil.grid.detailed import DetailedFacts
-from gridveil.grid.facts import GridFacts, IntArray
+from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import SWING, WEIGHT, Bounds, parameters_of
-from gridveil.inference.fit import EstimatedEvent, FitResult, Observation
+from gridveil.inference.fit import EstimatedEvent, FitResult, Observation, Verdict
 from gridveil.inference.fit.misfit import PlaceMisfit, mismatches
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.guarantee import (
@@ -71,6 +71,10 @@ class FitSummary:
     by_records, by_release : of the two-stage fit, how many directions of the parameters the records
     fix, and how many the noisy release or its bounds.
     misfit : of a detailed model, how near it and its controls are to every recorded place.
+    sigma_mhz : largest deviation of a sample that the fit counted with, sensor noise and model
+    error together [mHz].
+    verdict : of the guard. Where it is discarded, the model is the unfitted one, and so are its
+    figures. Both are None in bundles of an earlier gridveil, and of methods without them.
     """
 
     mismatch_before: float
@@ -81,6 +85,8 @@ class FitSummary:
     by_records: int | None = None
     by_release: int | None = None
     misfit: tuple[PlaceMisfit, ...] = ()
+    sigma_mhz: float | None = None
+    verdict: Verdict | None = None
 
     @classmethod
     def of(cls, fitted: FitResult | DetailedFit, method: str, **known: Any) -> FitSummary:
@@ -90,6 +96,7 @@ class FitSummary:
             "mismatch_after": fitted.mismatch_after,
             "iterations": len(fitted.history) - 1,
             "converged": fitted.converged,
+            "verdict": fitted.verdict,
         }
         return cls(**stated | known, method=method)
 
@@ -146,6 +153,7 @@ class Release:
             fitted.method,
             by_records=known.by_data if known else None,
             by_release=known.by_prior if known else None,
+            sigma_mhz=in_mhz(fitted.sigma, noisy.facts.frequency_hz),
         )
         hidden = noisy.allocation.hides_network
         return _put_together(
@@ -252,6 +260,11 @@ class Release:
         return write(self, Path(path), signer, formats)
 
 
+def in_mhz(sigma: Array | None, frequency_hz: float) -> float | None:
+    """The largest deviation [mHz] of some in p.u."""
+    return None if sigma is None else 1000 * frequency_hz * float(np.max(sigma))
+
+
 def detailed_release(
     noisy: NoisyGrid[DetailedFacts],
     model: DetailedModel,
@@ -266,8 +279,13 @@ def detailed_release(
     if fitted is not None:
         before, after = mismatches(misfit, model.frequency_hz)
         stated = {"mismatch_before": before, "mismatch_after": after}
+        if fitted.verdict and fitted.verdict.discarded:  # where no place could be computed
+            stated["mismatch_after"] = stated["mismatch_before"] = before or fitted.mismatch_before
         stated = {name: value for name, value in stated.items() if value is not None}
-        summary = FitSummary.of(fitted, COMMON_FACTORS, misfit=misfit, **stated)
+        sigma_mhz = in_mhz(fitted.sigma, model.frequency_hz)
+        summary = FitSummary.of(
+            fitted, COMMON_FACTORS, misfit=misfit, sigma_mhz=sigma_mhz, **stated
+        )
     return _put_together(
         noisy,
         observed,

@@ -347,6 +347,15 @@ class MisfitDocument(Document):
     )
 
 
+class VerdictDocument(Document):
+    """What a recipient may make of the fit, by checks on public data."""
+
+    grade: Literal["good", "doubtful", "discarded"] = Field(
+        description="discarded: the unfitted model is published"
+    )
+    reasons: Annotated[Many[Words], Field(max_length=100)]
+
+
 class FitDocument(Document):
     """How step 3 went; absent where there was no trajectory."""
 
@@ -366,6 +375,14 @@ class FitDocument(Document):
     )
     misfit: Annotated[Many[MisfitDocument], Field(max_length=10_000)] = Field(
         default=(), description="of a detailed model: how near it and its controls are to records"
+    )
+    sigma_mhz: Finite | None = Field(
+        default=None,
+        description="largest deviation of a sample that the fit counted with, sensor noise and "
+        "model error together, mHz",
+    )
+    verdict: VerdictDocument | None = Field(
+        default=None, description="of the guard; null: a method, or a gridveil, without one"
     )
 
 

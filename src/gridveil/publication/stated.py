@@ -407,5 +407,13 @@ def _condition_problems(release: Release) -> Iterator[str]:
     fitted = release.fitted
     if fitted and min(fitted.mismatch_before, fitted.mismatch_after) < 0:
         yield "fit holds a mismatch below 0"
+    verdict = fitted and fitted.verdict
+    if fitted and verdict:
+        if (verdict.grade == "good") == bool(verdict.reasons):
+            yield "fit.verdict gives reasons for a good fit, or none for another"
+        if verdict.discarded and fitted.mismatch_after != fitted.mismatch_before:
+            yield "fit.verdict discards a fit that its mismatch says was kept"
+    if fitted and fitted.sigma_mhz is not None and fitted.sigma_mhz < 0:
+        yield "fit holds a deviation below 0"
     if fitted and fitted.misfit and guarantee.family == SWING:
         yield "fit speaks of controls, which only a detailed fit has"

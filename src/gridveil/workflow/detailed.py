@@ -21,6 +21,7 @@ from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Asset, Bounds
 from gridveil.inference.fit.controls import FitControls, controls_of, record_ports
 from gridveil.inference.fit.detailed import DetailedFitSettings, fit_detailed
+from gridveil.inference.fit.guard_detailed import DetailedGuard, response_deviation
 from gridveil.inference.fit.misfit import PlaceMisfit
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.unknown import KNOWN
@@ -238,7 +239,13 @@ def detailed_algorithm(
         ports = record_ports(case, controls.observed)
         fitted = fit_detailed(case, ports, controls.observed, controls.settings)
         misfit = controls.beside(case, fitted)
-        case, equilibrium = fitted.case, fitted.equilibrium
+        deviation = response_deviation(noisy)
+        verdict = DetailedGuard(case, fitted, misfit, controls, deviation).verdict()
+        fitted = replace(fitted, verdict=verdict)
+        if verdict.discarded:
+            misfit = tuple(place.unfitted() for place in misfit)
+        else:
+            case, equilibrium = fitted.case, fitted.equilibrium
     model = linearise(case, equilibrium, case.loads.bus)
     shown = case if form == "network" else reduce_case(case, equilibrium).case
     return detailed_release(

@@ -73,11 +73,19 @@ def notes_on(release: Release, unused: str) -> list[str]:
         records, it = (
             ("trajectories", "them") if len(release.provenance) > 1 else ("a trajectory", "it")
         )
-        said.append(
-            f"The bundle was fitted to {records}. What is attacked is the fitted model, whose "
-            "values are not the noisy ones alone; figures over ε and of several releases come "
-            f"from releases without a fit.{unused.format(it=it)}"
-        )
+        verdict = release.fitted.verdict
+        if verdict and verdict.discarded:
+            said.append(
+                f"The bundle's fit to {records} was discarded: it carries the unfitted model."
+            )
+        else:
+            said.append(
+                f"The bundle was fitted to {records}. What is attacked is the fitted model, whose "
+                "values are not the noisy ones alone; figures over ε and of several releases come "
+                f"from releases without a fit.{unused.format(it=it)}"
+            )
+        if verdict and verdict.reasons:
+            said.append(f"Verdict on the fit: {verdict.in_words()}. {'; '.join(verdict.reasons)}.")
     return said
 
 

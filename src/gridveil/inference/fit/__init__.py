@@ -19,20 +19,22 @@ from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
-from gridveil.inference.fit.outcome import Identifiability
+from gridveil.inference.fit.guard import SwingFit, Verdict
+from gridveil.inference.fit.outcome import Identifiability, TwoStage
 from gridveil.inference.fit.problem import (
     NOT_FITTED,
     Observation,
     Problem,
+    first_part,
     on_clock,
     problem,
     projected_gradient,
     quasi_newton,
 )
 from gridveil.inference.fit.task import Task
-from gridveil.inference.fit.two_stage import is_too_large, two_stage
+from gridveil.inference.fit.two_stage import is_too_large, polished, two_stage
 from gridveil.inference.fit.unknown import EstimatedEvent, Unknown, check_known
-from gridveil.inference.posterior import beliefs
+from gridveil.inference.posterior import beliefs, posterior_mean
 from gridveil.privacy.noisy import NoisyGrid
 
 __all__ = [
@@ -43,10 +45,16 @@ __all__ = [
     "Observation",
     "Problem",
     "Unknown",
+    "Verdict",
     "check_records",
     "fit",
     "problem",
 ]
+
+# Fits at most until σ is that of the residual, and how much larger than σ that may be.
+NOISE_ROUNDS, EXPLAINED = 4, 1.5
+# Last steps over which J may change by this share where a fit counts as converged.
+FLAT_STEPS, FLAT = 5, 1e-3
 
 Method = Literal["projected-gradient", "l-bfgs-b", "two-stage"]
 
@@ -56,8 +64,8 @@ class FitSettings:
     """How to fit. All of it is public and fixed before the draw.
 
     method : two-stage, with l-bfgs-b in its place where a grid is too large for it.
-    sigma : of the two-stage fit, standard deviation of a sample: sensor and model error together
-    [p.u. frequency].
+    sigma : of the two-stage fit, least standard deviation of a sample, for records that do not say
+    theirs [p.u. frequency]; sensor noise and model error together are estimated from the residual.
     starts : of the two-stage fit, searches for the network.
     iterations, rho : of the other two, how many at most, and ρ of the anchor to the noisy start.
     step : η of the projected gradient, dt being inside the gradient.
@@ -85,6 +93,12 @@ class FitResult:
     posterior covariance of (k_r, m, d).
     events : what was found of events that were not wholly known; both J are then those after the
     events as found.
+    sigma : (records, places) of the two-stage fit alone, standard deviation that a sample counted
+    with [p.u.], places in the order of `as_records`: what is declared or the settings' least, or
+    more where the residual shows more. Samples whose residuals go together count as fewer, so it
+    is that of independent ones: fresh noise of a record is white with this deviation.
+    verdict : of the guard, of the two-stage fit alone; where it is discarded, model is the noisy
+    one again, both J are its own, and there is nothing else of the fit but sigma.
     """
 
     model: ReducedModel
@@ -96,6 +110,8 @@ class FitResult:
     identifiability: Identifiability | None = None
     covariance: Array | None = None
     events: tuple[EstimatedEvent, ...] = ()
+    sigma: Array | None = None
+    verdict: Verdict | None = None
 
 
 def check_records(
@@ -151,7 +167,7 @@ def fit(
         check_euler(start, settings.dt_s)
     before = float(task(theta0)[0])
     if method == "two-stage":
-        return _two_stage(noisy, observed, settings, before)
+        return _two_stage(start, noisy, observed, settings, before)
     if method == "projected-gradient":
         theta, history = projected_gradient(
             task, theta0, step=settings.step, iterations=settings.iterations
@@ -170,6 +186,7 @@ def fit(
 
 
 def _two_stage(
+    start: ReducedModel,
     noisy: NoisyGrid | None,
     observed: Sequence[Observation],
     settings: FitSettings,
@@ -181,27 +198,91 @@ def _two_stage(
             outcome=NOT_FITTED,
             remedy="Pass noisy=..., or choose another method.",
         )
-    fitted = two_stage(
-        noisy.facts,
-        observed,
-        beliefs(noisy),
-        noisy.bounds,
-        dt_s=settings.dt_s,
-        scheme=settings.scheme,
-        sigma=settings.sigma,
-        starts=settings.starts,
-    )
+    fitted, sigma = with_own_noise(noisy, observed, settings)
     if fitted.events:  # before, the event was a guess
         before = fitted.mismatch(noisy.values)
     history = np.concatenate([[before], fitted.history])
+    converged = fitted.converged or is_flat(fitted.history)
+    verdict = _guarded(start, noisy, observed, settings, fitted, sigma)
+    if verdict.discarded:
+        return FitResult(
+            start, before, before, history, converged, "two-stage", sigma=sigma, verdict=verdict
+        )
     return FitResult(
         fitted.model,
         before,
         float(history[-1]),
         history,
-        fitted.converged,
+        converged,
         "two-stage",
         fitted.identifiability,
         fitted.covariance,
         fitted.events,
+        sigma,
+        verdict,
     )
+
+
+def is_flat(history: Array) -> bool:
+    """Whether a search that did not converge might as well have: J stays at its end."""
+    last = history[-FLAT_STEPS:]
+    return len(last) == FLAT_STEPS and float(np.ptp(last)) <= FLAT * float(last[-1])
+
+
+def _guarded(
+    start: ReducedModel,
+    noisy: NoisyGrid,
+    observed: Sequence[Observation],
+    settings: FitSettings,
+    fitted: TwoStage,
+    sigma: Array,
+) -> Verdict:
+    """Judge a fit, with a second one to the first parts of the records."""
+    parts = [first_part(one) for one in observed]
+    kept = [part for part in parts if part is not None]
+    early = None
+    if len(kept) == len(parts):
+        early = polished(
+            noisy.facts,
+            kept,
+            noisy.bounds,
+            fitted.prior,
+            fitted.y,
+            dt_s=settings.dt_s,
+            scheme=settings.scheme,
+            sigma=sigma,
+        )
+    belief, table = beliefs(noisy), posterior_mean(noisy)
+    unfitted = np.log(np.concatenate([table.values[name] for name in SWING]))
+    return SwingFit(
+        noisy.facts, observed, fitted, belief, unfitted, start, early, settings.dt_s
+    ).verdict()
+
+
+def with_own_noise(
+    noisy: NoisyGrid, observed: Sequence[Observation], settings: FitSettings
+) -> tuple[TwoStage, Array]:
+    """Fit at the σ (r, h) that the records' own residual shows, and no less than is declared.
+
+    A fit at too small a σ takes model error for dynamics; then it is repeated at what it left.
+    """
+    declared = [settings.sigma if one.sigma is None else one.sigma for one in observed]
+    sigma = least = np.array(declared)[:, None]
+    near = None
+    for remaining in reversed(range(NOISE_ROUNDS)):
+        fitted = two_stage(
+            noisy.facts,
+            observed,
+            beliefs(noisy),
+            noisy.bounds,
+            dt_s=settings.dt_s,
+            scheme=settings.scheme,
+            sigma=sigma,
+            starts=settings.starts,
+            near=near,
+        )
+        found = np.maximum(fitted.noise.effective, least)
+        if not remaining or (found <= EXPLAINED * sigma).all():
+            return fitted, sigma
+        sigma, near = np.maximum(found, sigma), fitted.y
+    raise AssertionError("the last round returns")

@@ -27,7 +27,7 @@ from gridveil.grid.case import DetailedCase
 from gridveil.grid.facts import Array, IntArray
 from gridveil.inference.fit.detailed import DetailedFit, DetailedFitSettings, fit_detailed
 from gridveil.inference.fit.misfit import PlaceMisfit, Rms
-from gridveil.inference.fit.problem import Observation, as_records
+from gridveil.inference.fit.problem import Observation, as_records, first_part
 
 T = TypeVar("T")
 # ω at the places of each record, at its own times (samples, places) [p.u.].
@@ -36,9 +36,7 @@ Answers = tuple[Array, ...]
 # Public values are further from the grid than a release: priors three times as wide.
 WIDENED = 3.0
 STARTS = 8  # of the search for a frequency response
-# The last part of a record that a second fit does not see, from its last step of load on; samples
-# that each part needs; units above which second fits take too long.
-HELD_OUT, LEAST_SAMPLES, MOST_UNITS = 0.25, 20, 20
+MOST_UNITS = 20  # above which second fits take too long
 
 
 # --- a frequency response -------------------------------------------------------------------------
@@ -190,7 +188,7 @@ class FitControls:
             return fit_detailed(released, ports, early or (), settings).model
 
         whole, unfitted, late = (
-            _computed(lambda model=model: _answers(model(), observed, settings.dt_s))
+            _computed(lambda model=model: answers_of(model(), observed, settings.dt_s))
             for model in (lambda: fitted.model, unfitted_model, early_model if early else _absent)
         )
         both = list(zip(self.public_values, self.frequency_response, strict=True))
@@ -233,12 +231,12 @@ def controls_of(
     Uses the public case, public records and public settings only: no release, no ε.
     """
     _, sampled = as_records(observed, settings.dt_s)
-    parts = [_first_part(record) for record in observed]
+    parts = [first_part(record) for record in observed]
     early = tuple(part for part in parts if part is not None)
     twice = len(early) == len(parts) and len(public.units.bus) <= MOST_UNITS
 
     def public_values(seen: Sequence[Observation]) -> Answers:
-        return _answers(public_fit(public, seen, settings).model, observed, settings.dt_s)
+        return answers_of(public_fit(public, seen, settings).model, observed, settings.dt_s)
 
     def frequency_response(seen: Sequence[Observation]) -> Answers:
         return fitted_response(seen, settings.dt_s).answers(observed, settings.dt_s)
@@ -271,7 +269,7 @@ def _absent() -> DetailedModel:
     raise ValueError("there is no first part to fit to")
 
 
-def _answers(model: DetailedModel, observed: Sequence[Observation], dt_s: float) -> Answers:
+def answers_of(model: DetailedModel, observed: Sequence[Observation], dt_s: float) -> Answers:
     """What a model says that the records hold."""
     return tuple(
         simulate(
@@ -288,17 +286,3 @@ def _answers(model: DetailedModel, observed: Sequence[Observation], dt_s: float)
 def _samples(record: Observation, dt_s: float) -> IntArray:
     """Numbers of a record's samples on the clock of a fit."""
     return np.rint(record.trajectory.time_s / dt_s).astype(np.int64)
-
-
-def _first_part(record: Observation) -> Observation | None:
-    """All but the last part of a record; None: one of the two would be too short."""
-    time = record.trajectory.time_s
-    last = record.event.steps[-1].at_s
-    kept = int(np.searchsorted(time, time[-1] - HELD_OUT * (time[-1] - last), side="right"))
-    after = kept - int(np.searchsorted(time, last))
-    if min(after, len(time) - kept) < LEAST_SAMPLES:
-        return None
-    trajectory = replace(
-        record.trajectory, time_s=time[:kept], omega=record.trajectory.omega[:kept]
-    )
-    return replace(record, trajectory=trajectory)

@@ -27,14 +27,15 @@ from gridveil.inference.fit.detailed_residuals import (
     discrepancy_shapes,
 )
 from gridveil.inference.fit.factors import Factor, factors_of, theta_of, without_exponents
+from gridveil.inference.fit.guard import Verdict
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
+from gridveil.inference.fit.noise import noise_of
 from gridveil.inference.fit.outcome import covariance as posterior_covariance
 from gridveil.inference.fit.problem import Observation
 
 LONGEST_STEP = 0.5  # of a coordinate x
 # Decreases of ½ χ² that end a search: the last one, and those before it, whose σ is not yet known.
 CLOSE, NEAR = 0.05, 1.0
-WINDOW_S = 1.0  # over which means of the residual are compared with single samples
 FIRST_SIGMA = 0.1  # of a record's size, before anything is fitted
 
 
@@ -90,6 +91,7 @@ class DetailedFit:
     fix, and that the release and its priors do. A deviation does not know of what no factor moves:
     where the released case is wrong otherwise, factors may be off by several of them.
     moved_back : share of the way back to the release that stability needed; 0 mostly.
+    verdict : of `gridveil.inference.fit.guard_detailed`; None: not judged.
     """
 
     case: DetailedCase
@@ -107,6 +109,7 @@ class DetailedFit:
     history: Array
     converged: bool
     moved_back: float
+    verdict: Verdict | None = None
 
     def factor(self, name: str) -> FittedFactor:
         """A factor by its name."""
@@ -233,23 +236,14 @@ class _Search:
         return np.maximum(FIRST_SIGMA * size, self.settings.sigma)
 
     def _estimated(self, minimum: Minimum, sigma: Array, correlation: Array) -> tuple[Array, Array]:
-        """σ and correlation time (r, 1, h) of what is left of the records.
-
-        The time compares the variance of means over a window with that of independent samples.
-        """
-        records, dt_s = self.prediction.records, self.settings.dt_s
+        """σ and correlation time (r, 1, h) of what is left of the records."""
+        records = self.prediction.records
         seen = records.weights > 0
         left = np.zeros(records.observed.shape)
         left[seen] = minimum.residuals
-        left *= self._effective(sigma, correlation)
-        variance = np.sum(left**2, axis=1, keepdims=True) / _count(seen)
-        width = max(1, round(WINDOW_S / dt_s))
-        r, samples, h = records.observed.shape
-        blocks = samples // width
-        means = left[:, : blocks * width].reshape(r, blocks, width, h).mean(axis=2)
-        together = np.mean(means**2, axis=1, keepdims=True) * width
-        inflation = np.clip(together / np.maximum(variance, np.finfo(float).tiny), 1.0, width)
-        return np.maximum(np.sqrt(variance), self.settings.sigma), inflation * dt_s
+        found = noise_of(left * self._effective(sigma, correlation), seen, self.settings.dt_s)
+        rms = np.maximum(found.rms, self.settings.sigma)
+        return rms[:, None], self.settings.dt_s * found.together[:, None]
 
 
 def _count(seen: NDArray[np.bool_]) -> Array:

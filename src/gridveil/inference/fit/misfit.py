@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # What is compared, by the fields of Rms.
 COMPARED = {
@@ -42,6 +42,11 @@ class PlaceMisfit:
     place: int
     whole: Rms
     held_out: Rms | None = None
+
+    def unfitted(self) -> PlaceMisfit:
+        """The same where the fit was discarded: the unfitted release is the release."""
+        held = self.held_out and replace(self.held_out, release=self.held_out.unfitted)
+        return replace(self, whole=replace(self.whole, release=self.whole.unfitted), held_out=held)
 
 
 def compared(places: Sequence[PlaceMisfit]) -> Iterator[tuple[PlaceMisfit, str, list[str]]]:

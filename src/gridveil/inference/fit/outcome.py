@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import ReducedModel
@@ -13,6 +14,7 @@ from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array
 from gridveil.grid.tables import Values
 from gridveil.inference.fit.least_squares import Gaussian, Minimum
+from gridveil.inference.fit.noise import Noise, noise_of
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.task import Task
 from gridveil.inference.fit.unknown import EstimatedEvent
@@ -56,6 +58,10 @@ class TwoStage:
     covariance : (e_r + 2g,)² posterior covariance of (k_r, m, d) of the model.
     events : what was found of events that were not wholly known.
     mismatch : J of other values after these events [p.u.² s].
+    y : (n,) = (log k, log m, log d, z), the maximum; prior : of y.
+    recorded : ω̂ (r, samples, h) [p.u.], 0 where nothing was seen.
+    left : ω − ω̂ (r, samples, h) at another y [p.u.], 0 where nothing was seen, and where that was.
+    noise : of what is left of the records at y.
     """
 
     model: ReducedModel
@@ -68,6 +74,11 @@ class TwoStage:
     covariance: Array
     events: tuple[EstimatedEvent, ...]
     mismatch: Callable[[Values], float]
+    y: Array
+    prior: Gaussian
+    recorded: Array
+    left: Callable[[Array], tuple[Array, NDArray[np.bool_]]]
+    noise: Noise
 
 
 def covariance(prior: Gaussian, minimum: Minimum) -> Array:
@@ -113,6 +124,9 @@ def outcome(
             )
             return float(sampling.weights @ task.compare(other, sampling) ** 2)
 
+    def left(y: Array) -> tuple[Array, NDArray[np.bool_]]:
+        return task.left(task.coordinates.of_network_and_machines(y))
+
     return TwoStage(
         model=reduced_model(facts, values),
         values=values,
@@ -126,6 +140,11 @@ def outcome(
         covariance=released @ released.T,
         events=_events(task, observed, x, chain @ spread),
         mismatch=mismatch,
+        y=minimum.x,
+        prior=prior,
+        recorded=task.predictor.records.observed,
+        left=left,
+        noise=noise_of(*left(minimum.x), task.predictor.dt_s),
     )
 
 

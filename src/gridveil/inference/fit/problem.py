@@ -5,7 +5,7 @@ projected gradient steps, and a quasi-Newton method that converges.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.unknown import KNOWN, NOT_FITTED, Unknown
 from gridveil.privacy.provenance import Provenance
+
+# The last part of a record that a second fit does not see, from its last step of load on, and the
+# samples that each part needs.
+HELD_OUT, LEAST_SAMPLES = 0.25, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +133,20 @@ def box(family: LinearFamily) -> tuple[Array, Array]:
     return np.repeat([lower for lower, _ in ends], sizes), np.repeat(
         [upper for _, upper in ends], sizes
     )
+
+
+def first_part(record: Observation) -> Observation | None:
+    """All but the last part of a record; None: one of the two would be too short."""
+    time = record.trajectory.time_s
+    last = record.event.steps[-1].at_s
+    kept = int(np.searchsorted(time, time[-1] - HELD_OUT * (time[-1] - last), side="right"))
+    after = kept - int(np.searchsorted(time, last))
+    if min(after, len(time) - kept) < LEAST_SAMPLES:
+        return None
+    trajectory = replace(
+        record.trajectory, time_s=time[:kept], omega=record.trajectory.omega[:kept]
+    )
+    return replace(record, trajectory=trajectory)
 
 
 def _record(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridveil.dynamics.engine.propagate import SchemeName
 from gridveil.dynamics.engine.records import SampledRecords
@@ -84,10 +85,34 @@ class Task:
             sigmas,
         )
 
-    def sigma(self, sampling: Sampling, usual: float, least: float = 0.0) -> Array:
-        """Noise of each sample (rows,) [p.u.]: its record's or the usual one, with a floor."""
-        own = np.maximum(np.where(np.isnan(self.sigmas), usual, self.sigmas), least)
-        return np.repeat(own, [int(seen.sum()) for seen in sampling.seen])
+    def sigma(self, sampling: Sampling, sigma: float | Array, least: float = 0.0) -> Array:
+        """Noise of each sample (rows,) [p.u.], with a floor.
+
+        sigma : of each place of each record (r, h), or of all that do not say their own.
+        """
+        r, h = len(self.sigmas), self.coordinates.locations
+        own = self.sigmas_or(sigma) if np.ndim(sigma) == 0 else np.asarray(sigma)
+        own = np.maximum(np.broadcast_to(own, (r, h)), least)
+        return np.concatenate(
+            [
+                np.broadcast_to(places, seen.shape)[seen]
+                for places, seen in zip(own, sampling.seen, strict=True)
+            ]
+        )
+
+    def sigmas_or(self, usual: float | Array) -> Array:
+        """What each record says (r, 1) [p.u.], or the usual deviation."""
+        return np.where(np.isnan(self.sigmas), usual, self.sigmas)[:, None]
+
+    def left(self, x: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """ω − ω̂ at x (r, samples, h) [p.u.], 0 where nothing was seen, and where that was."""
+        sampling = self.predictor.sampling()
+        found = np.zeros(self.predictor.records.observed.shape)
+        there = np.zeros(found.shape, dtype=bool)
+        for record, (at, seen) in enumerate(zip(sampling.at, sampling.seen, strict=True)):
+            there[record, at] = seen
+        found[there] = self.compare(x, sampling)
+        return found, there
 
     def compare(self, x: Array, sampling: Sampling) -> Array:
         """ω − ω̂ at x (rows,) [p.u.]."""

@@ -85,18 +85,21 @@ def two_stage(
     *,
     dt_s: float,
     scheme: SchemeName,
-    sigma: float,
+    sigma: float | Array,
     starts: int = 4,
     seed: int = 0,
+    near: Array | None = None,
 ) -> TwoStage:
     """Find the most probable network: max p(records | k, m, d) p(k, m, d | release).
 
     belief : posterior of the noisy release, see `gridveil.inference.posterior`.
-    sigma : standard deviation of a sample, of sensor and model error together [p.u. frequency], for
-    records that do not say their own.
+    sigma : standard deviation of a sample, of sensor and model error together [p.u. frequency]: for
+    records that do not say their own, or of each place of each record (r, h), whatever they say.
     starts : searches of stage 2.
     seed : of the draws that make stage 1's prior and the starts; public, and no part of the privacy
     noise.
+    near : y of an earlier fit to these records, at another σ: it and the release itself are then
+    the only starts, without the two stages.
 
     Privacy
     -------
@@ -115,14 +118,17 @@ def two_stage(
         bool(task.coordinates.unknowns.size),
     )
     direct = task.coordinates.size > MANY * len(prior.mean) and not unknown
-    pushed = prior if direct else push(task.coordinates, belief, random)
+    pushed = prior if direct or near is not None else push(task.coordinates, belief, random)
     count = max(starts, FEW_PLACES) if few else starts
     e, drawn = (
         len(facts.edges),
         np.log(np.concatenate([belief[name].sample(random, count - 1) for name in SWING], axis=1)),
     )
     lines = np.concatenate([prior.mean[None, :e], drawn[: starts - 1, :e]])
-    if unknown:
+    if near is not None:
+        minima = [_polish_a_little(task, prior, y, thin, sigma) for y in (near, prior.mean)]
+        best = min(minima, key=_cost)
+    elif unknown:
         minima, best = _stages_of_unknown(
             task, pushed, prior, thin, sigma, lines, _begin_again(task, belief, pushed, observed)
         )
@@ -130,7 +136,9 @@ def two_stage(
         # far more reduced weights than lines: the network itself is the smaller thing to search for
         if direct:
             minima = [
-                _follow(DirectResiduals, task, prior, max(sigma, WIDE_SIGMA), parts, prior.mean)
+                _follow(
+                    DirectResiduals, task, prior, np.maximum(sigma, WIDE_SIGMA), parts, prior.mean
+                )
             ]
         else:
             first = _follow(ReducedResiduals, task, pushed, sigma, parts, pushed.mean)
@@ -152,6 +160,25 @@ def two_stage(
         last, more = _polish(task, prior, last.x, everything, sigma, rounds)
         history = np.concatenate([history, more[1:]])
     return outcome(task, observed, prior, last, tuple(map(_cost, minima)), history)
+
+
+@one_blas_thread()
+def polished(
+    facts: GridFacts,
+    observed: Sequence[Observation],
+    bounds: Bounds,
+    prior: Gaussian,
+    y: Array,
+    *,
+    dt_s: float,
+    scheme: SchemeName,
+    sigma: float | Array,
+) -> Array:
+    """The maximum of the posterior near y = (log k, log m, log d, z), without a search."""
+    task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
+    sampling = _sampling(task, task.predictor.records.samples, MOST_KEPT)
+    with told_to(None):
+        return _polish(task, prior, y, sampling, sigma)[0].x
 
 
 def is_too_large(facts: GridFacts) -> bool:
@@ -208,7 +235,7 @@ def _follow(
     kind: type[ReducedResiduals | DirectResiduals],
     task: Task,
     prior: Gaussian,
-    sigma: float,
+    sigma: float | Array,
     parts: Sequence[int],
     start: Array,
 ) -> Minimum:
@@ -244,7 +271,7 @@ def _stages_of_unknown(
     pushed: Gaussian,
     prior: Gaussian,
     sampling: Sampling,
-    sigma: float,
+    sigma: float | Array,
     lines: Array,
     starts: Sequence[Array],
 ) -> tuple[list[Minimum], Minimum]:
@@ -296,7 +323,12 @@ def _begin_again(
 
 
 def _stage_2(
-    task: Task, first: Array, sampling: Sampling, sigma: float, prior: Gaussian, starts: Array
+    task: Task,
+    first: Array,
+    sampling: Sampling,
+    sigma: float | Array,
+    prior: Gaussian,
+    starts: Array,
 ) -> list[Minimum]:
     """Find line weights whose reduction gives stage 1's x, from each start (·, e).
 
@@ -365,7 +397,7 @@ def _polish(
     prior: Gaussian,
     start: Array,
     sampling: Sampling,
-    sigma: float,
+    sigma: float | Array,
     rounds: int = ROUNDS,
 ) -> tuple[Minimum, Array]:
     """Go from stage 2's y to the maximum of the posterior, all samples counted.
@@ -422,7 +454,7 @@ def _polish(
 
 
 def _polish_a_little(
-    task: Task, prior: Gaussian, start: Array, sampling: Sampling, sigma: float
+    task: Task, prior: Gaussian, start: Array, sampling: Sampling, sigma: float | Array
 ) -> Minimum:
     """Try a start: a few rounds, which no bar counts."""
     with told_to(None):
