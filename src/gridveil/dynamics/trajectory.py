@@ -5,6 +5,7 @@ They plot themselves and turn into tables.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 ROCOF_WINDOW_S = 0.5
 
 
+Ends = tuple[float, float]
+
+
 @dataclass(frozen=True)
 class BusResponse:
     """What an engineer reads off one bus's frequency.
@@ -42,6 +46,8 @@ class BusResponse:
     nadir_s : when [s], both also between two samples;
     rocof_hz_s : steepest mean slope over 0.5 s, with its sign [Hz/s].
     settling_hz : deviation it settles at [Hz].
+    nadir_band_hz, rocof_band_hz_s, settling_band_hz : lower and upper end of the band of each;
+    None where the trajectory has none.
     """
 
     bus: str
@@ -49,6 +55,26 @@ class BusResponse:
     nadir_s: float
     rocof_hz_s: float
     settling_hz: float
+    nadir_band_hz: Ends | None = None
+    rocof_band_hz_s: Ends | None = None
+    settling_band_hz: Ends | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Where a trajectory and its figures lie with probability `level`, each for itself.
+
+    lower, upper : (N + 1, h) of every sample [p.u.].
+    nadir : (h, 2) of each bus's largest deviation [p.u.]; rocof : (h, 2) [p.u./s].
+    settling : lower and upper end [p.u.].
+    """
+
+    lower: Array
+    upper: Array
+    nadir: Array
+    rocof: Array
+    settling: Ends
+    level: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +86,7 @@ class Trajectory:
     omega : (N + 1, h) [p.u. of frequency_hz].
     buses : h labels.
     settling : steady value [p.u.].
+    band : where they lie by what is known of the model, if that was asked for.
     """
 
     time_s: Array
@@ -68,6 +95,7 @@ class Trajectory:
     frequency_hz: float
     settling: float
     demo: bool = False
+    band: Band | None = None
 
     @property
     def deviation_hz(self) -> Array:
@@ -86,9 +114,24 @@ class Trajectory:
                 float(when[i]),
                 float(slope[i]),
                 self.settling * self.frequency_hz,
+                **self._bands(i),
             )
             for i, bus in enumerate(self.buses)
         ]
+
+    def _bands(self, place: int) -> dict[str, Ends]:
+        """Bands of a bus's figures [Hz, Hz/s], if there are any."""
+        if self.band is None:
+            return {}
+
+        def in_hz(ends: Sequence[float] | Array) -> Ends:
+            return float(ends[0]) * self.frequency_hz, float(ends[1]) * self.frequency_hz
+
+        return {
+            "nadir_band_hz": in_hz(self.band.nadir[place]),
+            "rocof_band_hz_s": in_hz(self.band.rocof[place]),
+            "settling_band_hz": in_hz(self.band.settling),
+        }
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame: index time [s], one column of frequency deviation [Hz] a

@@ -11,9 +11,10 @@ import numpy as np
 
 from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.engine import SchemeName
+from gridveil.dynamics.ensemble import Ensemble, with_band
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
-from gridveil.dynamics.simulate import Mode, modes, simulate
+from gridveil.dynamics.simulate import Clock, Mode, modes, simulate
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.archive import check_free
 from gridveil.foundation.errors import GridveilError
@@ -116,6 +117,8 @@ class Release:
     load_damping : public damping per p.u. of load [p.u. power / p.u. frequency], which d includes;
     None: not known, as in a bundle of an earlier gridveil.
     shown : what a detailed release shows beside its linear model.
+    ensemble : models that the release leaves possible, which bands are made of; None: too large a
+    grid, or a bundle of an earlier gridveil.
     """
 
     model: ReducedModel | DetailedModel
@@ -130,6 +133,7 @@ class Release:
     replays: tuple[Replay, ...] = ()
     load_damping: float | None = None
     shown: Shown | None = None
+    ensemble: Ensemble | None = None
     ledger: Ledger | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -233,12 +237,17 @@ class Release:
         scheme: SchemeName | None = None,
         buses: Sequence[str] | None = None,
     ) -> Trajectory:
-        """Simulate an event, given as an `Event` or in words such as "load:G1=+0.1"."""
+        """Simulate an event, given as an `Event` or in words such as "load:G1=+0.1"; with bands
+        where the release has an ensemble.
+        """
         if isinstance(event, str):
             event = Event.parse(event, base_mva=self.model.base_mva)
         trajectory = simulate(
             self.model, event, horizon_s=horizon_s, dt_s=dt_s, scheme=scheme, buses=buses
         )
+        if self.ensemble is not None:
+            clock = Clock(horizon_s, dt_s)
+            trajectory = with_band(trajectory, self.ensemble, self.model, event, clock)
         return replace(trajectory, demo=self.demo)
 
     def modes(self) -> list[Mode]:
