@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gridveil.readers.cases import open_grid
     from gridveil.vault.perturb import perturb
     from gridveil.vault.sampler import DemoSampler, SecureSampler
+    from gridveil.workflow.compare import compare
     from gridveil.workflow.demo import run_demo
     from gridveil.workflow.publish import publish
     from gridveil.workflow.records import init_record
@@ -55,6 +56,7 @@ _HOMES = {
     "ReleaseSettings": "gridveil.workflow.settings",
     "SecureSampler": "gridveil.vault.sampler",
     "Trajectory": "gridveil.dynamics.trajectory",
+    "compare": "gridveil.workflow.compare",
     "exact": "gridveil.privacy.epsilon",
     "init_record": "gridveil.workflow.records",
     "load": "gridveil.publication.bundle",
@@ -85,6 +87,7 @@ __all__ = [
     "ReleaseSettings",
     "SecureSampler",
     "Trajectory",
+    "compare",
     "exact",
     "init_record",
     "load",

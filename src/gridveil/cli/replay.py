@@ -7,10 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gridveil.cli.output import print_json, print_table, print_text
+from gridveil.cli.output import print_json, print_notice, print_table, print_text
+from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 
 if TYPE_CHECKING:
+    from gridveil.publication.release import Release
     from gridveil.workflow.bundles import ReplayedPlace
+    from gridveil.workflow.settings import GridSettings
 
 
 def print_replay(bundle: Path, plot: Path | None, csv: Path | None, as_json: bool) -> None:
@@ -32,6 +35,36 @@ def print_replay(bundle: Path, plot: Path | None, csv: Path | None, as_json: boo
     for path, words in ((plot, "Figure"), (csv, "Samples")):
         if path:
             print_text(f"{words:<9}{path}")
+
+
+def check_plot(plot: Path | None, settings: GridSettings) -> None:
+    """Refuse a figure of records that cannot be drawn, before anything is drawn or spent."""
+    if plot is None:
+        return
+    from gridveil.workflow.places import check_figure
+
+    if not settings.trajectory:
+        raise OptionError(
+            "--plot has nothing to draw.",
+            expected="--trajectory FILE.toml beside it",
+            outcome=NOTHING_SPENT,
+        )
+    check_figure(plot)
+
+
+def draw_records(release: Release, plot: Path | None) -> None:
+    """Draw the records of a release, measured, unfitted and fitted; say so where it keeps none."""
+    if plot is None:
+        return
+    from gridveil.publication.replay_drawing import plot_replays
+    from gridveil.workflow.places import writing
+
+    if not release.replays:
+        print_notice("this release keeps no record, so that there is no figure.")
+        return
+    with writing(plot, "--plot"):
+        plot_replays(release, str(plot))
+    print_notice(f"figure of the records: {plot}")
 
 
 def print_places(places: Sequence[ReplayedPlace]) -> None:

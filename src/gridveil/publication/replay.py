@@ -89,6 +89,8 @@ def replays_of(
     every = ceil(sum(one.trajectory.omega.size for one in observed) / MOST_VALUES)
     for number, one in enumerate(observed):
         estimate = next((event for event in fitted.events if event.observation == number), None)
+        if one.unknown.anything and estimate is None:  # the fit was discarded, and with it this
+            continue
         event, late_s = _happened(one, estimate, fitted.model.machines)
         words = _in_words(event, fitted.model, names, loads_are_public)
         shown = [place for place, bus in enumerate(one.trajectory.buses) if bus in names]
