@@ -149,7 +149,8 @@ def test_the_page_on_trajectories_works_from_top_to_bottom(workplace, monkeypatc
         write(workplace)
     lines = [line for line in text if line.startswith("gridveil ")]
     assert [line.split()[1] for line in lines] == [
-        *("record", "inspect", "release", "record", "record", "record", "inspect", "release")
+        *("record", "inspect", "release", "simulate", "record", "record", "record"),
+        *("inspect", "release"),
     ]
     monkeypatch.setenv("GRIDVEIL_LEDGER", str(workplace / "pmu.sqlite"))
     for line in lines:
@@ -160,6 +161,8 @@ def test_the_page_on_trajectories_works_from_top_to_bottom(workplace, monkeypatc
         if line.startswith("gridveil record init"):  # what the page asks the reader to do
             made = result.stdout.split()[0].rstrip(":")
             fill_in(workplace / made, BUSES[made.removesuffix(".toml")])
+    for name in ("pmu.png", "fitted.png", "replay.png"):
+        assert (workplace / name).stat().st_size > 10_000
     assert (workplace / "record.png").stat().st_size > 10_000
     facts = open_grid("star5").facts
     for block in unknown:  # what is said of an unknown event stands in the place of the known one

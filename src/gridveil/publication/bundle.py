@@ -290,7 +290,7 @@ def _parse(path: Path, files: Mapping[str, bytes]) -> _Loaded:
     missing = {DOCUMENT, ARRAYS, REFERENCE, README} - files.keys()
     if missing:
         raise broken(path, f"{', '.join(sorted(missing))} is missing")
-    for name in {DOCUMENT, CERTIFICATE, REPLAY} & files.keys():
+    for name in {DOCUMENT, CERTIFICATE} & files.keys():
         if LISTED_BUS.sub(b"", files[name]).count(b",") > MOST_FIELDS:
             raise broken(path, f"{name} holds more than any that gridveil writes")
     document, release = _read_release(path, files)

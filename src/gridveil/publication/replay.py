@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 DT_S = 0.01
 # Of a bundle: more would outweigh its model, and take whoever verifies it minutes.
-MOST_VALUES, MOST_RECORDS, LONGEST_S = 100_000, 100, 3700.0
-LONGEST_WORDS = 2**16
+MOST_VALUES, MOST_RECORDS, MOST_PLACES, LONGEST_S = 100_000, 20, 200, 3700.0
+LONGEST_WORDS = 2**15
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +94,7 @@ def replays_of(
         event, late_s = _happened(one, estimate, fitted.model.machines)
         words = _in_words(event, fitted.model, names, loads_are_public)
         shown = [place for place, bus in enumerate(one.trajectory.buses) if bus in names]
+        shown = shown[:MOST_PLACES]
         if one.provenance.origin != "measured" or not shown or len(words) > LONGEST_WORDS:
             continue
         buses = [one.trajectory.buses[place] for place in shown]

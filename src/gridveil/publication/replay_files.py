@@ -15,6 +15,7 @@ from gridveil.grid.facts import Array
 from gridveil.publication.replay import (
     LONGEST_S,
     LONGEST_WORDS,
+    MOST_PLACES,
     MOST_RECORDS,
     MOST_VALUES,
     Replay,
@@ -58,7 +59,7 @@ class RecordDocument(Document):
     every: Annotated[int, Field(ge=1, le=10**6)] = Field(
         description="each so many-th sample is kept"
     )
-    places: Annotated[Many[PlaceDocument], Field(min_length=1, max_length=10_000)]
+    places: Annotated[Many[PlaceDocument], Field(min_length=1, max_length=MOST_PLACES)]
 
 
 class ReplayDocument(Document):
