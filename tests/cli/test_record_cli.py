@@ -63,3 +63,25 @@ def test_times_of_an_unknown_kind_are_declared(tmp_path):
     given = ["record", "init", "a.csv", "--time-format", "%Y.%j %Hh:%M:%S", "--json"]
     assert as_json(gridveil(*given))["files"][0]["interval_s"] == 1
     assert gridveil("record", "init", "a.csv", "--time-format", "%Q", "--out", "b.toml").code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_from_a_file_to_a_fitted_replayed_bundle(tmp_path, name):
+    files = LAYOUTS[name](tmp_path)
+    before = [path.read_bytes() for path in files]
+    assert gridveil("record", "init", *files, "--out", "a.toml").code == 0
+    toml = fill_in(tmp_path / "a.toml", BUSES[name])
+    toml.write_text("redistribute = true\n" + toml.read_text(encoding="utf-8"), encoding="utf-8")
+    given = ["--epsilon=1/2", "--trajectory", toml, "--out", "out", "--plot", "fitted.png"]
+    done = gridveil("release", "star5", *given)
+    assert done.code == 0, done.err
+    assert gridveil("verify", "out").code == 0
+    found = as_json(gridveil("simulate", "out", "--replay", "--plot", "again.png", "--json"))
+    for place in found["places"]:
+        assert place["event"].startswith("load:L1=0.1@")
+        assert place["rms_fitted_mhz"] <= place["rms_unfitted_mhz"]
+        # 1 mHz of noise, and a drift of some mHz in the slow ones
+        assert place["rms_fitted_mhz"] < 8
+    assert (tmp_path / "again.png").stat().st_size > 10_000
+    assert [path.read_bytes() for path in files] == before

@@ -90,8 +90,8 @@ def test_a_data_frame_is_written_beside_its_declaration(tmp_path, facts):
     with pytest.raises(GridveilError, match="exists already"):
         init_record(numbers, tmp_path / "frame.toml")
     assert 'time_format = "seconds"' in init_record(numbers, tmp_path / "numbers.toml").text
-    for wrong in (7, [], [7]):
-        with pytest.raises((GridveilError, TypeError)):
+    for wrong in (7, None, [], [7]):
+        with pytest.raises(GridveilError, match="record"):
             init_record(wrong, tmp_path / "wrong.toml")
 
 

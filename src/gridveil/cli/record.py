@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -78,7 +79,7 @@ def init(
     )
     print_text(
         f"Fill in  {len(left)} places that say EDIT in {begun.path}: buses, event, origin",
-        f"Next     gridveil inspect GRID --trajectory {begun.path} --plot record.png",
+        f"Next     gridveil inspect GRID --trajectory {quote(str(begun.path))} --plot record.png",
     )
 
 

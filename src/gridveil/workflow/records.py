@@ -43,9 +43,8 @@ def init_record(
     out : the TOML; default: beside the first file, under its name.
     time_format : of the times, where it cannot be told, such as "%d-%b-%Y %H:%M:%S".
     """
-    listed = (
-        [source] if isinstance(source, (str, Path)) or _is_frame(source) else list(source)  # pyright: ignore[reportArgumentType]
-    )
+    several = isinstance(source, Sequence) and not isinstance(source, str)
+    listed: list[object] = list(source) if several else [source]  # pyright: ignore[reportArgumentType]
     if not 1 <= len(listed) <= MOST_RECORDS:
         raise OptionError(
             "There is no record to look at, or too many.",

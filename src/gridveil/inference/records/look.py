@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,6 +45,7 @@ class Looked:
     quality : how often its quality column says what.
     sentinels : what stands for a gap, and how often.
     far : rows that hold no frequency of this grid.
+    times : as the file writes them, by line; empty for COMTRADE.
     trigger : the row at which a recorder began to keep it.
     """
 
@@ -57,23 +58,14 @@ class Looked:
     sentinels: Counter[str]
     other_columns: tuple[str, ...]
     far: IntArray
+    times: Mapping[int, str]
     trigger: int | None = None
 
     def time_texts(self, rows: Sequence[int]) -> list[str]:
         """The times of some rows, as the file writes them."""
         if self.file.comtrade:
             return [self._stamp(float(self.time_s[row])) for row in rows]
-        wanted = {int(self.lines[row]) for row in rows}
-        data, _, _ = record_bytes(self.file)
-        table = table_of(data, self.file)
-        _, header = next(table)
-        places = [header.index(column) for column in self.file.time_column]
-        found = {
-            line: " ".join(cells[place] for place in places)
-            for line, cells in table
-            if line in wanted
-        }
-        return [found[int(self.lines[row])] for row in rows]
+        return [self.times[int(self.lines[row])] for row in rows]
 
     def _stamp(self, time_s: float) -> str:
         """A time of a COMTRADE pair's own clock."""
@@ -242,11 +234,14 @@ def _read(
     texts: Counter[str] = Counter()
     sentinels: Counter[str] = Counter()
     quality: Counter[str] = Counter()
+    times: dict[int, str] = {}
+    stamps = [header.index(column) for column in file.time_column]
     table = table_of(data, file)
     next(table, None)
-    for _, cells in table:
+    for line, cells in table:
         if len(cells) != len(header):
             continue
+        times[line] = " ".join(cells[place] for place in stamps)
         for place in places:
             value = _number(cells[place], file.decimal) if cells[place] else np.nan
             if value is None or np.isinf(value):
@@ -281,6 +276,7 @@ def _read(
         found,
         tuple(column for column in header if column and column not in asked),
         far,
+        times,
     )
 
 
@@ -323,6 +319,7 @@ def _look_pair(path: Path) -> Looked:
         Counter(),
         raw.unused,
         far,
+        {},
         row if 0 < row < len(pair.time_s) else None,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -26,6 +27,8 @@ PATTERNS = tuple(
     f"{day}{between}{clock}" for day, between, clock in product(DAYS, (" ", ", ", "T"), CLOCKS)
 )
 EARLIEST_EPOCH_S = 1e8  # 1973
+MOST_COLUMNS = 50  # among which times are looked for
+_CLOCK = re.compile(r"\d:\d\d")
 ABOVE, FEWEST = 3, 3  # rows of names and units, and of samples
 
 
@@ -52,7 +55,7 @@ def find_times(
     if time_format is not None:
         check_format(time_format, file)
     sample = rows[ABOVE:][:200]
-    width = len(sample[0]) if sample else 0
+    width = min(len(sample[0]), MOST_COLUMNS) if sample else 0
     singles = [(place,) for place in range(width)]
     pairs = [(place, place + 1) for place in range(width - 1)]
     growing: Times | None = None
@@ -94,6 +97,8 @@ def _format(texts: Sequence[str], wanted: str | None) -> str | None:
         return "seconds" if _span(texts, "seconds") else None
     if _span(texts, "iso") is not None:
         return "iso"
+    if not all(_CLOCK.search(text) for text in texts):
+        return None
     # A day and a month may be told apart only by which order makes the shorter record.
     spans = {
         pattern: span
