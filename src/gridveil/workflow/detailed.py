@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
+
 from gridveil.dynamics.detailed.entries import ENTRIES, ITEM_SHARE, Treatment
+from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.estimate import toward_mean
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.projection import check_public_end, project
@@ -19,12 +22,13 @@ from gridveil.grid.case import DetailedCase
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Asset, Bounds
-from gridveil.inference.fit.controls import FitControls, controls_of, record_ports
+from gridveil.inference.fit.controls import FitControls, answers_of, controls_of, record_ports
 from gridveil.inference.fit.detailed import DetailedFitSettings, fit_detailed
 from gridveil.inference.fit.guard_detailed import DetailedGuard, response_deviation
 from gridveil.inference.fit.misfit import PlaceMisfit
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.unknown import KNOWN
+from gridveil.inference.records import WRONG_SIZE
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.ledger import Ledger
@@ -162,6 +166,7 @@ def fit_controls(
     """Fit what a fitted release is compared with, before anything is charged; None: no records."""
     if not records.observed:
         return None
+    check_answers(facts.public, records.observed, settings.dt_s)
     stage("fitting the controls")
     return controls_of(facts.public, records.observed, settings)
 
@@ -187,6 +192,26 @@ def check_detailed_records(observed: Sequence[Observation], facts: DetailedFacts
                 expected="an event such as load:BUS=+200MW or trip:BUS",
                 outcome=NOTHING_SPENT,
                 remedy="Give it bus by bus in MW, or release a swing model (--model swing).",
+            )
+
+
+def check_answers(public: DetailedCase, observed: Sequence[Observation], dt_s: float) -> None:
+    """Refuse a record that is far larger or smaller than what public values answer to its event: a
+    wrong unit, or event.
+    """
+    case = project(public, {}).case
+    model = linearise(case, solve(case), record_ports(case, observed))
+    for record, answer in zip(observed, answers_of(model, observed, dt_s), strict=True):
+        seen = record.trajectory.omega
+        peak, own = float(np.nanmax(np.abs(seen))), float(np.abs(answer).max())
+        if own > 0 and not 1 / WRONG_SIZE <= peak / own <= WRONG_SIZE:
+            mhz = 1000 * record.trajectory.frequency_hz
+            raise OptionError(
+                f"The largest deviation of a record is {mhz * peak:.3g} mHz, where a grid of this "
+                f"structure with public values answers its event by {mhz * own:.3g} mHz.",
+                expected=f"no more than {WRONG_SIZE:g} times less or more",
+                outcome=NOTHING_SPENT,
+                remedy="Check the record's unit and the size of its event.",
             )
 
 

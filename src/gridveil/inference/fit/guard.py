@@ -38,7 +38,7 @@ LEAST_PEAK = 5.0
 ON_BOUNDS = 1 / 3
 # Draws of the release's posterior that a fit is compared with; how far beyond 99 % of them it may
 # lie, and how many deviations its common factors.
-DRAWS, FARTHEST, MOST_DEVIATIONS = 2000, 1.0, 4.0
+DRAWS, FARTHEST, MOST_DEVIATIONS = 2000, 1.0, 7.0
 # A common factor that the records do not see deviates by at least this share of its own deviation.
 LEAST_SEEN = 0.2
 # Held out, a fit may leave so many times what it leaves of the rest.
@@ -152,18 +152,21 @@ def posterior_findings(
             "it contradicts the release: values lie "
             f"{np.sqrt(far):.1f} times as far from what was released as the noise explains",
         )
+    apart: dict[str, tuple[float, float]] = {}
     for name, entries in groups:
         own = weights * entries
         found, usually = float(moved @ own), drawn @ own
         spread = max(float(usually.std()), LEAST_SEEN * float(np.linalg.norm(own)))
-        apart = (found - float(usually.mean())) / spread
-        if abs(apart) > MOST_DEVIATIONS:
-            factor = np.exp(found / float(np.sum(own * weights)))
-            yield Finding(
-                "discarded",
-                f"it contradicts the release: {name} is {factor:.2g} times what was released, "
-                f"{abs(apart):.0f} deviations of the noise away",
-            )
+        factor = float(np.exp(found / np.sum(own * weights)))
+        apart[name] = abs(found - float(usually.mean())) / spread, factor
+    name = max(apart, key=lambda name: apart[name])
+    if apart[name][0] > MOST_DEVIATIONS:
+        deviations, factor = apart[name]
+        yield Finding(
+            "discarded",
+            f"it contradicts the release: {name} at {factor:.2g} times what was released, "
+            f"{deviations:.0f} deviations of the noise away",
+        )
 
 
 # --- a swing model --------------------------------------------------------------------------------
@@ -247,7 +250,7 @@ class SwingFit:
         sizes = [len(self.belief[name].y) for name in SWING]
         of = np.repeat(np.arange(len(sizes)), sizes)
         groups = [(name, of == number) for number, name in enumerate(SWING)]
-        groups.append(("all of them together", of >= 0))
+        groups.append(("k, m and d together", of >= 0))
         yield from posterior_findings(moved, drawn @ known[:n, :n].T, groups, 1 / spread[:n])
 
     def _bounds(self) -> Iterator[Finding]:

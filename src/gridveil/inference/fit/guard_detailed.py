@@ -37,7 +37,7 @@ SIZED_BY, UNDRAWN = ("M", "gov_gain"), 0.5
 MOST_DEVIATIONS, MOST_UNLIKE = 2.7, 0.08
 # A fit that leaves more of a record than this share, with factors beyond this quantile of their
 # priors: the event is not the one that was recorded.
-LEFT, FAR = 0.05, 0.99
+LEFT, FAR = 0.035, 0.99
 # That quantile alone: no grid of this structure.
 FARTHEST = 1 - 1e-6
 
