@@ -138,6 +138,8 @@ def simulate(
     """Simulate an event on a release: nadir, rate of change, settling value of the system and each
     bus, and the modes.
     """
+    from gridveil.dynamics.ensemble import LEVEL
+    from gridveil.dynamics.trajectory import in_hz
     from gridveil.workflow.bundles import simulate_bundle
 
     if replay or not event:
@@ -168,6 +170,14 @@ def simulate(
         "initial_rocof_hz_s": float(figures.initial_rocof_hz_s),
         "settling_hz": float(figures.settling_hz),
     }
+    hz, band = done.trajectory.frequency_hz, done.system_band
+    bands = band and {
+        "level": LEVEL,
+        "nadir_hz": in_hz(band.nadir, hz),
+        "rocof_hz_s": in_hz(band.rocof, hz),
+        "settling_hz": in_hz(band.settling, hz),
+        "counts": release.ensemble.counts if release.ensemble else (),
+    }
     if json:
         print_json(
             {
@@ -175,6 +185,7 @@ def simulate(
                 "event": event,
                 "frequency_hz": done.trajectory.frequency_hz,
                 "system": system,
+                "system_bands": bands,
                 "responses": [asdict(response) for response in responses],
                 "modes": [asdict(mode) for mode in modes],
                 "plot": str(plot) if plot else None,
@@ -189,6 +200,15 @@ def simulate(
             **system, nadir_mhz=1e3 * system["nadir_hz"], settling_mhz=1e3 * system["settling_hz"]
         )
     )
+    if bands:
+        nadirs, slopes, settled = (
+            bands[name] for name in ("nadir_hz", "rocof_hz_s", "settling_hz")
+        )
+        print_text(
+            f"         80 % bands: nadir {1e3 * nadirs[0]:+.1f} to {1e3 * nadirs[1]:+.1f} mHz, "
+            f"RoCoF {slopes[0]:+.4f} to {slopes[1]:+.4f} Hz/s, settles at {1e3 * settled[0]:+.1f} "
+            f"to {1e3 * settled[1]:+.1f} mHz; counted: {', '.join(bands['counts'])}"
+        )
     rows = (
         responses
         if len(responses) <= 60
@@ -200,10 +220,10 @@ def simulate(
         [
             (
                 r.bus,
-                f"{r.nadir_hz:+.4f}",
+                _with_band(r.nadir_hz, r.nadir_band_hz),
                 f"{r.nadir_s:.2f}",
-                f"{r.rocof_hz_s:+.4f}",
-                f"{r.settling_hz:+.4f}",
+                _with_band(r.rocof_hz_s, r.rocof_band_hz_s),
+                _with_band(r.settling_hz, r.settling_band_hz),
             )
             for r in rows
         ],
@@ -226,6 +246,11 @@ def simulate(
     print_text(
         *(written or ["Add --plot response.png for a figure, --csv response.csv for the samples."])
     )
+
+
+def _with_band(value: float, band: tuple[float, float] | None) -> list[str]:
+    """A figure, and below it the ends of its band."""
+    return [f"{value:+.4f}", *([f"{band[0]:+.4f} to {band[1]:+.4f}"] if band else [])]
 
 
 def export(

@@ -21,7 +21,7 @@ from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import Event, Step
 from gridveil.dynamics.models import Places, ReducedModel, port_positions
 from gridveil.dynamics.simulate import Clock, simulate
-from gridveil.dynamics.trajectory import Band, Trajectory, nadir, rocof
+from gridveil.dynamics.trajectory import Band, Ends, Trajectory, nadir, rocof
 from gridveil.dynamics.truncation import cut
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, IntArray, frozen
@@ -201,12 +201,6 @@ class Ensemble:
         settled = np.vecdot(self.C[:, 0], x) + self.D[:, 0] @ load
         return settled + self.offset[:, 0] * np.abs(settled)
 
-    def system(self, event: Event, clock: Clock, places: Places) -> Array:
-        """The system's frequency in each member, Σ m ω / Σ m over the units, (k, N + 1) [p.u.]."""
-        omega = self.answers(event, clock, np.arange(self.units), places)
-        weight = self.inertia / self.inertia.sum(axis=1, keepdims=True)
-        return np.vecdot(omega, weight[:, None])
-
     def _drive(self, event: Event, places: Places) -> Array:
         """(p, s) load that each step adds [p.u. power]; of a trip, what the unit gave."""
         return np.stack(
@@ -261,33 +255,71 @@ def with_band(
         return trajectory
     sense = port_positions(model, trajectory.buses)
     some = max(1, HELD // (ensemble.members * (clock.steps + 1)))
-    shift = _trip_shift(trajectory, model, event, clock) if event.tripped else None
+    by_trip, settled_by_trip = _trip_shift(trajectory, model, event, clock)
     parts = []
     for first in range(0, len(sense), some):
-        omega = ensemble.answers(event, clock, sense[first : first + some], model)
-        if shift is not None:
-            omega += shift.omega[:, first : first + some]
-        by_time = omega.swapaxes(1, 2)
-        parts.append(
-            (
-                *quantiles(omega),
-                quantiles(nadir(clock.time_s, by_time)[0]).T,
-                quantiles(rocof(clock.time_s, by_time)).T,
-            )
-        )
+        part = slice(first, first + some)
+        omega = ensemble.answers(event, clock, sense[part], model) + by_trip[:, part]
+        by_bus = omega.swapaxes(1, 2)
+        lows, slopes = nadir(clock.time_s, by_bus)[0], rocof(clock.time_s, by_bus)
+        parts.append((*quantiles(omega), quantiles(lows).T, quantiles(slopes).T))
     lower, upper, lows, slopes = (
         np.concatenate([part[n] for part in parts], axis=axis)
         for n, axis in enumerate((1, 1, 0, 0))
     )
-    settled = ensemble.settling(event, model) + (0.0 if shift is None else shift.settling)
-    low, high = quantiles(settled)
-    return replace(
-        trajectory, band=Band(lower, upper, lows, slopes, (float(low), float(high)), LEVEL)
+    settling = _ends(ensemble.settling(event, model) + settled_by_trip)
+    return replace(trajectory, band=Band(lower, upper, lows, slopes, settling, LEVEL))
+
+
+@dataclass(frozen=True)
+class SystemBand:
+    """Bands of the system's frequency, each for itself: nadir [p.u.], RoCoF over 0.5 s [p.u./s],
+    what it settles at [p.u.].
+    """
+
+    nadir: Ends
+    rocof: Ends
+    settling: Ends
+
+
+def system_band(
+    trajectory: Trajectory, ensemble: Ensemble, model: Places, event: Event, clock: Clock
+) -> SystemBand | None:
+    """Bands of Σ m ω / Σ m, each member with its own m.
+
+    trajectory : the model's own, of all machines that stay.
+    """
+    if clock.steps >= MOST_SAMPLES:
+        return None
+    sense = port_positions(model, trajectory.buses)
+    by_trip, settled_by_trip = _trip_shift(trajectory, model, event, clock)
+    weight = ensemble.inertia[:, sense] / ensemble.inertia[:, sense].sum(axis=1, keepdims=True)
+    omega = np.stack(
+        [
+            np.vecdot(answer + by_trip, of_units)
+            for answer, of_units in zip(
+                ensemble.answers(event, clock, sense, model), weight[:, None], strict=True
+            )
+        ]
+    )
+    return SystemBand(
+        _ends(nadir(clock.time_s, omega)[0]),
+        _ends(rocof(clock.time_s, omega)),
+        _ends(ensemble.settling(event, model) + settled_by_trip),
     )
 
 
-def _trip_shift(trajectory: Trajectory, model: Places, event: Event, clock: Clock) -> Trajectory:
-    """A trip's answer less the answer to the loss of the same power."""
+def _ends(values: Array) -> Ends:
+    low, high = quantiles(values)
+    return float(low), float(high)
+
+
+def _trip_shift(
+    trajectory: Trajectory, model: Places, event: Event, clock: Clock
+) -> tuple[Array, float]:
+    """A trip's answer less the answer to the loss of the same power; 0 where nothing trips."""
+    if not event.tripped:
+        return np.zeros((1, len(trajectory.buses))), 0.0
     lost = Event(tuple(_without_trips(step, model) for step in event.steps))
     other = simulate(
         model,  # pyright: ignore[reportArgumentType]
@@ -296,8 +328,4 @@ def _trip_shift(trajectory: Trajectory, model: Places, event: Event, clock: Cloc
         dt_s=clock.dt_s,
         buses=trajectory.buses,
     )
-    return replace(
-        trajectory,
-        omega=trajectory.omega - other.omega,
-        settling=trajectory.settling - other.settling,
-    )
+    return trajectory.omega - other.omega, trajectory.settling - other.settling

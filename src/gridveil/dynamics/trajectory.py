@@ -28,6 +28,7 @@ from gridveil.foundation.shown import csv_cell
 from gridveil.grid.facts import Array, IntArray
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -123,40 +124,56 @@ class Trajectory:
         """Bands of a bus's figures [Hz, Hz/s], if there are any."""
         if self.band is None:
             return {}
-
-        def in_hz(ends: Sequence[float] | Array) -> Ends:
-            return float(ends[0]) * self.frequency_hz, float(ends[1]) * self.frequency_hz
-
         return {
-            "nadir_band_hz": in_hz(self.band.nadir[place]),
-            "rocof_band_hz_s": in_hz(self.band.rocof[place]),
-            "settling_band_hz": in_hz(self.band.settling),
+            "nadir_band_hz": in_hz(self.band.nadir[place], self.frequency_hz),
+            "rocof_band_hz_s": in_hz(self.band.rocof[place], self.frequency_hz),
+            "settling_band_hz": in_hz(self.band.settling, self.frequency_hz),
         }
 
-    def to_frame(self) -> Any:
+    def to_frame(self, *, bands: bool = False) -> Any:
         """Return a pandas DataFrame: index time [s], one column of frequency deviation [Hz] a
-        bus.
+        bus; with bands, then one of its lower and one of its upper end a bus, `G1 low`, `G1 high`.
         """
         import pandas as pd
 
+        columns, values = self._columns(bands, "{} low", "{} high")
         return pd.DataFrame(
-            self.deviation_hz,
+            values * self.frequency_hz,
             index=pd.Index(self.time_s, name="time_s"),
-            columns=pd.Index(self.buses),
+            columns=pd.Index((*self.buses, *columns)),
         )
 
-    def to_csv(self) -> str:
-        """Write time [s] and frequency deviations [p.u.] as CSV text, floats in full."""
-        header = ",".join(["time_s", *(csv_cell(f"omega_{bus}_pu") for bus in self.buses)])
+    def to_csv(self, *, bands: bool = False) -> str:
+        """Write time [s] and frequency deviations [p.u.] as CSV text, floats in full; with bands,
+        their ends as further columns.
+        """
+        more, values = self._columns(bands, "omega_{}_low_pu", "omega_{}_high_pu")
+        named = (*(f"omega_{bus}_pu" for bus in self.buses), *more)
+        header = ",".join(["time_s", *map(csv_cell, named)])
         rows = (
             ",".join(map(repr, (t, *row)))
-            for t, row in zip(self.time_s.tolist(), self.omega.tolist(), strict=True)
+            for t, row in zip(self.time_s.tolist(), values.tolist(), strict=True)
         )
         return "\n".join([header, *rows]) + "\n"
 
+    def _columns(self, bands: bool, low: str, high: str) -> tuple[list[str], Array]:
+        """Names of the columns of bands, if they are asked for and there, and all values (N + 1, ·)
+        [p.u.].
+        """
+        if not bands or self.band is None:
+            return [], self.omega
+        ends = np.stack([self.band.lower, self.band.upper], axis=2)
+        names = [name.format(bus) for bus in self.buses for name in (low, high)]
+        return names, np.concatenate([self.omega, ends.reshape(len(self.omega), -1)], axis=1)
+
     def plot(self, path: str | None = None) -> Figure:
-        """Draw the frequency of each bus; write it to path if one is given."""
+        """Draw the frequency of each bus, its band shaded; write it to path if one is given."""
         return plot_trajectory(self, path)
+
+
+def in_hz(ends: Sequence[float] | Array, frequency_hz: float) -> Ends:
+    """Both ends of a band in Hz, or in Hz/s."""
+    return float(ends[0]) * frequency_hz, float(ends[1]) * frequency_hz
 
 
 def nadir(time_s: Array, deviation: Array) -> tuple[Array, Array]:
@@ -203,12 +220,13 @@ def _furthest(values: Array) -> IntArray:
 
 
 def plot_trajectory(trajectory: Trajectory, path: str | None = None) -> Figure:
-    """Draw the frequency deviation of every bus of a trajectory over time."""
+    """Draw the frequency deviation of every bus of a trajectory over time, bands shaded."""
     figure, (axes,) = new_figure(6.4, 3.6)
     for number, (bus, hz) in enumerate(
         zip(trajectory.buses, trajectory.deviation_hz.T, strict=True)
     ):
         style = STYLES[number // len(CYCLE) % len(STYLES)]
+        _shade(axes, trajectory, number, CYCLE[number % len(CYCLE)])
         axes.plot(
             trajectory.time_s,
             hz,
@@ -229,6 +247,17 @@ def plot_trajectory(trajectory: Trajectory, path: str | None = None) -> Figure:
     if trajectory.demo:
         mark_demo(figure)
     return written(figure, path)
+
+
+def _shade(axes: Axes, trajectory: Trajectory, place: int, colour: str) -> None:
+    """Shade the band of one bus, where there is one."""
+    if trajectory.band is None:
+        return
+    lower, upper = trajectory.band.lower[:, place], trajectory.band.upper[:, place]
+    hz = trajectory.frequency_hz
+    axes.fill_between(
+        trajectory.time_s, lower * hz, upper * hz, color=colour, alpha=0.15, linewidth=0
+    )
 
 
 def plot_comparison(
@@ -253,6 +282,7 @@ def plot_comparison(
             (fitted, "-", FITTED, 1.1, "fitted (step 3)"),
         ):
             hz = shown.deviation_hz[:, place]
+            _shade(panel, shown, place, colour)
             panel.plot(shown.time_s, hz, style, color=colour, linewidth=width, label=words)
         panel.set_title(plain(f"machine {fitted.buses[place]}"), fontsize=9)
         labelled(

@@ -151,7 +151,7 @@ class Posterior:
         """Invert the distribution function: x with P(X <= x | y) = share, for share (..., n) in [0,
         1].
         """
-        edges, mass = self._cells
+        edges, mass = self.cells
         below = np.concatenate([np.zeros((len(mass), 1)), np.cumsum(mass, axis=1)], axis=1)
         target = share * below[:, -1]
         items = np.broadcast_to(np.arange(len(self.y)), target.shape)
@@ -233,7 +233,7 @@ class Posterior:
         return np.vecdot(values, self._quadrature[1])
 
     @cached_property
-    def _cells(self) -> tuple[Array, Array]:
+    def cells(self) -> tuple[Array, Array]:
         """Edges (n, 2 CELLS + 1) in log x, and the mass of each cell (n, 2 CELLS), not
         normalised.
         """

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from gridveil.dynamics.ensemble import LEVEL
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation import crash_points
@@ -43,6 +44,12 @@ from gridveil.publication.certificate import (
     receipt_of,
 )
 from gridveil.publication.document import from_document, to_document
+from gridveil.publication.ensemble import (
+    ensemble_document,
+    ensemble_file,
+    gives_bands,
+    read_ensemble,
+)
 from gridveil.publication.export import FORMATS, export, format_named
 from gridveil.publication.matfile import FEWER, check_size, from_mat, to_mat
 from gridveil.publication.readme import readme
@@ -67,10 +74,20 @@ from gridveil.publication.signing import KeyInfo, Signer, TrustedKeys, check_sig
 from gridveil.publication.stated import check_declared, differing, release_problems
 from gridveil.publication.unpack import names_in, read_files
 
-ARRAYS, REFERENCE, README = "model.mat", "reference.csv", "README.md"
+ARRAYS, REFERENCE, README, ENSEMBLE = "model.mat", "reference.csv", "README.md", "ensemble.mat"
 CERTIFICATE, IN_WORDS = "certificate.json", "certificate.txt"
-OWN_FILES = {DOCUMENT, ARRAYS, REFERENCE, README, CERTIFICATE, IN_WORDS, SUMS, SIGNATURE}
-OWN_FILES |= REPLAY_FILES
+OWN_FILES = {
+    DOCUMENT,
+    ARRAYS,
+    REFERENCE,
+    README,
+    ENSEMBLE,
+    CERTIFICATE,
+    IN_WORDS,
+    SUMS,
+    SIGNATURE,
+    *REPLAY_FILES,
+}
 # Fields of a document, names of buses aside: a reader of JSON makes an object, or an error, of
 # each.
 MOST_FIELDS, LISTED_BUS = (
@@ -165,6 +182,9 @@ def verify_files(path: Path, files: Mapping[str, bytes]) -> Report:
         raise broken(path, f"the model does not give its own reference trajectory, {REFERENCE}")
     if problem := next(replay_problems(loaded.release, loaded.replayed), None):
         raise broken(path, problem)
+    stated = loaded.document.ensemble
+    if stated and not gives_bands(loaded.release, loaded.document.reference, stated):
+        raise broken(path, f"{ENSEMBLE} does not give the bands that {DOCUMENT} states")
     others = _check_exports(path, files, loaded.release, loaded.document)
     return replace(
         _report(path, files, loaded.release, loaded.document, loaded.certificate),
@@ -214,6 +234,9 @@ def contents(
     listed = tuple(_described(name, made) for name, made in exported.items())
     document = to_document(release).model_copy(update={"exports": listed})
     run = document.reference
+    if release.ensemble is not None:
+        bars = ensemble_document(release, run)
+        document = document.model_copy(update={"ensemble": bars})
     stage("simulating the reference")
     reference = _reference(release, run)
     stage("writing the bundle")
@@ -224,6 +247,8 @@ def contents(
         README: readme(release, document).encode(),
         **replay_files(release),
     }
+    if release.ensemble is not None:
+        files[ENSEMBLE] = ensemble_file(release.ensemble)
     for made in exported.values():
         files |= made
     if release.demo:  # nobody certifies or signs a demo
@@ -299,7 +324,11 @@ def _parse(path: Path, files: Mapping[str, bytes]) -> _Loaded:
         raise broken(path, problem)
     _check_announced(path, files, document)
     certificate = _check_certificate(path, files, release)
-    derived = to_document(release).model_copy(update={"exports": document.exports})
+    release = _with_ensemble(path, files, release, document)
+    told: dict[str, object] = {"exports": document.exports}
+    if document.ensemble is not None:  # its bands are recomputed by `verify`
+        told["ensemble"] = document.ensemble
+    derived = to_document(release).model_copy(update=told)
     _check_stated(path, DOCUMENT, document, derived, files[DOCUMENT])
     if files[README] != readme(release, document).encode():
         raise broken(path, f"{README} is not what gridveil writes for such a release")
@@ -339,6 +368,28 @@ def _read_release(path: Path, files: Mapping[str, bytes]) -> tuple[ReleaseDocume
             f"({type(error).__name__})"
         )
         raise broken(path, problem) from None
+
+
+def _with_ensemble(
+    path: Path, files: Mapping[str, bytes], release: Release, document: ReleaseDocument
+) -> Release:
+    """Read the ensemble that a document tells of, which a bundle then holds."""
+    if (document.ensemble is None) != (ENSEMBLE not in files):
+        raise broken(
+            path,
+            f"{ENSEMBLE} is missing"
+            if document.ensemble
+            else f"{ENSEMBLE} is not announced in {DOCUMENT}",
+        )
+    if document.ensemble is None:
+        return release
+    if document.ensemble.level != LEVEL:
+        raise broken(path, f"the level of {ENSEMBLE} is none that gridveil writes")
+    try:
+        with np.errstate(all="ignore"):
+            return read_ensemble(files[ENSEMBLE], release, document.ensemble)
+    except (GridveilError, ArithmeticError, ValueError, np.linalg.LinAlgError):
+        raise broken(path, f"{ENSEMBLE} holds no ensemble that gridveil writes") from None
 
 
 def _check_stated(

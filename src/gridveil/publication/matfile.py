@@ -9,7 +9,7 @@ import io
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from gridveil.grid.facts import Array
 # The text in front of a MAT-file; SciPy would write the platform and the time there.
 HEADER = b"MATLAB 5.0 MAT-file, gridveil release".ljust(116) + bytes(8) + b"\x00\x01IM"
 EXPORT_HEADER = b"MATLAB 5.0 MAT-file, gridveil export".ljust(116)
-KINDS = {"f8": (6, 9), "i8": (14, 12)}  # class of matrix, type of data
+KINDS = {"f8": (6, 9), "f4": (7, 7), "i8": (14, 12)}  # class of matrix, type of data
 LARGEST = 2**31 - 1  # bytes of one matrix that MATLAB reads from a file of this level
 NOT_WRITTEN = "No bundle was written; the privacy budget of its draw stays spent."
 FEWER = (
@@ -28,7 +28,8 @@ FEWER = (
     "(--island)."
 )
 
-Matrix = NDArray[np.float64] | NDArray[np.int64]
+Matrix = NDArray[np.float64] | NDArray[np.float32] | NDArray[np.int64]
+Kind = Literal["f8", "f4"]
 
 
 def to_mat(arrays: Mapping[str, Matrix]) -> bytes:
@@ -42,6 +43,7 @@ def to_mat(arrays: Mapping[str, Matrix]) -> bytes:
         parts.append(_head(name, matrix.dtype.str[1:], matrix.shape))
         # .T of an array in column order is one in row order: a view, where order="F" would copy.
         parts.append(np.ascontiguousarray(matrix.T).data.cast("B") if matrix.size else b"")
+        parts.append(bytes(-matrix.nbytes % 8))
     return b"".join(parts)
 
 
@@ -79,25 +81,29 @@ def cells(texts: Sequence[str]) -> NDArray[np.object_]:
 
 
 def from_mat(
-    data: bytes, shapes: Mapping[str, tuple[int, ...]], rest: Mapping[str, Matrix]
+    data: bytes,
+    shapes: Mapping[str, tuple[int, ...]],
+    rest: Mapping[str, Matrix],
+    kind: Kind = "f8",
 ) -> dict[str, Array]:
     """Read float matrices as views, from exactly what `to_mat` writes: SciPy's reader crashes on
     some tampered files.
 
-    rest : matrices that stand behind them and are known. ValueError if a byte other than the
-    numbers is not as written.
+    rest : matrices that stand behind them and are known. kind : f4 of single precision. ValueError
+    if a byte other than the numbers is not as written.
     """
     arrays: dict[str, Array] = {}
     end = len(HEADER)
-    for name, shape, start, size in _places(shapes):
-        end = start + size
+    for name, shape, start, size in _places(shapes, kind):
+        pad = -size % 8
+        end = start + size + pad
         if len(data) < end:
             raise ValueError("not what gridveil writes")
-        arrays[name] = np.frombuffer(data, "<f8", count=size // 8, offset=start).reshape(
-            shape, order="F"
-        )
-        head = _head(name, "f8", shape)
-        if data[start - len(head) : start] != head:
+        arrays[name] = np.frombuffer(
+            data, f"<{kind}", count=size // int(kind[1]), offset=start
+        ).reshape(shape, order="F")
+        head = _head(name, kind, shape)
+        if data[start - len(head) : start] != head or any(data[end - pad : end]):
             raise ValueError("not what gridveil writes")
     tail = to_mat(rest)[len(HEADER) :]
     if data[: len(HEADER)] != HEADER or len(data) != end + len(tail) or data[end:] != tail:
@@ -106,17 +112,17 @@ def from_mat(
 
 
 def _places(
-    shapes: Mapping[str, tuple[int, ...]],
+    shapes: Mapping[str, tuple[int, ...]], kind: Kind
 ) -> Iterator[tuple[str, tuple[int, ...], int, int]]:
     """Name, shape, first byte and size of each matrix's numbers."""
     end = len(HEADER)
     for name, shape in shapes.items():
-        size = 8 * prod(shape)
+        size = int(kind[1]) * prod(shape)
         if size > LARGEST:  # in a tampered document
             raise ValueError("not what gridveil writes")
-        start = end + len(_head(name, "f8", shape))
+        start = end + len(_head(name, kind, shape))
         yield name, shape, start, size
-        end = start + size
+        end = start + size + -size % 8
 
 
 def _head(name: str, kind: str, shape: tuple[int, ...]) -> bytes:
@@ -130,6 +136,6 @@ def _head(name: str, kind: str, shape: tuple[int, ...]) -> bytes:
         label = struct.pack("<HH", 1, len(text)) + text.ljust(4, b"\0")
     else:
         label = struct.pack("<2I", 1, len(text)) + text.ljust(-(-len(text) // 8) * 8, b"\0")
-    size = 8 * rows * columns
+    size = int(kind[1]) * rows * columns
     rest = flags + dimensions + label + struct.pack("<2I", data_type, size)
-    return struct.pack("<2I", 14, len(rest) + size) + rest
+    return struct.pack("<2I", 14, len(rest) + size + -size % 8) + rest

@@ -39,6 +39,8 @@ SCHEMA_VERSION = 1
 EDGES_UP_TO = 400
 # of a detailed case and its model: the algebra is dense, and whoever verifies does it again
 MOST_BUSES, MOST_STATES = 3000, 6000
+# of an ensemble, and of one of its members
+MOST_MEMBERS, MOST_MEMBER_STATES = 256, 400
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -421,6 +423,27 @@ class ExportDocument(Document):
     files: Annotated[Many[FileName], Field(min_length=1, max_length=20)]
 
 
+class EnsembleDocument(Document):
+    """Error bars: ensemble.mat, and the bands that it gives of the reference event."""
+
+    members: Annotated[int, Field(ge=2, le=MOST_MEMBERS)]
+    states: Annotated[int, Field(ge=0, le=MOST_MEMBER_STATES)] = Field(
+        description="of each member of a detailed model; 0: members are kept by their parameters"
+    )
+    level: Annotated[float, Field(gt=0, lt=1)] = Field(
+        description="share of cases in which a band is to hold the truth"
+    )
+    counts: Annotated[Many[Words], Field(max_length=10)] = Field(
+        description="what the spread of the members counts"
+    )
+    truncation: NotNegative = Field(
+        description="largest error that cutting states left, as a share of a response's peak"
+    )
+    nadir_hz: Ends = Field(description="band of the system's nadir in the reference event")
+    rocof_hz_s: Ends = Field(description="band of its rate of change over 0.5 s")
+    settling_hz: Ends = Field(description="band of what it settles at")
+
+
 class ReleaseDocument(Document):
     """release.json of a bundle."""
 
@@ -446,4 +469,7 @@ class ReleaseDocument(Document):
     licence: Words
     exports: Many[ExportDocument] = Field(
         default=(), max_length=6, description="formats of other tools that the bundle holds"
+    )
+    ensemble: EnsembleDocument | None = Field(
+        default=None, description="error bars; absent in large grids and old bundles"
     )

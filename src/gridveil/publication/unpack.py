@@ -33,6 +33,7 @@ LARGEST_OF = {
     "reference.csv": 2**23,
     "replay.json": 2**20,
     "replay.csv": 2**24,
+    "ensemble.mat": 2**24,
     SUMS: 2**16,
     SIGNATURE: 2**10,
 }

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from gridveil.dynamics.ensemble import SystemBand, system_band
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import Metrics, read
-from gridveil.dynamics.simulate import Mode
+from gridveil.dynamics.simulate import Clock, Mode
 from gridveil.dynamics.trajectory import BusResponse, Trajectory
 from gridveil.foundation.archive import check_free, write_files
 from gridveil.grid.facts import Array
@@ -31,6 +32,7 @@ class Simulated:
     """What an event does to a release: at the buses asked for, and to the system.
 
     system : figures of the inertia-weighted frequency.
+    system_band : their bands [p.u.], where the release has an ensemble.
     """
 
     release: Release
@@ -38,6 +40,7 @@ class Simulated:
     system: Metrics
     responses: Sequence[BusResponse]
     modes: Sequence[Mode]
+    system_band: SystemBand | None
 
 
 def simulate_bundle(
@@ -73,7 +76,10 @@ def simulate_bundle(
     if csv:
         with writing(csv, "--csv"):
             csv.write_text(trajectory.to_csv(), encoding="utf-8")
-    return Simulated(release, trajectory, system, trajectory.responses(), release.modes())
+    band = release.ensemble and system_band(
+        whole, release.ensemble, release.model, happening, Clock(horizon_s, dt_s)
+    )
+    return Simulated(release, trajectory, system, trajectory.responses(), release.modes(), band)
 
 
 @dataclass(frozen=True)

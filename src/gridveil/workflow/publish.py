@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from gridveil.dynamics.ensemble import Ensemble
 from gridveil.dynamics.kron import networkless_model, reduce
 from gridveil.foundation import crash_points
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
@@ -14,7 +15,8 @@ from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import GridFacts, IntArray
 from gridveil.grid.parameters import WEIGHT, Bounds
 from gridveil.grid.tables import PublicTable
-from gridveil.inference.fit import FitSettings, Observation, check_records, fit
+from gridveil.inference.ensemble import counted, fitted_members, members_for, possible
+from gridveil.inference.fit import FitResult, FitSettings, Observation, check_records, fit
 from gridveil.inference.posterior import Start, middle, posterior_mean
 from gridveil.planning.surrogate import (
     AROUND_ONE_BUS,
@@ -26,6 +28,7 @@ from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, MechanismName, Sharing, machine_shares
 from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.mechanisms import Sampler
+from gridveil.privacy.noisy import NoisyGrid
 from gridveil.publication.bundle import check_fits
 from gridveil.publication.ports import merge_loads
 from gridveil.publication.release import Release, loaded_buses
@@ -125,7 +128,28 @@ def algorithm_1(
     # Step 3: post-processing.
     fitted = fit(reduced, observed, settings, plan.bounds, noisy) if observed else None
     release = replace(Release.of(noisy, reduced, fitted, observed), ledger=ledger)
+    release = replace(release, ensemble=_ensemble(noisy, release, fitted))
     return release if ports is None else merge_loads(release, facts, ports)
+
+
+def _ensemble(noisy: NoisyGrid, release: Release, fitted: FitResult | None) -> Ensemble | None:
+    """Models that a release leaves possible: post-processing, with a public seed."""
+    loaded = loaded_buses(noisy.facts)
+    ports = release.model.ports
+    count = members_for(len(noisy.facts.machines), len(ports) - len(noisy.facts.machines))
+    discarded = fitted is not None and fitted.verdict is not None and fitted.verdict.discarded
+    ended = fitted.ended if fitted is not None else None
+    if not count or (fitted is not None and ended is None and not discarded):
+        return None  # other fits than the two-stage one tell nothing of what they leave possible
+    stage("drawing error bars")
+    members = (
+        possible(noisy, loaded, count)
+        if ended is None
+        else fitted_members(ended, noisy, loaded, count)
+    )
+    return Ensemble.of(
+        [replace(member, ports=ports) for member in members], counts=counted(noisy, ended)
+    )
 
 
 def check_mergeable(allocation: Allocation) -> None:

@@ -19,8 +19,9 @@ from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
+from gridveil.inference.alike import beliefs_alike
 from gridveil.inference.fit.guard import SwingFit, Verdict
-from gridveil.inference.fit.outcome import Identifiability, TwoStage
+from gridveil.inference.fit.outcome import Ended, Identifiability, TwoStage
 from gridveil.inference.fit.problem import (
     NOT_FITTED,
     Observation,
@@ -99,6 +100,7 @@ class FitResult:
     is that of independent ones: fresh noise of a record is white with this deviation.
     verdict : of the guard, of the two-stage fit alone; where it is discarded, model is the noisy
     one again, both J are its own, and there is nothing else of the fit but sigma.
+    ended : of the two-stage fit alone, what error bars start from.
     """
 
     model: ReducedModel
@@ -112,6 +114,7 @@ class FitResult:
     events: tuple[EstimatedEvent, ...] = ()
     sigma: Array | None = None
     verdict: Verdict | None = None
+    ended: Ended | None = None
 
 
 def check_records(
@@ -220,6 +223,7 @@ def _two_stage(
         fitted.events,
         sigma,
         verdict,
+        fitted.ended,
     )
 
 
@@ -273,7 +277,7 @@ def with_own_noise(
         fitted = two_stage(
             noisy.facts,
             observed,
-            beliefs(noisy),
+            beliefs_alike(noisy),
             noisy.bounds,
             dt_s=settings.dt_s,
             scheme=settings.scheme,

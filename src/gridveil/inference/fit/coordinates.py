@@ -18,9 +18,9 @@ from gridveil.dynamics.kron.kernels import KronMap, Reduction
 from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import DAMPING, INERTIA, WEIGHT
+from gridveil.inference.alike import Belief
 from gridveil.inference.fit.least_squares import Gaussian
 from gridveil.inference.fit.unknown import Unknowns, together
-from gridveil.inference.posterior import Posterior
 
 # Draws of the noisy release's posterior that are pushed through Kron for stage 1's prior.
 PUSHED = 400
@@ -235,7 +235,7 @@ class Coordinates:
 
 
 def push(
-    coordinates: Coordinates, belief: Mapping[str, Posterior], random: np.random.Generator
+    coordinates: Coordinates, belief: Mapping[str, Belief], random: np.random.Generator
 ) -> Gaussian:
     """Moments of x, stage 1's prior: draws of the release's posterior pushed through Kron.
 
@@ -274,7 +274,7 @@ def linked(facts: GridFacts) -> IntArray:
     return np.flatnonzero(k_r > NO_WEIGHT * k_r.max(initial=0.0))
 
 
-def independent(belief: Mapping[str, Posterior], unknown: Unknowns | None = None) -> Gaussian:
+def independent(belief: Mapping[str, Belief], unknown: Unknowns | None = None) -> Gaussian:
     """The posterior of the release over y = (log k, log m, log d), as independent Gaussians.
 
     That of log k has the posterior's own moments. Records of few places see sums of m and of d, and
@@ -300,6 +300,6 @@ def independent(belief: Mapping[str, Posterior], unknown: Unknowns | None = None
     return together(released, unknown.prior()) if unknown else released
 
 
-def _as_log_normal(belief: Posterior) -> tuple[Array, Array]:
+def _as_log_normal(belief: Belief) -> tuple[Array, Array]:
     """Log E[x], and the variance of log x of a log-normal with the mean and variance of x."""
     return np.log(belief.mean), np.log1p(belief.variance / belief.mean**2)

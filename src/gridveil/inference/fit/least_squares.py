@@ -13,7 +13,7 @@ import numpy as np
 
 from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array
-from gridveil.inference.posterior import Posterior
+from gridveil.inference.alike import Belief
 
 # Damping, in the prior's precision: less is none, and more allows no step at all.
 LEAST_DAMPING = 1e-3
@@ -153,7 +153,7 @@ REACH, POINTS = 2.0, 801
 
 
 def scale_shift(
-    belief: Mapping[str, Posterior], prior: Gaussian, y: Array, covariance: Array
+    belief: Mapping[str, Belief], prior: Gaussian, y: Array, covariance: Array
 ) -> float:
     """How far the mean of log (k, m, d) is to move for all alike, where no event's size is known.
 

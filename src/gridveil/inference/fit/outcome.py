@@ -16,6 +16,7 @@ from gridveil.grid.tables import Values
 from gridveil.inference.fit.least_squares import Gaussian, Minimum
 from gridveil.inference.fit.noise import Noise, noise_of
 from gridveil.inference.fit.problem import Observation
+from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import Task
 from gridveil.inference.fit.unknown import EstimatedEvent
 
@@ -47,6 +48,20 @@ class Identifiability:
 
 
 @dataclass(frozen=True, eq=False)
+class Ended:
+    """Where a two-stage fit ended: what error bars start from.
+
+    minimum : over y, of the records at the samples looked at. sigma : as for `two_stage`.
+    """
+
+    task: Task
+    prior: Gaussian
+    minimum: Minimum
+    sampling: Sampling
+    sigma: float | Array
+
+
+@dataclass(frozen=True, eq=False)
 class TwoStage:
     """What the two-stage fit found.
 
@@ -62,6 +77,7 @@ class TwoStage:
     recorded : ω̂ (r, samples, h) [p.u.], 0 where nothing was seen.
     left : ω − ω̂ (r, samples, h) at another y [p.u.], 0 where nothing was seen, and where that was.
     noise : of what is left of the records at y.
+    ended : for error bars.
     """
 
     model: ReducedModel
@@ -79,6 +95,7 @@ class TwoStage:
     recorded: Array
     left: Callable[[Array], tuple[Array, NDArray[np.bool_]]]
     noise: Noise
+    ended: Ended
 
 
 def covariance(prior: Gaussian, minimum: Minimum) -> Array:
@@ -89,14 +106,10 @@ def covariance(prior: Gaussian, minimum: Minimum) -> Array:
 
 
 def outcome(
-    task: Task,
-    observed: Sequence[Observation],
-    prior: Gaussian,
-    minimum: Minimum,
-    costs: tuple[float, ...],
-    history: Array,
+    ended: Ended, observed: Sequence[Observation], costs: tuple[float, ...], history: Array
 ) -> TwoStage:
     """Turn the posterior's maximum into a network, its reduced model, its errors and the events."""
+    task, prior, minimum = ended.task, ended.prior, ended.minimum
     facts = task.coordinates.facts
     e, g = len(facts.edges), len(facts.machines)
     parts = np.split(np.exp(minimum.x[: e + 2 * g]), [e, e + g])
@@ -145,6 +158,7 @@ def outcome(
         recorded=task.predictor.records.observed,
         left=left,
         noise=noise_of(*left(minimum.x), task.predictor.dt_s),
+        ended=ended,
     )
 
 

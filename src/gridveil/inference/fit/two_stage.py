@@ -27,9 +27,10 @@ from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import told_to
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
+from gridveil.inference.alike import Belief
 from gridveil.inference.fit.coordinates import independent, linked, push
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise, scale_shift
-from gridveil.inference.fit.outcome import TwoStage, covariance, outcome
+from gridveil.inference.fit.outcome import Ended, TwoStage, covariance, outcome
 from gridveil.inference.fit.problem import NOT_FITTED, Observation, report_step
 from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import (
@@ -40,7 +41,6 @@ from gridveil.inference.fit.task import (
     triangle,
 )
 from gridveil.inference.fit.unknown import onset_s
-from gridveil.inference.posterior import Posterior
 
 # The noise that stage 1 assumes at first [p.u.], and the weight of stage 1's information in stage 2
 # at first.
@@ -80,7 +80,7 @@ SCALED = 2
 def two_stage(
     facts: GridFacts,
     observed: Sequence[Observation],
-    belief: Mapping[str, Posterior],
+    belief: Mapping[str, Belief],
     bounds: Bounds,
     *,
     dt_s: float,
@@ -159,7 +159,8 @@ def two_stage(
         prior = replace(prior, mean=prior.mean + alike)
         last, more = _polish(task, prior, last.x, everything, sigma, rounds)
         history = np.concatenate([history, more[1:]])
-    return outcome(task, observed, prior, last, tuple(map(_cost, minima)), history)
+    ended = Ended(task, prior, last, everything, sigma)
+    return outcome(ended, observed, tuple(map(_cost, minima)), history)
 
 
 @one_blas_thread()
@@ -306,7 +307,7 @@ def _stages_of_unknown(
 
 
 def _begin_again(
-    task: Task, belief: Mapping[str, Posterior], pushed: Gaussian, observed: Sequence[Observation]
+    task: Task, belief: Mapping[str, Belief], pushed: Gaussian, observed: Sequence[Observation]
 ) -> list[Array]:
     """Starts for stage 1: the prior's mean, with events where they seem to be, then draws."""
     coordinates, random = task.coordinates, np.random.default_rng(AGAIN)

@@ -10,11 +10,12 @@ from pathlib import Path
 from gridveil.grid.facts import GridFacts, TableFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit import FitSettings
-from gridveil.inference.records.check import check_size
+from gridveil.inference.records.check import WRONG_SIZE, check_size
 from gridveil.inference.records.declared import Declaration, declaration, read_declaration
 from gridveil.inference.records.measured import Location, Measured, measure
 
 __all__ = [
+    "WRONG_SIZE",
     "Declaration",
     "Location",
     "Measured",

@@ -1,0 +1,175 @@
+"""Machines that may be alike: log x_i ~ N(μ, τ²) on the public box, μ uniform on it, τ half-normal.
+
+Of items drawn with noise, the posterior of (μ, τ) is summed up on a grid; given both, the items are
+independent, each on the cells of its own `Posterior`. So draws are exact up to the grids' width.
+Of a sum, shares e^(τ z_i) / Σ e^(τ z) do not depend on μ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gridveil.grid.facts import Array
+from gridveil.inference.posterior import Posterior, beliefs
+from gridveil.privacy.noisy import NoisyGrid
+
+TAU = 0.7  # scale of the half-normal law of τ
+# Points of μ on the box, and quantiles of τ.
+PLACES, WIDTHS = 48, 16
+TRIES = 32  # splits of a sum that are tried until one keeps every machine within the box
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """Posterior of items that may be alike, in the place of a `Posterior` of items on their own.
+
+    each : the items on their own, with a log-uniform prior, all with one box.
+    """
+
+    each: Posterior
+
+    @property
+    def y(self) -> Array:
+        """(n,) clipped noisy values."""
+        return self.each.y
+
+    @property
+    def scale(self) -> Array:
+        """(n,) of the noise."""
+        return self.each.scale
+
+    @property
+    def relative(self) -> bool:
+        """Whether the noise was added to log x."""
+        return self.each.relative
+
+    @property
+    def lower(self) -> Array:
+        """(n,) of the public box."""
+        return self.each.lower
+
+    @property
+    def upper(self) -> Array:
+        """(n,) of the public box."""
+        return self.each.upper
+
+    @cached_property
+    def mean(self) -> Array:
+        """E[x | y] (n,)."""
+        return np.vecdot(self._weights, np.exp(self._centres))
+
+    @cached_property
+    def variance(self) -> Array:
+        """Var[x | y] (n,)."""
+        return np.vecdot(self._weights, (np.exp(self._centres) - self.mean[:, None]) ** 2)
+
+    @cached_property
+    def log_mean(self) -> Array:
+        """E[log x | y] (n,)."""
+        return np.vecdot(self._weights, self._centres)
+
+    @cached_property
+    def log_variance(self) -> Array:
+        """Var[log x | y] (n,)."""
+        return np.vecdot(self._weights, (self._centres - self.log_mean[:, None]) ** 2)
+
+    def sample(self, random: np.random.Generator, count: int) -> Array:
+        """Draw (count, n) values; for simulation, never as privacy noise."""
+        chosen = random.choice(len(self._of_common), size=count, p=self._of_common)
+        edges = self._cells[0]
+        out = np.empty((count, len(edges)))
+        for item, given in enumerate(self._given.swapaxes(0, 1)):
+            below = np.cumsum(given[chosen], axis=1)
+            share = random.random((count, 1)) * below[:, -1:]
+            cell = np.minimum((share >= below).sum(axis=1), below.shape[1] - 1)
+            start, end = edges[item, cell], edges[item, cell + 1]
+            out[:, item] = np.exp(start + random.random(count) * (end - start))
+        return out
+
+    @cached_property
+    def _cells(self) -> tuple[Array, Array]:
+        """Edges (n, c + 1) in log x, and the likelihood's mass in each cell (n, c)."""
+        return self.each.cells
+
+    @property
+    def _centres(self) -> Array:
+        edges = self._cells[0]
+        return 0.5 * (edges[:, 1:] + edges[:, :-1])
+
+    @cached_property
+    def _common(self) -> tuple[Array, Array]:
+        """μ and τ (q,) of every point of the grid."""
+        low, high = np.log(self.each.lower[0]), np.log(self.each.upper[0])
+        places = low + (high - low) * (np.arange(PLACES) + 0.5) / PLACES
+        mu, tau = np.meshgrid(places, half_normal((np.arange(WIDTHS) + 0.5) / WIDTHS))
+        return mu.ravel(), tau.ravel()
+
+    @cached_property
+    def _given(self) -> Array:
+        """Mass of each cell at each (μ, τ), (q, n, c)."""
+        from scipy.special import ndtr
+
+        mu, tau = (part[:, None, None] for part in self._common)
+        edges, mass = self._cells
+        low, high = np.log(self.each.lower[:, None]), np.log(self.each.upper[:, None])
+        inside = ndtr((high - mu) / tau) - ndtr((low - mu) / tau)
+        # the prior's own mass in a cell over the cell's width, so that a narrow prior is not missed
+        prior = np.diff(ndtr((edges - mu) / tau)) / np.maximum(np.diff(edges), 1e-300)
+        return mass * prior / inside
+
+    @cached_property
+    def _of_common(self) -> Array:
+        """Posterior of each (μ, τ), (q,)."""
+        log = np.log(np.maximum(self._given.sum(axis=-1), 1e-300)).sum(axis=-1)
+        weight = np.exp(log - log.max())
+        return weight / weight.sum()
+
+    @cached_property
+    def _weights(self) -> Array:
+        """Posterior mass of each cell (n, c), over all (μ, τ)."""
+        given = self._given
+        given = given / np.maximum(given.sum(axis=-1, keepdims=True), 1e-300)
+        return np.einsum("q,qnc->nc", self._of_common, given)
+
+
+Belief = Posterior | Alike
+
+
+def beliefs_alike(noisy: NoisyGrid[Any]) -> dict[str, Belief]:
+    """What `beliefs` says, of items that may be alike: lines among lines, machines among machines.
+
+    Privacy
+    -------
+    As `beliefs`: post-processing.
+    """
+    return {
+        name: belief if belief.signed or len(belief.y) == 1 else Alike(belief)
+        for name, belief in beliefs(noisy).items()
+    }
+
+
+def half_normal(share: Array) -> Array:
+    """Quantiles of τ; share in (0, 1)."""
+    from scipy.special import ndtri
+
+    return TAU * ndtri(0.5 + 0.5 * share)
+
+
+def split(
+    total: Array, shares: Array, each: tuple[float, float], random: np.random.Generator
+) -> Array:
+    """Share out sums (k,) among n machines that may be alike: (k, n), each row with its sum.
+
+    shares : (n,) of the machines that are alike, such as equal ones.
+    each : bounds of one machine; of several splits, the first within them is taken, else the last.
+    """
+    tau = half_normal(random.random((len(total), TRIES, 1)))
+    parts = shares * np.exp(tau * random.standard_normal((len(total), TRIES, len(shares))))
+    parts *= total[:, None, None] / parts.sum(axis=-1, keepdims=True)
+    within = ((parts >= each[0]) & (parts <= each[1])).all(axis=-1)
+    within[:, -1] = True
+    return parts[np.arange(len(total)), within.argmax(axis=1)]

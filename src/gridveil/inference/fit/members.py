@@ -1,0 +1,111 @@
+"""Members of an ensemble that records were fitted to: randomise, then optimise.
+
+A draw of the release's own posterior stands for its mean, noise of the record's size is added to
+the record, and what explains both best is a member. Where all is linear and Gaussian such members
+are draws of the posterior exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from gridveil.dynamics.kron import reduced_model
+from gridveil.dynamics.swing import SWING
+from gridveil.foundation.progress import told_to
+from gridveil.grid.facts import Array
+from gridveil.inference.fit.least_squares import Gaussian, minimise
+from gridveil.inference.fit.outcome import Ended
+from gridveil.inference.fit.task import DirectResiduals, NetworkResiduals, triangle
+from gridveil.inference.fit.two_stage import _follow, _polish, windows
+
+# Rounds of a member's polish at most; how far, in nats, the records may lie from linear where none
+# is needed; steps and last decrease of a search with linear records.
+ROUNDS, LINEAR, STEPS, CLOSE = 10, 1.0, 40, 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Makes members around where a fit ended."""
+
+    ended: Ended
+
+    @property
+    def few_places(self) -> bool:
+        """Whether fewer places than machines were recorded, so that several models explain them."""
+        coordinates = self.ended.task.coordinates
+        few = coordinates.locations < len(coordinates.facts.machines)
+        return few and not coordinates.unknowns.size
+
+    def member(self, mean: Array, random: np.random.Generator) -> Array:
+        """The y = (log k, log m, log d, z) that explains a prior around `mean` (n,) and the records
+        with fresh noise best.
+
+        Of few places, it is looked for from its own start, from the first period of the records to
+        all of them: searches from where the fit ended stay near it. Of all places, records are
+        linear near there.
+        """
+        prior, task = self.ended.prior, self.ended.task
+        near = Gaussian(mean, prior.precision, prior.lower, prior.upper)
+        noise = random.standard_normal(len(self._noise))
+        perturbed = replace(
+            self.ended.sampling, observed=self.ended.sampling.observed - self._noise * noise
+        )
+        if self.few_places:
+            start = np.clip(mean, prior.lower, prior.upper)
+            start = _follow(DirectResiduals, task, near, self.ended.sigma, self._parts, start).x
+        else:
+            start, promised = self._linear(near, noise)
+            if abs(self._cost(start, near, noise) - promised) <= LINEAR:
+                return start
+        with told_to(None):
+            return _polish(task, near, start, perturbed, self.ended.sigma, ROUNDS)[0].x
+
+    def _linear(self, near: Gaussian, noise: Array) -> tuple[Array, float]:
+        """The best y with records linear in θ at where the fit ended, Kron exact; and its cost."""
+        coordinates, y = self.ended.task.coordinates, self.ended.minimum.x
+        J, r, x = self._at_end
+        R = triangle(np.concatenate([J, (r + noise)[:, None]], axis=1))
+        bent = NetworkResiduals(
+            coordinates,
+            R[:, :-1],
+            R[:, -1],
+            coordinates.values(x),
+            y,
+            slice(0, len(y)),
+            np.arange(J.shape[1]),
+        )
+        count = len(y) - len(coordinates.of_events)
+        start = np.concatenate([near.mean[:count], y[count:]])
+        found = minimise(bent, near, start, iterations=STEPS, tolerance=CLOSE)
+        return found.x, found.cost
+
+    def _cost(self, y: Array, near: Gaussian, noise: Array) -> float:
+        task = self.ended.task
+        with np.errstate(all="ignore"):
+            r = task.compare(task.coordinates.of_network_and_machines(y), self.ended.sampling)
+            r = r / self._noise + noise
+            return 0.5 * float(r @ r) + near.cost(y)
+
+    @cached_property
+    def _noise(self) -> Array:
+        """Deviation of each sample (rows,) [p.u.]."""
+        return self.ended.task.sigma(self.ended.sampling, self.ended.sigma)
+
+    @cached_property
+    def _at_end(self) -> tuple[Array, Array, Array]:
+        """Slopes and residuals [σ] where the fit ended, and x there."""
+        task = self.ended.task
+        x = task.coordinates.of_network_and_machines(self.ended.minimum.x)
+        J = task.slopes(x, self.ended.sampling) / self._noise[:, None]
+        return J, task.compare(x, self.ended.sampling) / self._noise, x
+
+    @cached_property
+    def _parts(self) -> list[int]:
+        """Windows of the records to look at in turn."""
+        facts = self.ended.task.coordinates.facts
+        ends = np.cumsum([facts.sizes[name] for name in SWING])
+        middle = np.split(np.exp(self.ended.prior.mean[: ends[-1]]), ends[:-1])
+        return windows(self.ended.task, reduced_model(facts, dict(zip(SWING, middle, strict=True))))
