@@ -37,7 +37,7 @@ Comparable = Release | ReducedModel | DetailedModel | str | Path
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class ModelComparison:
     """What two models answer to one event, at the machines that both have.
 
     event : in words, or as it was given.
@@ -119,7 +119,7 @@ def compare(
     horizon_s: float = 30.0,
     dt_s: float = 0.01,
     buses: Sequence[str] | None = None,
-) -> Comparison:
+) -> ModelComparison:
     """Simulate one event on two models, and set the answers beside each other.
 
     a, b : releases, models, or paths of bundles, of one nominal frequency.
@@ -154,7 +154,7 @@ def compare(
             Trajectory(run.time_s, run.omega, run.buses, run.frequency_hz, run.settling, demo)
         )
         systems.append(read(simulate(model, happening, **clock), model, happening))
-    return Comparison(words if isinstance(words, str) else repr(words), *runs, *systems)
+    return ModelComparison(words if isinstance(words, str) else repr(words), *runs, *systems)
 
 
 def _model(which: Comparable, name: str) -> tuple[ReducedModel | DetailedModel, bool]:
