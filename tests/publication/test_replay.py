@@ -332,6 +332,8 @@ def test_what_is_no_model_cannot_be_compared(release, wrong):
         compare(release, wrong)
     with pytest.raises(GridveilError):
         compare("nowhere", release)
+    with pytest.raises(OptionError, match="words such as"):
+        compare(release, release, wrong or 3)
 
 
 def test_models_of_two_frequencies_or_without_a_common_machine_are_refused(release):

@@ -134,12 +134,18 @@ def compare(
             outcome=NOT_COMPARED,
         )
     words = reference_event(first) if event is None else event
+    if not isinstance(words, (str, Event)):
+        raise OptionError(
+            f"The event is a {type(words).__name__}.",
+            expected='an Event, or words such as "load:G1=+0.1"',
+            outcome=NOT_COMPARED,
+        )
     happenings = [
         Event.parse(words, base_mva=model.base_mva) if isinstance(words, str) else words
         for model in (first, second)
     ]
     shared = [bus for bus in first.machines if bus in second.machines]
-    names = shared if buses is None else list(buses)
+    names = shared if buses is None else [buses] if isinstance(buses, str) else list(buses)
     if not names:
         raise OptionError(
             "The models have no machine in common.",

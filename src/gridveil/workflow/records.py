@@ -51,6 +51,13 @@ def init_record(
             expected=f"1 to {MOST_RECORDS} files of one event",
             outcome=NOTHING_WRITTEN,
         )
+    for name, value in (("out", out), ("time_format", time_format)):
+        if not isinstance(value, (str, Path, type(None))):
+            raise OptionError(
+                f"{name} is a {type(value).__name__}.",
+                expected="a path, or words" if name == "out" else 'words such as "epoch-ms"',
+                outcome=NOTHING_WRITTEN,
+            )
     paths = [Path(one) for one in listed if isinstance(one, (str, Path))]
     if out is None and not paths:
         raise OptionError(

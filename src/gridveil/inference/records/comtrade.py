@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gridveil.foundation.errors import InputError
-from gridveil.foundation.limits import KEY_BYTES, MOST_LINES, MOST_VALUES, RECORD_BYTES
+from gridveil.foundation.limits import COMTRADE_BYTES, MOST_LINES, MOST_VALUES, RECORD_BYTES
 from gridveil.foundation.reading import bad_lines, plain_number, read_bytes
 from gridveil.grid.facts import Array
 from gridveil.inference.records.layout import RecordFile
@@ -67,7 +67,7 @@ def open_pair(path: Path) -> Pair:
             expected="gridveil with the extra comtrade",
             remedy="pip install 'gridveil[comtrade]'",
         )
-    cfg = _read(path, KEY_BYTES)
+    cfg = _read(path, COMTRADE_BYTES)
     if problem := bad_lines(cfg):
         raise refusal(problem, file=path.name, expected=EXPECTED)
     try:
