@@ -38,7 +38,7 @@ from gridveil.foundation.errors import GridveilError
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Bounds, Range
-from gridveil.inference.fit import FitSettings, Observation, Verdict, fit
+from gridveil.inference.fit import FitResult, FitSettings, Observation, Verdict, fit
 from gridveil.inference.fit.controls import FitControls, record_ports
 from gridveil.inference.fit.detailed import DetailedFitSettings, fit_detailed
 from gridveil.inference.fit.guard_detailed import DetailedGuard, response_deviation
@@ -46,6 +46,7 @@ from gridveil.inference.posterior import posterior_mean
 from gridveil.inference.records import check_size, measure
 from gridveil.inference.records.declared import Declaration
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.noisy import NoisyGrid
 from gridveil.privacy.provenance import Provenance
 from gridveil.readers.cases import open_grid
 from gridveil.vault.perturb import PlannedDraw, perturb, perturb_planned
@@ -234,20 +235,29 @@ def swing_bounds(grid: str) -> Bounds:
     return Bounds({**box, "k_r": Range(0.0, box["k"].upper)}, origin="typical values")
 
 
-def _swing(one: Draw, own: Any, record: Observation, bounds: Bounds) -> tuple[Verdict, Any, Any]:
+def swing_fit(one: Draw, own: Any, record: Observation) -> FitResult:
+    """A noisy swing model, fitted and judged."""
+    noisy, bounds = _noisy(one, own), swing_bounds(one.grid)
+    start = reduce(posterior_mean(noisy))
+    return fit(start, [record], FitSettings(dt_s=DT_S), bounds, noisy)
+
+
+def _noisy(one: Draw, own: Any) -> NoisyGrid:
     alpha = {name: value / 20 for name, value in TYPICAL.get(one.grid, {}).items()}
-    noisy = perturb(
+    return perturb(
         own,
         epsilon=one.epsilon,
         adjacency=Adjacency(alpha=alpha) if alpha else Adjacency(),
-        bounds=bounds,
+        bounds=swing_bounds(one.grid),
         ledger=None,
         sampler=DemoSampler([one.seed, 1]),
     )
-    start = reduce(posterior_mean(noisy))
-    found = fit(start, [record], FitSettings(dt_s=DT_S), bounds, noisy)
+
+
+def _swing(one: Draw, own: Any, record: Observation, _: Bounds) -> tuple[Verdict, Any, Any]:
+    found = swing_fit(one, own, record)
     assert found.verdict is not None, "two-stage fits are judged"
-    return found.verdict, found.model, start
+    return found.verdict, found.model, reduce(posterior_mean(_noisy(one, own)))
 
 
 def _detailed(one: Draw, own: Any, record: Observation, bounds: Bounds) -> tuple[Verdict, Any, Any]:
