@@ -32,7 +32,7 @@ from gridveil.dynamics.simulate import Clock, simulate
 from gridveil.dynamics.trajectory import nadir, rocof
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds, Range
-from gridveil.inference.alike import half_normal
+from gridveil.inference.alike import half_normal, students
 from gridveil.inference.fit import FitSettings, Observation
 from gridveil.inference.prior import around_middle
 from gridveil.privacy.adjacency import Adjacency
@@ -166,7 +166,7 @@ def drawn_table(facts: GridFacts, bounds: Bounds, random: np.random.Generator) -
         logs = np.full(entries, np.inf)
         mu, tau = low + (high - low) * random.random(), half_normal(random.random(1))
         while (out := (logs < low) | (logs > high)).any():
-            logs[out] = mu + tau * random.standard_normal(out.sum())
+            logs[out] = mu + tau * students(random.random(out.sum()))
         table[name] = np.exp(logs)
     return table
 

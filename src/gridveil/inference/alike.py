@@ -1,8 +1,10 @@
-"""Machines that may be alike: log x_i ~ N(μ, τ²) on the public box, μ uniform on it, τ half-normal.
+"""Items that may be alike: log x_i = μ + τ t_i on the public box, μ uniform on it, τ half-normal,
+t_i of Student's law with two degrees of freedom: most are alike, and one may stand for a whole grid
+behind it.
 
 Of items drawn with noise, the posterior of (μ, τ) is summed up on a grid; given both, the items are
 independent, each on the cells of its own `Posterior`. So draws are exact up to the grids' width.
-Of a sum, shares e^(τ z_i) / Σ e^(τ z) do not depend on μ.
+Of a sum, shares e^(τ t_i) / Σ e^(τ t) do not depend on μ.
 """
 
 from __future__ import annotations
@@ -111,14 +113,12 @@ class Alike:
     @cached_property
     def _given(self) -> Array:
         """Mass of each cell at each (μ, τ), (q, n, c)."""
-        from scipy.special import ndtr
-
         mu, tau = (part[:, None, None] for part in self._common)
         edges, mass = self._cells
         low, high = np.log(self.each.lower[:, None]), np.log(self.each.upper[:, None])
-        inside = ndtr((high - mu) / tau) - ndtr((low - mu) / tau)
+        inside = student((high - mu) / tau) - student((low - mu) / tau)
         # the prior's own mass in a cell over the cell's width, so that a narrow prior is not missed
-        prior = np.diff(ndtr((edges - mu) / tau)) / np.maximum(np.diff(edges), 1e-300)
+        prior = np.diff(student((edges - mu) / tau)) / np.maximum(np.diff(edges), 1e-300)
         return mass * prior / inside
 
     @cached_property
@@ -159,6 +159,17 @@ def half_normal(share: Array) -> Array:
     return TAU * ndtri(0.5 + 0.5 * share)
 
 
+def student(t: Array) -> Array:
+    """Distribution function of Student's law with two degrees of freedom."""
+    return 0.5 + 0.5 * t / np.sqrt(2 + t * t)
+
+
+def students(share: Array) -> Array:
+    """Its quantiles; share in (0, 1)."""
+    share = np.clip(share, 1e-12, 1 - 1e-12)
+    return (2 * share - 1) / np.sqrt(2 * share * (1 - share))
+
+
 def split(
     total: Array, shares: Array, each: tuple[float, float], random: np.random.Generator
 ) -> Array:
@@ -168,7 +179,7 @@ def split(
     each : bounds of one machine; of several splits, the first within them is taken, else the last.
     """
     tau = half_normal(random.random((len(total), TRIES, 1)))
-    parts = shares * np.exp(tau * random.standard_normal((len(total), TRIES, len(shares))))
+    parts = shares * np.exp(tau * students(random.random((len(total), TRIES, len(shares)))))
     parts *= total[:, None, None] / parts.sum(axis=-1, keepdims=True)
     within = ((parts >= each[0]) & (parts <= each[1])).all(axis=-1)
     within[:, -1] = True
