@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -102,11 +103,22 @@ CASES = {
 
 @cache
 def opened(name: str, folder: str) -> SourceGrid:
-    """A grid, from its package or from a file of the same name in a folder."""
+    """A grid, from its package, or from what `--keep FOLDER` left of it."""
     case = CASES[name]
-    file = Path(folder) / f"{name}.xlsx" if folder else None
-    grid = str(file) if file is not None and file.exists() else case.grid
-    return open_grid(grid, options=dict(case.options)) if case.options else open_grid(grid)
+    if folder and (kept := Path(folder) / f"{name}.pickle").exists():
+        facts, values = pickle.loads(kept.read_bytes())
+        return SourceGrid.of(facts, **values)
+    return (
+        open_grid(case.grid, options=dict(case.options)) if case.options else open_grid(case.grid)
+    )
+
+
+def keep(folder: str) -> None:
+    """Leave public cases in a folder, for a machine without the packages that have them."""
+    for name in CASES:
+        table = public_table(opened(name, ""))
+        data = pickle.dumps((table.facts, dict(table.values)))
+        (Path(folder) / f"{name}.pickle").write_bytes(data)
 
 
 @cache
@@ -178,7 +190,7 @@ def recorded(truth: ReducedModel, places: int, random: np.random.Generator) -> l
     machines = truth.machines[:places] if places > 0 else truth.machines
     trajectory = simulate(truth, PUBLIC, horizon_s=HORIZON_S, dt_s=DT_S, buses=machines)
     noise = SIGMA * random.standard_normal(trajectory.omega.shape)
-    noisy = type(trajectory)(**vars(trajectory) | {"omega": trajectory.omega + noise})
+    noisy = replace(trajectory, omega=trajectory.omega + noise)
     return [Observation(PUBLIC, noisy, ORIGIN)]
 
 
@@ -261,8 +273,12 @@ def main() -> None:
     parser.add_argument("--grid", choices=[*CASES], action="append", help="only this one")
     parser.add_argument("--places", type=int, choices=PLACES, action="append", help="only these")
     parser.add_argument("--table", choices=("stock", "prior"), action="append", help="only these")
-    parser.add_argument("--folder", default="", help="where GRID.xlsx lies, without ANDES")
+    parser.add_argument("--folder", default="", help="where --keep left the cases")
+    parser.add_argument("--keep", metavar="FOLDER", help="leave the cases there, and do no more")
     asked = parser.parse_args()
+    if asked.keep:
+        keep(asked.keep)
+        return
     if not asked.json:
         head = "  ".join(f"{name:<12}" for name in FIGURES)
         print(f"{'grid':<7} {'place':<5} {'table':<6} {head}  nadir's band, centre inside, seconds")

@@ -170,6 +170,7 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
             "SHA256SUMS",
             "certificate.json",
             "certificate.txt",
+            "ensemble.mat",
             "model.mat",
             "reference.csv",
             "release.json",

@@ -237,8 +237,8 @@ def _single(values: Array) -> Array:
 def quantiles(values: Array, level: float = LEVEL) -> Array:
     """Ends of the middle `level` of values along the first axis, (2, …).
 
-    By Weibull's positions, a further draw of the same law lies between them with that probability,
-    however few values there are.
+    By Weibull's positions, a further draw of the same law lies between them with that probability
+    exactly where the number of values plus one is a multiple of ten.
     """
     return np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0, method="weibull")
 

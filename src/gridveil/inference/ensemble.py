@@ -28,7 +28,9 @@ from gridveil.privacy.allocation import machine_shares
 from gridveil.privacy.noisy import NoisyGrid
 
 SEED = 20261117  # public: members are no privacy noise
-MEMBERS, FEWEST = 48, 24
+# Numbers plus one are multiples of ten: bands then hold a further member in 80 % exactly. With
+# records of few places every member is a search of its own.
+MEMBERS, FEWER, OF_FEW_PLACES = 49, 29, 19
 # Machines above which there is no ensemble, and numbers that all members hold at most.
 MOST_MACHINES, MOST_NUMBERS = 100, 400_000
 OF_NOISE = "noise of the release"
@@ -40,7 +42,9 @@ OF_RECORDS = "noise of the records"
 def members_for(machines: int, loaded: int) -> int:
     """How many members a grid's ensemble has; none above 100 machines."""
     each = machines * (machines - 1) // 2 + 2 * machines + machines * loaded
-    return 0 if machines > MOST_MACHINES else max(FEWEST, min(MEMBERS, MOST_NUMBERS // each))
+    if machines > MOST_MACHINES:
+        return 0
+    return MEMBERS if MEMBERS * each <= MOST_NUMBERS else FEWER
 
 
 def counted(noisy: NoisyGrid, ended: Ended | None) -> tuple[str, ...]:
@@ -124,7 +128,7 @@ def fitted_members(
     """
     random, making = np.random.default_rng(SEED), Members(ended)
     if making.few_places:
-        count = min(count, FEWEST)
+        count = min(count, OF_FEW_PLACES)
     drawn = tables(noisy, count, random)
     facts, prior = noisy.facts, ended.prior
     logs = np.log(np.concatenate([drawn[name] for name in SWING], axis=1))
