@@ -17,6 +17,7 @@ from gridveil.cli import app
 from gridveil.privacy.guarantee import CONDITIONAL
 from gridveil.publication.certificate import CertificateDocument
 from gridveil.publication.schema import ReleaseDocument
+from record_layouts import BUSES, LAYOUTS, fill_in
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -144,7 +145,7 @@ def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
     declared, *unknown = blocks(page, "toml")
     (workplace / "record.toml").write_text(declared, encoding="utf-8")
     exec(compile(blocks(page, "python")[0], page.name, "exec"), {})
-    lines = [line for line in text if line.startswith("gridveil ")]
+    lines = [line for line in text if line.startswith("gridveil ") and "record.toml" in line]
     assert [line.split()[1] for line in lines] == ["inspect", "release"]
     for line in lines:
         result = run(line)
@@ -163,6 +164,25 @@ def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
     ] == shown.splitlines()[0]
 
 
+@pytest.mark.slow
+def test_the_page_on_trajectories_leads_from_files_to_a_replay(workplace):
+    for write in LAYOUTS.values():  # the files that the page names
+        write(workplace)
+    text = (ROOT / "docs" / "trajectories.md").read_text(encoding="utf-8").splitlines()
+    lines = [line for line in text if line.startswith("gridveil ") and "record.toml" not in line]
+    assert [line.split()[1] for line in lines] == [
+        *("record", "inspect", "release", "simulate", "record", "record", "record")
+    ]
+    for line in lines:
+        result = run(line)
+        assert result.returncode == 0, result.stderr
+        if line.startswith("gridveil record init"):  # what the page asks the reader to do
+            made = result.stdout.split()[0].rstrip(":")
+            fill_in(workplace / made, BUSES[made.removesuffix(".toml")])
+    for name in ("pmu.png", "fitted.png", "replay.png"):
+        assert (workplace / name).stat().st_size > 10_000
+
+
 def test_the_commands_on_leakage_work_with_the_record_that_it_names(workplace):
     trajectories, page = ROOT / "docs" / "trajectories.md", ROOT / "docs" / "leakage.md"
     (workplace / "record.toml").write_text(blocks(trajectories, "toml")[0], encoding="utf-8")
@@ -172,7 +192,7 @@ def test_the_commands_on_leakage_work_with_the_record_that_it_names(workplace):
     made = [
         line
         for line in trajectories.read_text(encoding="utf-8").splitlines()
-        if line.startswith("gridveil release")
+        if line.startswith("gridveil release") and "record.toml" in line
     ]
     for line in (*made, *lines):
         result = run(line)

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from gridveil.readers.cases import open_grid
     from gridveil.vault.perturb import perturb
     from gridveil.vault.sampler import DemoSampler, SecureSampler
+    from gridveil.workflow.compare import compare
     from gridveil.workflow.demo import run_demo
     from gridveil.workflow.publish import publish
+    from gridveil.workflow.records import init_record
     from gridveil.workflow.release import release_grid
     from gridveil.workflow.settings import ReleaseSettings
 
@@ -54,7 +56,9 @@ _HOMES = {
     "ReleaseSettings": "gridveil.workflow.settings",
     "SecureSampler": "gridveil.vault.sampler",
     "Trajectory": "gridveil.dynamics.trajectory",
+    "compare": "gridveil.workflow.compare",
     "exact": "gridveil.privacy.epsilon",
+    "init_record": "gridveil.workflow.records",
     "load": "gridveil.publication.bundle",
     "modes": "gridveil.dynamics.simulate",
     "open_grid": "gridveil.readers.cases",
@@ -83,7 +87,9 @@ __all__ = [
     "ReleaseSettings",
     "SecureSampler",
     "Trajectory",
+    "compare",
     "exact",
+    "init_record",
     "load",
     "modes",
     "open_grid",

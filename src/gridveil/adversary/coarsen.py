@@ -6,7 +6,7 @@ It helps only where the finer one is not public.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,10 +17,13 @@ from gridveil.dynamics.events import Event
 from gridveil.foundation.archive import check_free_folder, write_files
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.shown import csv_cell, csv_name
+from gridveil.foundation.toml import toml_value
 from gridveil.inference.records import Declaration, read_declaration
 from gridveil.inference.records.clock import sampling
-from gridveil.inference.records.declared import is_unknown, read_unknown
-from gridveil.inference.records.record import RawRecord, read_record, read_time
+from gridveil.inference.records.layout import RecordFile, nominal_in
+from gridveil.inference.records.record import RawRecord, read_record
+from gridveil.inference.records.times import read_time
+from gridveil.inference.records.unknown_event import is_unknown, read_unknown
 
 NOT_COARSER = "No coarser record was made."
 RECORD, DECLARED = "record.csv", "record.toml"
@@ -77,59 +80,89 @@ def write_coarser(
     What it says of the event still holds; sigma grows by the rounding.
     """
     check_free_folder(out)
-    columns = _kept(declared, how)
-    raw = read_record(
-        declared.record,
-        time_column=declared.time_column,
-        time_format=declared.time_format,
-        columns=columns,
-    )
-    rows = _rows(raw, declared, how, base_mva)
-    values, sigma = raw.values[rows], declared.sigma
-    # of 1 Hz
-    unit = {"Hz": 1.0, "mHz": 1000.0, "p.u.": 1 / declared.nominal_hz, "rad/s": 2 * math.pi}[
-        declared.unit
-    ]
-    if how.step_hz is not None:
-        values = np.rint(values / (how.step_hz * unit)) * (how.step_hz * unit)
+    sigma, written, content = declared.sigma, [], {}
     if sigma is not None:
-        sigma = how.sigma(sigma, 1 / unit)
-    written = replace(
-        declared,
-        time_column=csv_name(declared.time_column),
-        locations={csv_name(column): declared.locations[column] for column in columns},
-        sigma=sigma,
-    )
-    lines = [",".join(csv_cell(text) for text in (declared.time_column, *columns))]
-    for time, row in zip(raw.time_s[rows], values, strict=True):
-        shown = ("" if np.isnan(value) else f"{value:.12g}" for value in row.tolist())
-        lines.append(",".join([_time(float(time), raw.zoned), *shown]))
-    write_files(
-        out, {RECORD: ("\n".join(lines) + "\n").encode(), DECLARED: _toml(written, how).encode()}
-    )
+        sigma = how.sigma(
+            sigma, declared.nominal_hz / nominal_in(declared.unit, declared.nominal_hz)
+        )
+    zero_s, zoned = _zero(declared)
+    kept = _kept(declared, how)
+    for number, file in enumerate(kept, start=1):
+        raw = read_record(file)
+        rows = _rows(raw, declared, how, zero_s, base_mva)
+        values = raw.values[rows]
+        if how.step_hz is not None:
+            step = how.step_hz * nominal_in(file.unit, declared.nominal_hz) / declared.nominal_hz
+            values = np.rint(values / step) * step
+        name = RECORD if len(kept) == 1 else f"record-{number}.csv"
+        time_column = csv_name(" ".join(file.time_column))
+        lines = [",".join(csv_cell(text) for text in (time_column, *file.locations))]
+        for time, row in zip(raw.time_s[rows], values, strict=True):
+            shown = ("" if np.isnan(value) else f"{value:.12g}" for value in row.tolist())
+            lines.append(",".join([_time(float(time), raw.zoned), *shown]))
+        content[name] = ("\n".join(lines) + "\n").encode()
+        written.append(
+            RecordFile(
+                path=Path(name),
+                locations={csv_name(column): bus for column, bus in file.locations.items()},
+                time_column=(time_column,),
+                time_format=_plain_format(file.time_format),
+                unit=file.unit,
+                values=file.values,
+            )
+        )
+    event_time = declared.event_time
+    if declared.files[0].time_format not in ("seconds", "epoch", "iso"):
+        event_time = zero_s if zoned is None else _time(zero_s, zoned)
+    coarser = replace(declared, files=tuple(written), sigma=sigma, event_time=event_time)
+    write_files(out, content | {DECLARED: _toml(coarser, how).encode()})
     return read_declaration(out / DECLARED)
 
 
 def copy_coarser(made: Path, out: Path) -> None:
     """Write a coarser record that was made elsewhere into a new folder, byte by byte."""
-    write_files(out, {name: (made / name).read_bytes() for name in (RECORD, DECLARED)})
+    write_files(out, {path.name: path.read_bytes() for path in sorted(made.iterdir())})
 
 
-def _kept(declared: Declaration, how: Coarser) -> list[str]:
-    """Columns that stay, in the record's order."""
+def _zero(declared: Declaration) -> tuple[float, bool | None]:
+    first = declared.files[0]
+    return read_time(
+        declared.event_time,
+        first.time_format,
+        file=declared.file,
+        key="event_time",
+        zone=first.zone,
+    )
+
+
+def _plain_format(time_format: str) -> str:
+    """The format in which times are written."""
+    if time_format == "seconds":
+        return time_format
+    return "epoch" if time_format.startswith("epoch") else "iso"
+
+
+def _kept(declared: Declaration, how: Coarser) -> list[RecordFile]:
+    """Files with the columns that stay, in the record's order."""
     if how.keep is None:
-        return list(declared.locations)
+        return list(declared.files)
     for bus in how.keep:
-        if bus not in declared.locations.values():
+        if bus not in declared.buses:
             raise OptionError(
                 f"--keep names bus {bus}, which the record does not have.",
-                expected=f"some of {', '.join(declared.locations.values())}",
+                expected=f"some of {', '.join(declared.buses)}",
                 outcome=NOT_COARSER,
             )
-    return [column for column, bus in declared.locations.items() if bus in how.keep]
+    files = []
+    for file in declared.files:
+        stay = {column: bus for column, bus in file.locations.items() if bus in how.keep}
+        files += [replace(file, locations=stay)] if stay else []
+    return files
 
 
-def _rows(raw: RawRecord, declared: Declaration, how: Coarser, base_mva: float) -> Sequence[int]:
+def _rows(
+    raw: RawRecord, declared: Declaration, how: Coarser, zero_s: float, base_mva: float
+) -> Sequence[int]:
     """Rows that stay: every n-th, counted from the event, so that one falls on it where one did.
 
     Nothing is averaged.
@@ -144,9 +177,6 @@ def _rows(raw: RawRecord, declared: Declaration, how: Coarser, base_mva: float) 
             expected="the record's rate divided by a whole number",
             outcome=NOT_COARSER,
         )
-    zero_s, _ = read_time(
-        declared.event_time, declared.time_format, file=declared.file, key="event_time"
-    )
     if is_unknown(declared.event):
         first_s = zero_s + read_unknown(declared.event, base_mva, declared.file)[1]
     else:
@@ -164,26 +194,36 @@ def _time(time_s: float, zoned: bool | None) -> str:
 
 def _toml(declared: Declaration, how: Coarser) -> str:
     """The declaration as TOML; numbers and timestamps as they were."""
-    names = "time_column time_format unit values nominal_hz sigma offset event event_size"
-    names = (*names.split(), "event_time")
-    given = {"record": RECORD} | {name: getattr(declared, name) for name in names}
+    names = "unit nominal_hz sigma offset offset_window detrend window event event_size event_time"
+    given = {name: getattr(declared, name) for name in names.split()}
     given["event_time_window"] = declared.event_time_window or None
-    shown = (f"{key} = {_value(value)}" for key, value in given.items() if value is not None)
-    lines = [f"# A coarser record: {how.in_words()}.", *shown]
+    given["redistribute"] = declared.redistribute or None
+    lines = [f"# A coarser record: {how.in_words()}."]
+    several = len(declared.files) > 1
+    if not several:
+        given |= _file_keys(declared.files[0])
+    lines += _lines(given)
+    for file in declared.files:
+        if several:
+            lines += ["", "[[files]]", *_lines(_file_keys(file))]
+        lines += ["", f"[{'files.' * several}locations]", *_lines(file.locations, quoted=True)]
     provenance = {name: words for name, words in vars(declared.provenance).items() if words}
-    for title, table in (("locations", declared.locations), ("provenance", provenance)):
-        lines += [
-            "",
-            f"[{title}]",
-            *(f"{_value(key)} = {_value(value)}" for key, value in table.items()),
-        ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "[provenance]", *_lines(provenance)]) + "\n"
 
 
-def _value(value: object) -> str:
-    if isinstance(value, (int, float)):
-        return repr(value)
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return (
-        '"' + "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text) + '"'
-    )
+def _file_keys(file: RecordFile) -> dict[str, object]:
+    return {
+        "record": file.path.name,
+        "time_column": file.time_column[0],
+        "time_format": file.time_format,
+        "unit": file.unit,
+        "values": file.values,
+    }
+
+
+def _lines(table: Mapping[str, object], quoted: bool = False) -> list[str]:
+    return [
+        f"{toml_value(key) if quoted else key} = {toml_value(value)}"
+        for key, value in table.items()
+        if value is not None
+    ]

@@ -21,6 +21,7 @@ from gridveil.cli import (
     leakage,
     ledger,
     plan,
+    record,
     release,
     research,
 )
@@ -78,6 +79,7 @@ for name, command in {
     "leakage": leakage.leakage,
 }.items():
     app.command(name, cls=HeadedCommand)(command)
+app.add_typer(record.app, name="record")
 app.command("release", cls=ReleaseCommand)(release.release)
 app.command("verify")(bundles.verify)
 app.command("simulate")(bundles.simulate)

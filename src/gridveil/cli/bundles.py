@@ -14,6 +14,8 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.output import print_json, print_table, print_text, verdict_in_words
+from gridveil.cli.replay import print_replay
+from gridveil.foundation.errors import OptionError
 
 if TYPE_CHECKING:
     from gridveil.publication.bundle import Report
@@ -104,12 +106,20 @@ def _signature(report: Report) -> str:
 def simulate(
     bundle: options.Bundle,
     event: Annotated[
-        list[str],
+        list[str] | None,
         options.option(
             "load:G1=+0.1, load:L2=+15MW@10s, gen:G2=-0.5, uniform:+5%, lost:L3, "
             "trip:G3; several are combined"
         ),
-    ],
+    ] = None,
+    replay: Annotated[
+        bool,
+        typer.Option(
+            "--replay",
+            help="the events of the records that the release was fitted to: measured, unfitted, "
+            "fitted",
+        ),
+    ] = False,
     horizon: Annotated[float, typer.Option(help="how long [s]")] = 30.0,
     dt: Annotated[float, typer.Option(help="time step [s]")] = 0.01,
     scheme: Annotated[
@@ -132,6 +142,16 @@ def simulate(
     from gridveil.dynamics.trajectory import in_hz
     from gridveil.workflow.bundles import simulate_bundle
 
+    if replay or not event:
+        if replay and not event:
+            print_replay(bundle, plot, csv, json)
+            return
+        raise OptionError(
+            "--replay has its own events." if replay else "There is no event to simulate.",
+            expected="either --event or --replay",
+            outcome="Nothing was simulated.",
+            remedy='Give one of them, such as --event "load:G1=+0.1".',
+        )
     done = simulate_bundle(
         bundle,
         ";".join(event),

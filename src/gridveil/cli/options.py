@@ -250,7 +250,7 @@ RELEASE: Mapping[str, Sequence[str]] = {
     ),
     GRID: ("model",),
     PRIVACY: ("split", "treatments", "share_by", "surrogate", "bounds_origin", "count", "witness"),
-    FIT: ("trajectory", "profile", "yes"),
+    FIT: ("trajectory", "plot", "profile", "yes"),
     OUTPUT: ("form", "formats", "merge_loads", "publish_loads"),
 }
 

@@ -24,6 +24,7 @@ from gridveil.cli.output import (
     progress_bar,
     verdict_in_words,
 )
+from gridveil.cli.replay import check_plot, draw_records
 from gridveil.cli.trajectories import (
     event_json,
     events_in_words,
@@ -124,6 +125,10 @@ def release(
         Path | None, options.option("a release.toml that holds any of these options")
     ] = None,
     publish_loads: PublishLoads = None,
+    plot: Annotated[
+        Path | None,
+        options.option("draw the records there, with the model before and after its fit"),
+    ] = None,
     *,
     reading: GridReading,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask before going on")] = False,
@@ -137,7 +142,7 @@ def release(
     given = {
         name: value
         for name, value in locals().items()
-        if name not in ("config", "json", "yes", "reading")
+        if name not in ("config", "json", "yes", "reading", "plot")
     }
     from gridveil.workflow.release import release_grid
     from gridveil.workflow.settings import ReleaseSettings
@@ -145,8 +150,10 @@ def release(
     given["trajectory"] = trajectory or None
     given |= {name: options.joined(given[name]) for name in PAIRS}
     settings = ReleaseSettings.from_file(config, given | reading)
+    check_plot(plot, settings)
     with progress_bar(quiet=json) as bar:
         done = release_grid(settings, _dialogue(bar, quiet=json, yes=yes))
+    draw_records(done.releases[-1], plot)
     if json:
         print_json(_json(done))
     else:

@@ -10,16 +10,18 @@ from gridveil.cli.output import print_table, print_text
 if TYPE_CHECKING:
     from gridveil.grid.facts import TableFacts
     from gridveil.inference.fit import EstimatedEvent, Unknown
-    from gridveil.inference.records import Measured
+    from gridveil.inference.records import Location, Measured
 
 
 def trajectory_json(record: Measured) -> dict[str, Any]:
     """What was read, in JSON's types."""
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
+
+    from gridveil.inference.records.prepare import longest
 
     return {
         "file": record.declared.file,
-        "record": record.declared.record.name,
+        "record": record.declared.record,
         "event": record.declared.event,
         "event_at_s": record.event_s,
         "event_to_estimate": _to_estimate(record.unknown),
@@ -32,10 +34,16 @@ def trajectory_json(record: Measured) -> dict[str, Any]:
         "values_interpolated": record.interpolated,
         "values_left_out": record.left_out,
         "rows_repeated": record.repeated,
+        "rows_flagged": record.flagged,
+        "rows_outside_window": record.cut_away,
         "columns_unused": list(record.unused),
+        "notes": list(record.notes),
         "origin": record.declared.provenance.origin,
         "provenance": record.declared.provenance.in_words(),
-        "locations": [asdict(location) for location in record.locations],
+        "locations": [
+            asdict(replace(place, holes=longest(place.holes))) | {"hole_count": len(place.holes)}
+            for place in record.locations
+        ],
     }
 
 
@@ -55,7 +63,7 @@ def print_trajectory(record: Measured) -> None:
         ),
         [
             (
-                place.column,
+                _place(record, place),
                 place.bus,
                 str(place.samples),
                 f"{100 * place.gaps:.1f}",
@@ -83,15 +91,46 @@ def print_trajectory(record: Measured) -> None:
         else []
     )
     more += [f"{record.repeated} rows repeated"] * bool(record.repeated)
+    more += [f"{record.flagged} rows flagged as bad"] * bool(record.flagged)
+    more += [f"{record.cut_away} rows outside of the window"] * bool(record.cut_away)
     more += [f"columns not used: {', '.join(record.unused)}"] * bool(record.unused)
     print_text(
         f"{record.duration_s:.4g} s at {rate}, {when}. On the fit's clock: {record.on_step} values "
         f"as they are, {record.interpolated} interpolated to the nearest step, {record.left_out} "
         "left out; gaps stay gaps.",
         *[f"{'; '.join(more)}."] * bool(more),
+        *_gaps_in_words(record),
+        *(f"Note     {note}." for note in record.notes),
         f"Origin   {record.declared.provenance.origin}: {record.declared.provenance.in_words()}",
         "",
     )
+
+
+def _place(record: Measured, place: Location) -> str:
+    """A column, with its file where there are several."""
+    return f"{place.file}: {place.column}" if len(record.declared.files) > 1 else place.column
+
+
+def _gaps_in_words(record: Measured) -> list[str]:
+    """Where each location has its longest gaps, and the trend that was taken away."""
+    from gridveil.inference.records.prepare import longest
+
+    lines = []
+    for place in record.locations:
+        if place.holes:
+            shown = ", ".join(
+                f"{hole.length_s:.3g} s from {hole.from_s:+.4g} s" for hole in longest(place.holes)
+            )
+            lines.append(
+                f"Gaps     {_place(record, place)} (bus {place.bus}): {len(place.holes)}, the "
+                f"longest {shown} after the event"
+            )
+        if place.trend_hz_per_s:
+            lines.append(
+                f"Trend    {_place(record, place)} (bus {place.bus}): "
+                f"{60_000 * place.trend_hz_per_s:+.3g} mHz a minute, taken away"
+            )
+    return lines
 
 
 def _to_estimate(unknown: Unknown) -> list[str]:

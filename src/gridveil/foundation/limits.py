@@ -16,6 +16,7 @@ from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 GRID_BYTES = 2**26  # .m, RAW and DYR
 TABLE_BYTES = 2**25  # one of the CSV tables of a grid
 RECORD_BYTES = 2**26  # a trajectory: an hour at 50 Hz of 40 locations
+COMTRADE_BYTES = 2**20  # the .cfg of a pair: 10 000 channels
 JSON_BYTES = 2**27  # names are repeated in every row
 UNPACKED_BYTES = 2**28  # what a .mat, .xlsx or CGMES zip swells to: XML says little in many bytes
 TOML_BYTES = 2**21  # dynamics of 20 000 single machines

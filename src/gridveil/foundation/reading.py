@@ -176,7 +176,11 @@ class Twice(ValueError):
 
 
 def csv_rows(
-    data: bytes, file: str, expected: str, refusal: Callable[..., InputError] = InputError
+    data: bytes,
+    file: str,
+    expected: str,
+    refusal: Callable[..., InputError] = InputError,
+    delimiter: str = ",",
 ) -> Iterator[tuple[int, list[str]]]:
     r"""Line and cells of each row that is not empty, the header first. refusal : makes the error of
     what it is read for.
@@ -202,7 +206,9 @@ def csv_rows(
         )
     # Decoded as it is read: whole, it would take four times its size.
     reader = csv.reader(
-        io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""), strict=True
+        io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""),
+        strict=True,
+        delimiter=delimiter,
     )
     count = 0
     try:

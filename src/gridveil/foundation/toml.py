@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import NoneType
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -103,8 +104,11 @@ class Declared(BaseModel):
     def expected(cls, key: str) -> str:
         """What a key may be."""
         field = cls.model_fields[key]
-        if get_origin(field.annotation) is Literal:
-            return f"one of {', '.join(get_args(field.annotation))}"
+        kind: Any = field.annotation
+        if get_args(kind)[1:] == (NoneType,):  # it may be left out
+            kind = get_args(kind)[0]
+        if get_origin(kind) is Literal and not field.description:
+            return f"one of {', '.join(get_args(kind))}"
         return field.description or "another value"
 
     @classmethod
@@ -123,3 +127,30 @@ class Declared(BaseModel):
         else:
             words = f"{inner}{key} is {'unknown' if kind == 'literal_error' else 'not usable'}"
         return cls.refusal(words, file=place, expected=cls.expected(key), remedy=remedy)
+
+
+def toml_value(value: object) -> str:
+    r"""A value as TOML writes it: a number, a list of them, or a text in quotes.
+
+    >>> print(toml_value('a "b"\n'), toml_value([-20.0, 40.0]), toml_value(True))
+    "a \"b\"\u000A" [-20.0, 40.0] true
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(toml_value, value))}]"
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return (
+        '"'
+        + "".join(
+            sign
+            if sign.isprintable()
+            else f"\\u{ord(sign):04X}"
+            if ord(sign) < 2**16
+            else f"\\U{ord(sign):08X}"
+            for sign in text
+        )
+        + '"'
+    )

@@ -54,6 +54,14 @@ from gridveil.publication.export import FORMATS, export, format_named
 from gridveil.publication.matfile import FEWER, check_size, from_mat, to_mat
 from gridveil.publication.readme import readme
 from gridveil.publication.release import Release
+from gridveil.publication.replay_files import (
+    REPLAY,
+    REPLAY_FILES,
+    SAMPLES,
+    read_replays,
+    replay_files,
+    replay_problems,
+)
 from gridveil.publication.schema import (
     EDGES_UP_TO,
     SCHEMA_VERSION,
@@ -78,6 +86,7 @@ OWN_FILES = {
     IN_WORDS,
     SUMS,
     SIGNATURE,
+    *REPLAY_FILES,
 }
 # Fields of a document, names of buses aside: a reader of JSON makes an object, or an error, of
 # each.
@@ -171,6 +180,8 @@ def verify_files(path: Path, files: Mapping[str, bytes]) -> Report:
     loaded = _parse(path, files)
     if not _gives(loaded.release, loaded.document.reference, files[REFERENCE]):
         raise broken(path, f"the model does not give its own reference trajectory, {REFERENCE}")
+    if problem := next(replay_problems(loaded.release, loaded.replayed), None):
+        raise broken(path, problem)
     stated = loaded.document.ensemble
     if stated and not gives_bands(loaded.release, loaded.document.reference, stated):
         raise broken(path, f"{ENSEMBLE} does not give the bands that {DOCUMENT} states")
@@ -234,6 +245,7 @@ def contents(
         ARRAYS: to_mat(_arrays(release)),
         REFERENCE: reference.to_csv().encode(),
         README: readme(release, document).encode(),
+        **replay_files(release),
     }
     if release.ensemble is not None:
         files[ENSEMBLE] = ensemble_file(release.ensemble)
@@ -293,6 +305,7 @@ class _Loaded:
     release: Release
     document: ReleaseDocument
     certificate: CertificateDocument | None
+    replayed: list[Array]
 
 
 def _parse(path: Path, files: Mapping[str, bytes]) -> _Loaded:
@@ -306,6 +319,7 @@ def _parse(path: Path, files: Mapping[str, bytes]) -> _Loaded:
         if LISTED_BUS.sub(b"", files[name]).count(b",") > MOST_FIELDS:
             raise broken(path, f"{name} holds more than any that gridveil writes")
     document, release = _read_release(path, files)
+    release, replayed = _read_replays(path, files, release)
     if problem := next(release_problems(release), None):
         raise broken(path, problem)
     _check_announced(path, files, document)
@@ -318,7 +332,19 @@ def _parse(path: Path, files: Mapping[str, bytes]) -> _Loaded:
     _check_stated(path, DOCUMENT, document, derived, files[DOCUMENT])
     if files[README] != readme(release, document).encode():
         raise broken(path, f"{README} is not what gridveil writes for such a release")
-    return _Loaded(release, document, certificate)
+    return _Loaded(release, document, certificate, replayed)
+
+
+def _read_replays(
+    path: Path, files: Mapping[str, bytes], release: Release
+) -> tuple[Release, list[Array]]:
+    """Add what a bundle keeps of its records, and return what it says its model gives."""
+    try:
+        replays, replayed = read_replays(files)
+    except (ValidationError, ValueError, OverflowError) as error:
+        problem = f"{REPLAY} or {SAMPLES} is not as gridveil writes them ({type(error).__name__})"
+        raise broken(path, problem) from None
+    return replace(release, replays=replays), replayed
 
 
 def _read_release(path: Path, files: Mapping[str, bytes]) -> tuple[ReleaseDocument, Release]:

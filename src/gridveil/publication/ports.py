@@ -142,11 +142,13 @@ def merge_loads(release: Release, facts: GridFacts, ports: Sequence[IntArray]) -
     )
     shares = np.eye(len(model.ports), len(merged.ports))
     shares[g:, g:] = merged_shares(facts, ports)
+    names = {f"L{bus + 1}": f"L{n}" for n, members in enumerate(ports, start=1) for bus in members}
     return replace(
         release,
         model=merged,
         ensemble=release.ensemble and release.ensemble.merged(merged.ports, shares),
         public_inputs={**release.public_inputs, PORTS: PORTS_TOLD},
+        replays=tuple(replay.renamed(names) for replay in release.replays),
     )
 
 

@@ -68,7 +68,7 @@ python -c "import gridveil; print(gridveil.load('.').simulate('{document.referen
 `scipy.io.loadmat("model.mat")` in Python. `reference.csv` is this model's own answer to `{document.reference.event}`
 ({document.reference.horizon_s:g} s, step {document.reference.dt_s:g} s, {scheme}): yours should agree.
 `sha256sum -c SHA256SUMS` checks the files without gridveil.
-{_ensemble(document)}{_exports(document)}
+{_ensemble(document)}{_replay(release)}{_exports(document)}
 ## The model
 
 ```
@@ -188,6 +188,22 @@ def _ensemble(document: ReleaseDocument) -> str:
     return f"""`ensemble.mat` holds {bars.members} models that this release leaves possible, each as likely as the others; `simulate` gives
 {100 * bars.level:g} % bands from them, such as {low:+.4f} to {high:+.4f} Hz for the system's nadir after the event above.
 They count: {", ".join(bars.counts)}.
+"""  # noqa: E501
+
+
+def _replay(release: Release) -> str:
+    """Say how to see the records again; nothing where the bundle keeps none."""
+    if not release.replays:
+        return ""
+    carried = all(one.carried for one in release.replays)
+    held = (
+        "what was measured"
+        if carried
+        else "what was measured, where its licence allows that (else the SHA-256 of its files)"
+    )
+    return f"""
+The records that the model was fitted to can be replayed: `gridveil simulate . --replay --plot replay.png`. `replay.json` has the
+event of each, `replay.csv` {held}, and what the model gives before and after its fit.
 """  # noqa: E501
 
 

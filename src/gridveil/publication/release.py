@@ -40,6 +40,7 @@ from gridveil.privacy.guarantee import (
 from gridveil.privacy.ledger import Ledger, Receipt
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.privacy.provenance import Provenance
+from gridveil.publication.replay import Replay, replays_of
 
 if TYPE_CHECKING:
     from gridveil.inference.fit.detailed import DetailedFit
@@ -112,6 +113,7 @@ class Release:
     receipt : what the ledger gave for the draw; None for a demo, and for a release that was loaded.
     ledger : where `save` notes the bundle.
     events : what the fit found of events that were not wholly known; a bundle does not carry them.
+    replays : the records that the fit used, on the release's own buses, with what happened then.
     load_damping : public damping per p.u. of load [p.u. power / p.u. frequency], which d includes;
     None: not known, as in a bundle of an earlier gridveil.
     shown : what a detailed release shows beside its linear model.
@@ -128,6 +130,7 @@ class Release:
     provenance: tuple[Provenance, ...]
     receipt: Receipt | None = None
     events: tuple[EstimatedEvent, ...] = ()
+    replays: tuple[Replay, ...] = ()
     load_damping: float | None = None
     shown: Shown | None = None
     ensemble: Ensemble | None = None
@@ -164,6 +167,15 @@ class Release:
             model=reduced if hidden else neutral(fitted.model if fitted else reduced, noisy.facts),
             fitted=summary,
             events=fitted.events if fitted else (),
+            replays=replays_of(
+                reduced,
+                fitted,
+                observed,
+                neutral_names(noisy.facts),
+                loads_are_public=noisy.facts.loads_are_public,
+            )
+            if fitted
+            else (),
             load_damping=noisy.facts.damping_of_load,
         )
 

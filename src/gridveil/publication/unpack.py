@@ -31,6 +31,8 @@ LARGEST_OF = {
     "certificate.json": 2**20,
     "certificate.txt": 2**20,
     "reference.csv": 2**23,
+    "replay.json": 2**20,
+    "replay.csv": 2**24,
     "ensemble.mat": 2**24,
     SUMS: 2**16,
     SIGNATURE: 2**10,

@@ -9,15 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gridveil.dynamics.ensemble import SystemBand, system_band
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import Metrics, read
 from gridveil.dynamics.simulate import Clock, Mode
 from gridveil.dynamics.trajectory import BusResponse, Trajectory
 from gridveil.foundation.archive import check_free, write_files
+from gridveil.grid.facts import Array
 from gridveil.publication.bundle import load
 from gridveil.publication.export import export, format_named
 from gridveil.publication.release import Release
+from gridveil.publication.replay import fitted_answer, rms_mhz
+from gridveil.publication.replay_drawing import check_replays, plot_replays
+from gridveil.publication.replay_files import SAMPLES, replay_files
 from gridveil.workflow.places import check_figure, check_place, writing
 
 
@@ -74,6 +80,79 @@ def simulate_bundle(
         whole, release.ensemble, release.model, happening, Clock(horizon_s, dt_s)
     )
     return Simulated(release, trajectory, system, trajectory.responses(), release.modes(), band)
+
+
+@dataclass(frozen=True)
+class ReplayedPlace:
+    """What was measured at one place, and what a release gives there.
+
+    measured_hz, fitted_hz, unfitted_hz : largest deviation, with its sign; None: the bundle does
+    not hold it.
+    rms_unfitted_mhz, rms_fitted_mhz : root mean square of what each model leaves.
+    """
+
+    record: int
+    bus: str
+    event: str
+    estimated: str
+    samples: int
+    measured_hz: float | None
+    unfitted_hz: float
+    fitted_hz: float
+    rms_unfitted_mhz: float
+    rms_fitted_mhz: float
+
+
+def replay_bundle(
+    bundle: Path, plot: Path | None = None, csv: Path | None = None
+) -> tuple[Release, list[ReplayedPlace]]:
+    """Run the events of the records that a bundle was fitted to; draw measured, unfitted, fitted
+    and band, and write the samples where asked.
+    """
+    release = load(bundle)
+    check_replays(release, str(bundle))
+    if plot:
+        check_figure(plot)
+    if csv:
+        check_place(csv, "--csv")
+    places = replayed(release)
+    if plot:
+        with writing(plot, "--plot"):
+            plot_replays(release, str(plot))
+    if csv:
+        with writing(csv, "--csv"):
+            csv.write_bytes(replay_files(release)[SAMPLES])
+    return release, places
+
+
+def replayed(release: Release) -> list[ReplayedPlace]:
+    """What a release gives of the records that it was fitted to, place by place."""
+    found = []
+    for one in release.replays:
+        fitted = fitted_answer(release, one)
+        left = rms_mhz(one, fitted, release.model.frequency_hz)
+        for place, bus in enumerate(one.buses):
+            seen = one.measured[:, place] if one.measured is not None else None
+            found.append(
+                ReplayedPlace(
+                    one.record,
+                    bus,
+                    one.event,
+                    one.estimated,
+                    one.samples[place],
+                    None if seen is None else _largest(seen, release),
+                    _largest(one.unfitted[:, place], release),
+                    _largest(fitted[:, place], release),
+                    *map(float, left[place]),
+                )
+            )
+    return found
+
+
+def _largest(omega: Array, release: Release) -> float:
+    """The largest deviation, with its sign [Hz]."""
+    seen = omega[np.isfinite(omega)]
+    return float(seen[np.abs(seen).argmax()]) * release.model.frequency_hz
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ class Observation:
     unknown : what of the event is to be estimated; the event then is a guess.
     sigma : standard deviation of a sample of this record, sensor and model error together [p.u.
     frequency]; None: the fit's.
+    digests : SHA-256 of the record's files, in hex.
+    redistribute : whether the record's licence lets a bundle carry it.
     """
 
     event: Event
@@ -42,6 +44,8 @@ class Observation:
     provenance: Provenance
     unknown: Unknown = KNOWN
     sigma: float | None = None
+    digests: tuple[str, ...] = ()
+    redistribute: bool = False
 
     def in_words(self) -> str:
         """Describe what the guarantee is conditional on."""
@@ -168,7 +172,13 @@ def _record(
     places = [list(buses).index(bus) for bus in observation.trajectory.buses]
     observed[samples[:, None], places] = omega
     between = np.diff(time)  # 30 Hz come as 0.03, 0.03 and 0.04 s; a row may be missing
-    weights = np.full(observed.shape, float(between[between <= 1.5 * np.median(between)].mean()))
+    usual_s = float(between[between <= 1.5 * np.median(between)].mean())
+    weights = np.full(observed.shape, usual_s)
+    for place, values in zip(places, omega.T, strict=True):
+        own = np.diff(time[np.isfinite(values)])
+        if len(own) and (shortest := np.quantile(own, 0.05)) > 1.5 * usual_s:
+            # of a slower place, or of a file whose samples lie between those of others
+            weights[:, place] = float(own[own <= 1.5 * shortest].mean())
     return SampledRecord(
         tuple(
             (clock.sample(step.at_s), column)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gridveil.dynamics.events import Event, Step
 from gridveil.grid.facts import Array, IntArray
-from gridveil.inference.records.record import RawRecord, refusal
+from gridveil.inference.records.record import RawRecord
+from gridveil.inference.records.refusing import refusal
 
 # A sample this near to a step of the fit's clock counts as on it [steps]: times rounded to a
 # millisecond are, at 0.01 s.
@@ -109,3 +111,22 @@ def resample(
     share = ((at_s - time_s[before]) / span)[between, None]
     out[between] = (1 - share) * omega[before[between]] + share * omega[after[between]]
     return Placed(at_s, out, int(np.isfinite(out[on]).sum()), int(np.isfinite(out[between]).sum()))
+
+
+def joined(parts: Sequence[Placed], dt_s: float) -> Placed:
+    """Put the locations of several files beside each other; NaN where a file has no step."""
+    if len(parts) == 1:
+        return parts[0]
+    steps = [np.rint(part.time_s / dt_s).astype(np.int64) for part in parts]
+    every = np.unique(np.concatenate(steps))
+    columns = []
+    for part, own in zip(parts, steps, strict=True):
+        column = np.full((len(every), part.omega.shape[1]), np.nan)
+        column[np.searchsorted(every, own)] = part.omega
+        columns.append(column)
+    return Placed(
+        every.astype(np.float64) * dt_s,
+        np.concatenate(columns, axis=1),
+        sum(part.on_step for part in parts),
+        sum(part.interpolated for part in parts),
+    )

@@ -1,29 +1,25 @@
-"""Columns of a measured record in CSV: times, and a value or a gap for each location."""
+"""Columns of a measured record: times, and a value or a gap for each location."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from pathlib import Path
-from typing import Any, Literal
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import RECORD_BYTES
 from gridveil.foundation.reading import csv_rows, plain_number, read_bytes
 from gridveil.grid.facts import Array, IntArray
+from gridveil.inference.records.layout import RecordFile
+from gridveil.inference.records.refusing import NOT_USED, refusal
+from gridveil.inference.records.times import known_time
 
-NOT_USED = "The trajectory was not used and nothing was spent."
+Rows = NDArray[np.bool_]
 EXPECTED = "a record in CSV: a header, a column of times and a column for each location, in UTF-8"
-LATEST_EPOCH_S = 4_102_444_800  # the year 2100
-TimeFormat = Literal["seconds", "epoch", "iso"]
-TIMES = {
-    "seconds": "a finite number of seconds",
-    "epoch": "seconds since 1970, below 4.1e9 (divide milliseconds by 1000)",
-    "iso": "a timestamp such as 2025-04-28T12:33:16.500+02:00",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +29,12 @@ class RawRecord:
     lines : (n,) where each row stands, from 1.
     time_s : (n,) on the file's own clock [s].
     values : (n, h) in the file's unit, NaN in a gap.
-    zoned : whether timestamps say their zone, None where times are numbers.
+    zoned : whether the zone of timestamps is known, None where times are numbers.
     repeated : rows that said again what another had said.
+    flagged : rows that their quality column calls bad.
     unused : columns that nobody asked for.
+    cut_off : whether the last line had no end, and was left out.
+    digests : SHA-256 of its files, in hex.
     """
 
     file: str
@@ -45,6 +44,15 @@ class RawRecord:
     zoned: bool | None
     repeated: int
     unused: tuple[str, ...]
+    flagged: int = 0
+    cut_off: bool = False
+    digests: tuple[str, ...] = ()
+
+    def rows(self, kept: Rows) -> RawRecord:
+        """Some of its rows. kept : (n,)."""
+        return replace(
+            self, lines=self.lines[kept], time_s=self.time_s[kept], values=self.values[kept]
+        )
 
     def error(
         self, row: int, problem: str, *, expected: str, remedy: str = "Fix that row and try again."
@@ -55,30 +63,31 @@ class RawRecord:
         )
 
 
-def refusal(
-    problem: str, *, file: str, line: int | None = None, expected: str, remedy: str = "Correct it."
-) -> InputError:
-    """An error that says that the trajectory was not used."""
-    return InputError(
-        problem, file=file, line=line, expected=expected, outcome=NOT_USED, remedy=remedy
-    )
+def read_record(file: RecordFile) -> RawRecord:
+    """Read the columns of a file's locations.
 
-
-def read_record(
-    path: Path, *, time_column: str, time_format: TimeFormat, columns: Sequence[str]
-) -> RawRecord:
-    """Read the named columns.
-
-    An empty cell, or NaN, is a gap; anything else must be a plain number.
+    An empty cell, NaN, or what is declared as missing is a gap; anything else must be a plain
+    number.
     """
-    name, rows = path.name, _rows(path)
+    if file.comtrade:
+        from gridveil.inference.records.comtrade import read_pair
+
+        return read_pair(file)
+    name, columns = file.path.name, list(file.locations)
+    data, cut_off, digest = record_bytes(file)
+    rows = table_of(data, file)
     line, header = next(rows, (1, []))
-    places = [_place(name, line, header, column) for column in (time_column, *columns)]
+    times = [_place(name, line, header, column) for column in file.time_column]
+    places = [_place(name, line, header, column) for column in columns]
+    quality = (
+        [_place(name, line, header, file.quality_column)] if file.quality_column is not None else []
+    )
+    cells_of = _Cells(file)
     lines: list[int] = []
-    times: list[float] = []
+    time_s: list[float] = []
     values: list[list[float]] = []
     zoned: bool | None = None
-    repeated = 0
+    repeated = flagged = 0
     for line, cells in rows:
         if len(cells) != len(header):
             raise refusal(
@@ -87,9 +96,7 @@ def read_record(
                 line=line,
                 expected=f"{len(header)}, as in the header",
             )
-        time, zone = _time(
-            cells[places[0]], time_format, file=name, line=line, what=f"column {time_column!r}"
-        )
+        time, zone = cells_of.time(" ".join(cells[place] for place in times), line)
         if lines and zone != zoned:
             raise refusal(
                 "some timestamps say their zone and some do not",
@@ -99,10 +106,13 @@ def read_record(
             )
         zoned = zone
         found = [
-            _value(cells[place], name, line, column)
-            for place, column in zip(places[1:], columns, strict=True)
+            cells_of.value(cells[place], line, column)
+            for place, column in zip(places, columns, strict=True)
         ]
-        if times and time < times[-1]:
+        if quality and cells[quality[0]] not in file.quality_good:
+            found = [np.nan] * len(found)
+            flagged += 1
+        if time_s and time < time_s[-1]:
             raise refusal(
                 f"the time goes back: it lies before that of line {lines[-1]}",
                 file=name,
@@ -111,82 +121,125 @@ def read_record(
                 remedy="Sort the rows; give local timestamps their zone where the clock was put "
                 "back.",
             )
-        if times and time == times[-1]:
+        if time_s and time == time_s[-1]:
             values[-1] = _merged(values[-1], found, name, line, lines[-1])
             repeated += 1
             continue
         lines.append(line)
-        times.append(time)
+        time_s.append(time)
         values.append(found)
-    if not times:
+    if not time_s:
         raise refusal(
             "the record is empty", file=name, expected="a header, and a row for each sample"
         )
-    unused = tuple(column for place, column in enumerate(header) if place not in places)
+    asked = {*times, *places, *quality}
+    unused = tuple(column for place, column in enumerate(header) if place not in asked and column)
     return RawRecord(
-        name, np.array(lines), np.array(times), np.array(values), zoned, repeated, unused
+        name,
+        np.array(lines),
+        np.array(time_s),
+        np.array(values).reshape(len(time_s), len(columns)),
+        zoned,
+        repeated,
+        unused,
+        flagged,
+        cut_off,
+        (digest,),
     )
 
 
-def read_time(
-    value: Any, time_format: TimeFormat, *, file: str, key: str
-) -> tuple[float, bool | None]:
-    """Read one time of a TOML file, written as in the record: seconds, and whether a timestamp says
-    its zone.
+def record_bytes(file: RecordFile) -> tuple[bytes, bool, str]:
+    """A file's lines in UTF-8, whether the last one had no end and was left out (a number that is
+    cut off is a number still), and the SHA-256 of the file as it is.
     """
-    if time_format != "iso" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return _time(repr(value), time_format, file=file, line=None, what=key)
-    if time_format == "iso" and isinstance(value, (str, datetime)):
-        return _time(str(value), time_format, file=file, line=None, what=key)
-    raise refusal(f"{key} is no time as in the record", file=file, expected=TIMES[time_format])
-
-
-def _time(
-    text: str, time_format: TimeFormat, *, file: str, line: int | None, what: str
-) -> tuple[float, bool | None]:
-    """Seconds on the record's clock; for timestamps, whether they say their zone."""
-    lowest, latest = (0.0, LATEST_EPOCH_S) if time_format == "epoch" else (-1e12, 1e12)
-    if time_format == "iso":
-        try:
-            stamp = datetime.fromisoformat(text)
-        except ValueError:
-            stamp = None
-        if stamp is not None and not _is_date(text):
-            zoned = stamp.tzinfo is not None
-            return (stamp if zoned else stamp.replace(tzinfo=UTC)).timestamp(), zoned
-    elif (seconds := plain_number(text)) is not None and lowest <= seconds < latest:
-        return seconds, None
-    raise refusal(f"{what} is no time", file=file, line=line, expected=TIMES[time_format])
-
-
-def _is_date(text: str) -> bool:
-    """Whether a text is a day without a time of day, which Python takes for midnight."""
     try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+        data = read_bytes(file.path, EXPECTED, RECORD_BYTES)
+    except InputError as error:
+        raise InputError(error.problem, outcome=NOT_USED, remedy=error.remedy) from None
+    digest = hashlib.sha256(data).hexdigest()
+    if file.encoding != "utf-8":
+        text = None
+        with suppress(UnicodeDecodeError):  # whose error carries the file's bytes
+            text = data.decode(file.encoding)
+        if text is None:
+            raise refusal(
+                f"the file is not in {file.encoding}",
+                file=file.path.name,
+                expected="the encoding that is declared",
+            )
+        data = text.encode("utf-8")
+    end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+    if end < len(data) and data[:end].strip().count(b"\n") > 1:
+        return data[:end], True, digest
+    return data, False, digest
 
 
-def _value(text: str, file: str, line: int, column: str) -> float:
-    if not text:
-        return np.nan
-    value = plain_number(text)
-    if value is None:
-        raise refusal(
-            f"column {column!r} is not a number",
-            file=file,
+def table_of(data: bytes, file: RecordFile) -> Iterator[tuple[int, list[str]]]:
+    """Line and cells of the header and of each row below it; empty cells behind the last column are
+    cut off.
+    """
+    width = None
+    for line, cells in csv_rows(data, file.path.name, EXPECTED, refusal, delimiter=file.delimiter):
+        if width is None:
+            if line >= file.header_line:
+                while len(cells) > 1 and not cells[-1]:
+                    cells.pop()
+                width = len(cells)
+                yield line, cells
+        elif line >= file.data_line:
+            if len(cells) > width and not any(cells[width:]):
+                cells = cells[:width]
+            yield line, cells
+
+
+class _Cells:
+    """How the cells of a file are read."""
+
+    def __init__(self, file: RecordFile) -> None:
+        self._file = file
+        self._name = file.path.name
+        self._missing = set(file.missing)
+        numbers = (plain_number(self._dotted(text)) for text in file.missing)
+        self._sentinels = {number for number in numbers if number is not None}
+        self._what = f"column {' and '.join(map(repr, file.time_column))}"
+
+    def time(self, text: str, line: int) -> tuple[float, bool | None]:
+        return known_time(
+            self._dotted(text),
+            self._file.time_format,
+            file=self._name,
+            what=self._what,
             line=line,
-            expected="a plain number such as 49.98, or nothing",
+            zone=self._file.zone,
         )
-    if np.isinf(value):
-        raise refusal(
-            f"column {column!r} is infinite",
-            file=file,
-            line=line,
-            expected="a finite number, or nothing",
-        )
-    return value
+
+    def value(self, text: str, line: int, column: str) -> float:
+        if not text or text in self._missing:
+            return np.nan
+        value = plain_number(self._dotted(text))
+        if value is None:
+            raise refusal(
+                f"column {column!r} is not a number",
+                file=self._name,
+                line=line,
+                expected="a plain number such as 49.98, or nothing",
+                remedy="Fix that row, or declare what stands for a gap: missing = […].",
+            )
+        if value in self._sentinels:
+            return np.nan
+        if np.isinf(value):
+            raise refusal(
+                f"column {column!r} is infinite",
+                file=self._name,
+                line=line,
+                expected="a finite number, or nothing",
+            )
+        return value
+
+    def _dotted(self, text: str) -> str:
+        if self._file.decimal != "," or "." in text:
+            return text
+        return text.replace(",", ".", 1)
 
 
 def _merged(
@@ -212,15 +265,7 @@ def _place(file: str, line: int, header: Sequence[str], column: str) -> int:
             file=file,
             line=line,
             expected="a header with each declared column once",
-            remedy="Compare the header with time_column and [locations] of the TOML.",
+            remedy="Compare the header with time_column, delimiter, header_line and [locations] "
+            "of the TOML.",
         )
     return header.index(column)
-
-
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Lines and cells of each row that is not empty, the header first."""
-    try:
-        data = read_bytes(path, EXPECTED, RECORD_BYTES)
-    except InputError as error:
-        raise InputError(error.problem, outcome=NOT_USED, remedy=error.remedy) from None
-    return csv_rows(data, path.name, EXPECTED, refusal)

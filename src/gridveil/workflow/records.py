@@ -1,0 +1,104 @@
+"""A declaration for records as they come: look at their files, and write a TOML to edit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gridveil.foundation.archive import check_free
+from gridveil.foundation.errors import InputError, OptionError
+from gridveil.inference.records.look import Looked, look
+from gridveil.inference.records.skeleton import skeleton
+from gridveil.workflow.places import check_place, writing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_RECORDS = 100
+NOTHING_WRITTEN = "Nothing was written."
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """A declaration that is to be edited: where it lies, its text, and what was found."""
+
+    path: Path
+    text: str
+    found: tuple[Looked, ...]
+
+
+def init_record(
+    source: str | Path | pd.DataFrame | Sequence[str | Path | pd.DataFrame],
+    out: str | Path | None = None,
+    *,
+    time_format: str | None = None,
+) -> Begun:
+    """Look at the files of one event, and write a commented TOML that declares them, to edit.
+
+    source : CSV files, .cfg files of COMTRADE pairs, or data frames whose index is the time; these
+    are written as CSV beside the TOML.
+    out : the TOML; default: beside the first file, under its name.
+    time_format : of the times, where it cannot be told, such as "%d-%b-%Y %H:%M:%S".
+    """
+    several = isinstance(source, Sequence) and not isinstance(source, str)
+    listed: list[object] = list(source) if several else [source]  # pyright: ignore[reportArgumentType]
+    if not 1 <= len(listed) <= MOST_RECORDS:
+        raise OptionError(
+            "There is no record to look at, or too many.",
+            expected=f"1 to {MOST_RECORDS} files of one event",
+            outcome=NOTHING_WRITTEN,
+        )
+    for name, value in (("out", out), ("time_format", time_format)):
+        if not isinstance(value, (str, Path, type(None))):
+            raise OptionError(
+                f"{name} is a {type(value).__name__}.",
+                expected="a path, or words" if name == "out" else 'words such as "epoch-ms"',
+                outcome=NOTHING_WRITTEN,
+            )
+    paths = [Path(one) for one in listed if isinstance(one, (str, Path))]
+    if out is None and not paths:
+        raise OptionError(
+            "It is not said where the declaration of a data frame goes.",
+            expected='out="record.toml"',
+            outcome=NOTHING_WRITTEN,
+        )
+    place = Path(out) if out is not None else paths[0].with_suffix(".toml")
+    check_free(place)
+    check_place(place, "--out")
+    files = [
+        Path(one) if isinstance(one, (str, Path)) else _written(one, place, number)
+        for number, one in enumerate(listed, start=1)
+    ]
+    try:
+        found = tuple(look(path, time_format) for path in files)
+    except InputError as error:
+        raise InputError(error.problem, outcome=NOTHING_WRITTEN, remedy=error.remedy) from None
+    text = skeleton(found, [os.path.relpath(path, place.parent) for path in files])
+    with writing(place, "--out"):
+        place.write_text(text, encoding="utf-8")
+    return Begun(place, text, found)
+
+
+def _is_frame(source: object) -> bool:
+    return hasattr(source, "to_csv") and hasattr(source, "columns")
+
+
+def _written(frame: object, place: Path, number: int) -> Path:
+    """A data frame as a CSV beside the declaration; its index is the time."""
+    if not _is_frame(frame):
+        raise OptionError(
+            f"A record is a {type(frame).__name__}.",
+            expected="the path of a CSV or .cfg, or a DataFrame whose index is the time",
+            outcome=NOTHING_WRITTEN,
+        )
+    table: pd.DataFrame = frame  # pyright: ignore[reportAssignmentType]
+    path = place.with_name(f"{place.stem}{f'-{number}' if number > 1 else ''}.csv")
+    check_free(path)
+    # A range of row numbers is no time: the times then stand in a column.
+    counted = type(table.index).__name__ == "RangeIndex"
+    with writing(path, "--out"):
+        table.to_csv(path, index=not counted, index_label=None if counted else "time")
+    return path
