@@ -37,6 +37,11 @@ from gridveil.grid.facts import Array, IntArray
 
 AnyModel = ReducedModel | FullModel | DetailedModel
 HORIZON_S, DT_S = 30.0, 0.02
+# Relays look at a tenth of a second [s].
+FIRST_SWING_S = 0.1
+# Largest deviation of a machine at which linear models were held against nonlinear simulation, in
+# docs/truth.md [p.u. frequency].
+SHOWN_TO_HOLD = 0.005
 # Numbers that a batch holds at a time: 32 MiB of samples.
 HELD = 2**22
 
@@ -115,6 +120,71 @@ def read(
         model.frequency_hz,
         window_s,
     )
+
+
+def inertia_of(model: AnyModel, event: Event) -> Array:
+    """Inertia of the machines that an event does not take away, by which the system's frequency is
+    weighed.
+    """
+    stays = [machine not in event.tripped for machine in model.machines]
+    return model.inertia[stays]
+
+
+@dataclass(frozen=True)
+class FirstSwing:
+    """How steeply frequency falls or rises where an event is.
+
+    bus : the place of the largest change.
+    rocof_hz_s : steepest mean slope of its frequency over 0.1 s [Hz/s].
+    """
+
+    bus: str
+    rocof_hz_s: float
+
+
+def first_swing(model: AnyModel, event: Event, **clock: Any) -> FirstSwing | None:
+    """Simulate the frequency where an event is; None: it names no place.
+
+    clock : horizon_s, dt_s and scheme as `simulate` takes them.
+    """
+    if not event.places:
+        return None
+    bus = event.places[0]
+    there = simulate(model, event, **clock, buses=[bus])
+    slope = rocof(there.time_s, there.deviation_hz.T, FIRST_SWING_S)
+    return FirstSwing(bus, float(slope[0]))
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Whether an answer stays where linear models were shown to hold [Hz]."""
+
+    shown_up_to_hz: float
+    largest_hz: float
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Validity:
+        """Look at every bus of a trajectory."""
+        largest = float(np.nanmax(np.abs(trajectory.deviation_hz)))
+        return cls(SHOWN_TO_HOLD * trajectory.frequency_hz, largest)
+
+    @property
+    def beyond(self) -> bool:
+        """Whether it goes further than was ever compared."""
+        return not self.largest_hz <= self.shown_up_to_hz
+
+    def in_words(self) -> str:
+        """Say it."""
+        where = "goes beyond" if self.beyond else "stays within"
+        told = (
+            f"This answer {where} the ±{1e3 * self.shown_up_to_hz:.0f} mHz up to which linear "
+            "models were held against nonlinear simulation"
+        )
+        return told + (
+            f": it reaches {1e3 * self.largest_hz:.0f} mHz, where limits and load shedding may act."
+            if self.beyond
+            else "."
+        )
 
 
 def measure(

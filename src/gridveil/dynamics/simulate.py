@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, pi
-from typing import Any, TypeGuard, get_args
+from typing import TypeGuard, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,13 @@ from gridveil.dynamics.models import FullModel, Model, ReducedModel, port_positi
 from gridveil.dynamics.simulate_large import LARGE, swing_responses
 from gridveil.dynamics.superpose import added, integral, parts_of, unit_responses
 from gridveil.dynamics.trajectory import Trajectory
-from gridveil.foundation.arguments import Unfit, a_number, names, of_type, one_of, takes
+from gridveil.foundation.arguments import a_number, names, of_type, one_of, takes
 from gridveil.foundation.errors import EventError, OptionError, UnstableStep
+from gridveil.foundation.looks import looks
 from gridveil.grid.facts import Array
 
 
+@looks(lambda mode: f"{mode.frequency_hz:.4g} Hz, damping ratio {100 * mode.damping_ratio:.3g} %")
 @dataclass(frozen=True)
 class Mode:
     """An oscillation of a model.
@@ -89,12 +91,11 @@ class Clock:
         return sample
 
 
-def a_model(value: Any) -> Model:
-    """Take a model, or what has one: a release, say."""
-    model = getattr(value, "model", value)
-    if not isinstance(model, ReducedModel | FullModel | DetailedModel):
-        raise Unfit("a model, such as release.model, or what reduce() returns")
-    return model
+a_model = of_type(
+    (ReducedModel, FullModel, DetailedModel),
+    "a model, such as release.model or what reduce() returns; a release has simulate() and modes() "
+    "of its own",
+)
 
 
 @takes(
@@ -118,7 +119,7 @@ def simulate(
     """Integrate x' = A x + B u from rest through an event; return ω at the machines that stay, or
     at the buses named.
 
-    event : an `Event`, or words such as "load:G1=+0.1"; a release may stand for its model.
+    event : an `Event`, or words such as "load:G1=+0.1".
 
     The scheme `exact` (a matrix exponential) has no step error, since loads are constant between
     steps, or rise evenly; `trapezoidal` is A-stable; `euler` is the paper's and is refused where it

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gridveil.foundation.arguments import Unfit, names, takes
 from gridveil.foundation.drawing import (
     CYCLE,
     FITTED,
@@ -20,18 +21,29 @@ from gridveil.foundation.drawing import (
     labelled,
     mark_demo,
     new_figure,
+    own_axes,
     plain,
     written,
 )
+from gridveil.foundation.looks import looks
 from gridveil.foundation.shown import csv_cell
 from gridveil.grid.facts import Array, IntArray
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
 # Rate of change of frequency is measured over half a second, as European operators do.
 ROCOF_WINDOW_S = 0.5
+
+
+def _numbers(value: Any) -> Array:
+    """Read an array of numbers."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise Unfit("an array of numbers") from None
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,14 @@ class BusResponse:
     settling_hz: float
 
 
+@looks(
+    lambda own: (
+        f"{len(own.buses)} buses, {len(own.time_s)} samples to {own.time_s[-1]:g} s"
+        + (" (demo)" if own.demo else "")
+    ),
+    lambda own: {f"{one.bus}: nadir [Hz]": f"{one.nadir_hz:+.4f}" for one in own.responses()},
+)
+@takes(time_s=_numbers, omega=_numbers, buses=names("names of buses"))
 @dataclass(frozen=True, eq=False)
 class Trajectory:
     """Frequency deviations of some buses on an even clock; a measured one has NaN in gaps, and its
@@ -111,9 +131,21 @@ class Trajectory:
         )
         return "\n".join([header, *rows]) + "\n"
 
-    def plot(self, path: str | None = None) -> Figure:
-        """Draw the frequency of each bus; write it to path if one is given."""
-        return plot_trajectory(self, path)
+    def plot(
+        self, path: str | None = None, *, ax: Axes | None = None, weights: Array | None = None
+    ) -> Figure:
+        """Draw the frequency of each bus, of many in grey beneath their mean.
+
+        path : where to write it; None: nowhere.
+        ax : matplotlib axes to draw into; None: a figure of its own.
+        weights : (h,) of the mean, such as inertias; None: equal ones.
+        """
+        from gridveil.dynamics.many import check_axes, is_many, plot_many
+
+        check_axes(ax)
+        if is_many(self):
+            return plot_many(self, path, ax, weights)
+        return plot_trajectory(self, path, ax)
 
 
 def nadir(time_s: Array, deviation: Array) -> tuple[Array, Array]:
@@ -159,9 +191,11 @@ def _furthest(values: Array) -> IntArray:
     return np.argmax(np.where(size >= 0, size, -1.0), axis=-1)
 
 
-def plot_trajectory(trajectory: Trajectory, path: str | None = None) -> Figure:
+def plot_trajectory(
+    trajectory: Trajectory, path: str | None = None, axes: Axes | None = None
+) -> Figure:
     """Draw the frequency deviation of every bus of a trajectory over time."""
-    figure, (axes,) = new_figure(6.4, 3.6)
+    figure, axes = own_axes(6.4, 3.6, axes)
     for number, (bus, hz) in enumerate(
         zip(trajectory.buses, trajectory.deviation_hz.T, strict=True)
     ):

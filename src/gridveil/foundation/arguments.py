@@ -175,9 +175,10 @@ def a_number(words: str, *, above: float | None = None) -> Reader:
     def read(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, Real):
             raise Unfit(words)
-        if above is not None and not (isfinite(value) and value > above):
+        number = float(value)
+        if above is not None and not (isfinite(number) and number > above):
             raise Unfit(words)
-        return float(value)
+        return number
 
     return read
 
@@ -219,7 +220,7 @@ def one_of(choices: Sequence[str], words: str = "") -> Reader:
     return read
 
 
-def names(words: str) -> Reader:
+def names(words: str, *, least: int = 1) -> Reader:
     """Take names: a sequence of texts, or one text with commas between them."""
 
     def read(value: Any) -> tuple[str, ...]:
@@ -228,7 +229,7 @@ def names(words: str) -> Reader:
             found = tuple(name.strip() for name in listed)
         except UNFIT:
             raise Unfit(words) from None
-        if not found or not all(found):
+        if len(found) < least or not all(found):
             raise Unfit(words)
         return found
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gridveil.dynamics.events import Event
-from gridveil.dynamics.metrics import Metrics, read
+from gridveil.dynamics.metrics import FirstSwing, Metrics, Validity, first_swing, inertia_of, read
 from gridveil.dynamics.simulate import Mode
 from gridveil.dynamics.trajectory import BusResponse, Trajectory
 from gridveil.foundation.archive import check_free, write_files
@@ -25,6 +25,8 @@ class Simulated:
     """What an event does to a release: at the buses asked for, and to the system.
 
     system : figures of the inertia-weighted frequency.
+    first_swing : the slope where the event is; None: it names no place.
+    validity : how far the machines go, and how far linear models were shown to hold.
     """
 
     release: Release
@@ -32,6 +34,8 @@ class Simulated:
     system: Metrics
     responses: Sequence[BusResponse]
     modes: Sequence[Mode]
+    first_swing: FirstSwing | None
+    validity: Validity
 
 
 def simulate_bundle(
@@ -63,11 +67,20 @@ def simulate_bundle(
     system = read(whole, release.model, happening)
     if plot:
         with writing(plot, "--plot"):
-            trajectory.plot(str(plot))
+            weights = None if buses else inertia_of(release.model, happening)
+            trajectory.plot(str(plot), weights=weights)
     if csv:
         with writing(csv, "--csv"):
             csv.write_text(trajectory.to_csv(), encoding="utf-8")
-    return Simulated(release, trajectory, system, trajectory.responses(), release.modes())
+    return Simulated(
+        release,
+        trajectory,
+        system,
+        trajectory.responses(),
+        release.modes(),
+        first_swing(release.model, happening, **clock),
+        Validity.of(whole),
+    )
 
 
 @dataclass(frozen=True)

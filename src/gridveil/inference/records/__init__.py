@@ -13,6 +13,7 @@ import numpy as np
 
 from gridveil.dynamics.events import Event, Step
 from gridveil.dynamics.trajectory import Trajectory
+from gridveil.foundation.arguments import a_number, a_place, of_type, takes
 from gridveil.foundation.errors import InputError
 from gridveil.grid.facts import Array, GridFacts, IntArray, TableFacts
 from gridveil.grid.parameters import DAMPING, Bounds
@@ -116,6 +117,12 @@ class Measured:
         return self.event.steps[0].at_s
 
 
+@takes(
+    outcome=NOT_USED,
+    path=a_place("a path to the TOML that declares a record"),
+    facts=of_type(GridFacts, "facts of a swing grid, such as source.facts"),
+    dt_s=a_number("a time step above 0 [s]", above=0.0),
+)
 def read_trajectory(path: str | Path, facts: GridFacts, *, dt_s: float = 0.01) -> Measured:
     """Read a trajectory that a TOML declares, check it against a grid's public facts, and put it on
     the fit's clock.

@@ -8,9 +8,10 @@ from dataclasses import replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from weakref import WeakSet
 
+from gridveil.foundation.arguments import Unfit, a_place, of_type, one_of, takes
 from gridveil.foundation.errors import NOTHING_SPENT, InputError, NoLedger, OptionError
 from gridveil.foundation.limits import JSON_BYTES, MOST_FILES
 from gridveil.foundation.progress import stage
@@ -190,7 +191,21 @@ _named: WeakSet[SourceGrid[Any]] = WeakSet()
 ModelName = Literal["auto", "swing", "detailed"]
 
 
+def _grid(value: Any) -> str | Path:
+    """Read a grid's name or path."""
+    if not isinstance(value, str | Path) or not str(value).strip():
+        raise Unfit(f"{KNOWN}, such as 'ieee30', 'andes:ieee39' or 'grid.raw'")
+    return value
+
+
 @sealed
+@takes(
+    outcome="Nothing was read.",
+    grid=_grid,
+    dynamics_file=a_place("a path to a TOML or a DYR"),
+    options=of_type(Mapping, "settings by name, such as {'damping': 2}"),
+    model=one_of(get_args(ModelName)),
+)
 def open_grid(
     grid: str | Path,
     *,
