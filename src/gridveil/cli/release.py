@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,8 +13,11 @@ from gridveil.cli import options
 from gridveil.cli.options import GridReading, PublishLoads, reads_grid
 from gridveil.cli.output import (
     Bar,
+    at_a_terminal,
+    check_large,
     guarantee_json,
     note_outcome,
+    print_command,
     print_guarantee,
     print_json,
     print_notice,
@@ -144,6 +146,7 @@ def release(
     given["trajectory"] = trajectory or None
     given |= {name: options.joined(given[name]) for name in PAIRS}
     settings = ReleaseSettings.from_file(config, given | reading)
+    check_large(settings.epsilon, yes=yes)
     with progress_bar(quiet=json) as bar:
         done = release_grid(settings, _dialogue(bar, quiet=json, yes=yes))
     if json:
@@ -164,7 +167,7 @@ def _dialogue(bar: Bar, *, quiet: bool, yes: bool) -> Dialogue:
                 print_notice(words)
 
         def goes_on(self) -> bool:
-            if quiet or yes or not _at_a_terminal():
+            if quiet or yes or not at_a_terminal():
                 return True
             bar.stop()
             try:
@@ -184,10 +187,6 @@ def _dialogue(bar: Bar, *, quiet: bool, yes: bool) -> Dialogue:
             note_outcome(words, done=done)
 
     return AtTerminal()
-
-
-def _at_a_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _json(done: Released) -> dict[str, Any]:
@@ -239,9 +238,9 @@ def _print(done: Released) -> None:
         f"of {budget}",
         f"Signed   by key {done.signed_by}"
         if done.signed_by
-        else "Signed   by nobody: make a key with gridveil keys new",
-        f"Next     gridveil verify {done.reports[-1].path}",
+        else "Signed   by nobody: gridveil keys new makes a key",
     )
+    print_command("Next", "gridveil", "verify", done.reports[-1].path)
 
 
 def _spent(done: Released) -> tuple[float, float, Any]:

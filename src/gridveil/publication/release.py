@@ -16,7 +16,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import Mode, modes, simulate
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.archive import check_free
-from gridveil.foundation.arguments import of_type, takes
+from gridveil.foundation.arguments import Unfit, takes
 from gridveil.foundation.errors import GridveilError
 from gridveil.foundation.looks import looks
 from gridveil.grid.detailed import DetailedFacts
@@ -97,6 +97,13 @@ class FitSummary:
         return cls(**stated | known, method=method)
 
 
+def _no_path(value: Any) -> Any:
+    """Take a model, and no bundle's path."""
+    if isinstance(value, str | Path):
+        raise Unfit("a model; of a path, use load(path)")
+    return value
+
+
 @looks(
     lambda own: (
         f"{'DEMO, ' if own.demo else ''}ε = {own.guarantee.epsilon} under "
@@ -110,10 +117,7 @@ class FitSummary:
         "not protected": "; ".join(own.not_protected),
     },
 )
-@takes(
-    model=of_type((ReducedModel, DetailedModel), "a model; of a path, use load(path)"),
-    guarantee=of_type(Guarantee, "a Guarantee, as perturb() gives it"),
-)
+@takes(model=_no_path)
 @dataclass(frozen=True, eq=False)
 class Release:
     """A Kron-reduced, synthetic model of a grid's frequency dynamics that may be published.

@@ -66,12 +66,12 @@ def simulate_bundle(
     whole = release.simulate(happening, **clock) if buses else trajectory
     system = read(whole, release.model, happening)
     if plot:
-        with writing(plot, "--plot"):
+        with writing(plot, "--plot") as place:
             weights = None if buses else inertia_of(release.model, happening)
-            trajectory.plot(str(plot), weights=weights)
+            trajectory.plot(str(place), weights=weights)
     if csv:
-        with writing(csv, "--csv"):
-            csv.write_text(trajectory.to_csv(), encoding="utf-8")
+        with writing(csv, "--csv") as place:
+            place.write_text(trajectory.to_csv(), encoding="utf-8")
     return Simulated(
         release,
         trajectory,

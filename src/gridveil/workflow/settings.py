@@ -95,6 +95,15 @@ class GridSettings:
 
     def __post_init__(self) -> None:
         check_one_of("model", self.model, ("auto", "swing", "detailed"))
+        named = {*self.alpha, *(self.bounds if self.bounds.family != SWING else ())}
+        if self.model == SWING and family_of(named) != SWING:
+            raise OptionError(
+                f"{min(named & parameters_of(DETAILED).keys())} is of detailed models, and --model "
+                "swing was chosen.",
+                expected=f"groups among {', '.join(PARAMETERS)}",
+                outcome=NOTHING_SPENT,
+                remedy="Leave it out, or choose --model detailed.",
+            )
         adjacency_over(None, self.adjacency, self.alpha, self.said_family or SWING)
 
     @property

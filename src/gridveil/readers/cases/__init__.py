@@ -351,9 +351,27 @@ def _place(grid: str) -> tuple[Path, str | None]:
         raise InputError(
             f"the grid {grid!r} is not known",
             expected=KNOWN,
-            remedy="Check the name; gridveil cases lists those that are installed.",
+            remedy=f"{_meant(grid)}gridveil cases lists those that are installed.",
         )
     return path, None
+
+
+def _meant(grid: str) -> str:
+    """The name of a case that was meant, as a question; "" where none is like it."""
+    from difflib import get_close_matches
+
+    from gridveil.readers.cases.packages import PACKAGES, package_cases
+
+    names: list[str] = list(BUNDLED)
+    for package in PACKAGES.values():
+        for case in package_cases(package):
+            if case.path.stem.lower() == grid.lower():
+                return f"Did you mean {case.name}? "
+            names.append(case.path.stem)
+    near = get_close_matches(grid, names, n=1, cutoff=0.7)
+    if near and near[0] not in BUNDLED:
+        return _meant(near[0])
+    return f"Did you mean {near[0]}? " if near else "Check the name; "
 
 
 def _exists(path: Path) -> bool:
