@@ -131,17 +131,21 @@ def inspect(
         f"{facts.name}: public facts",
         ("fact", "value"),
         [
-            (key.replace("_", " "), value if isinstance(value, list) else f"{value}")
+            (
+                LABELS.get(key, key.replace("_", " ")),
+                value if isinstance(value, list) else _cell(value),
+            )
             for key, value in shown.items()
         ],
         texts=2,
     )
     print_table(
         "private: what a release protects",
-        ("group", "asset", "unit", "default bounds", "items"),
+        ("group", "what it is", "asset", "unit", "default bounds", "items"),
         [
             (
                 name,
+                own.title,
                 own.asset,
                 own.unit,
                 f"{own.bounds.lower:g}:{own.bounds.upper:g}",
@@ -149,8 +153,12 @@ def inspect(
             )
             for name, own in facts.parameters.items()
         ],
-        texts=4,
+        texts=5,
     )
+    if "treatments" in shown:
+        print_text(
+            "Every treatment may be another one: --treatments x=protect, mean, typical or publish."
+        )
     shown_names = ", ".join(f"{bus}: {name}" for bus, name in list(names.items())[:60])
     rest = f", … ({len(names)} in all; --json lists them)" if len(names) > 60 else ""
     print_text(f"Names in a bundle (bus: name), yours to keep: {shown_names}{rest}")
@@ -158,6 +166,28 @@ def inspect(
         print_trajectory(record)
     if plot:
         print_text(f"Figure   {plot}")
+
+
+# Facts whose names do not say what they are, or in which unit.
+LABELS = {
+    "loaded_buses": "buses with load",
+    "zero_injection_buses": "buses with neither load nor machine",
+    "total_load_mw": "total load [MW]",
+    "base_mva": "base power [MVA]",
+    "frequency_hz": "nominal frequency [Hz]",
+    "omega_b_rad_s": "base speed ω_b [rad/s]",
+    "operating_point": "operating point (voltages and angles in k)",
+    "loads_published": "loads go into a bundle",
+    "policy": "what to do with awkward data",
+    "treatments": "treatments (what is done with each parameter)",
+}
+
+
+def _cell(value: Any) -> str:
+    """A fact as text: numbers to six digits, yes and no as words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else f"{value}"
 
 
 def _facts_json(facts: GridFacts | DetailedFacts) -> dict[str, Any]:

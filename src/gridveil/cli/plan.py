@@ -244,7 +244,7 @@ def _print(planned: Plan, event: str, command: Sequence[str]) -> None:
         f"Counted    the same draw costs ε = {others}. ε of two rules do not compare: choose the "
         "rule by what must be hidden."
     )
-    print_command("Release", *command)
+    print_command("Release    ", *command)
     print_text(NOT_BINDING)
 
 

@@ -107,7 +107,7 @@ def _print(planned: DetailedPlan, event: str | None, command: Sequence[str]) -> 
             )
         for line in chosen.candidate.toml.splitlines():
             print_text(f"           {line}")
-        print_command("Release", *command)
+        print_command("Release    ", *command)
     print_text(NOT_BINDING)
 
 

@@ -362,16 +362,15 @@ def _meant(grid: str) -> str:
 
     from gridveil.readers.cases.packages import PACKAGES, package_cases
 
-    names: list[str] = list(BUNDLED)
-    for package in PACKAGES.values():
-        for case in package_cases(package):
-            if case.path.stem.lower() == grid.lower():
-                return f"Did you mean {case.name}? "
-            names.append(case.path.stem)
-    near = get_close_matches(grid, names, n=1, cutoff=0.7)
-    if near and near[0] not in BUNDLED:
-        return _meant(near[0])
-    return f"Did you mean {near[0]}? " if near else "Check the name; "
+    cases = [case for package in PACKAGES.values() for case in package_cases(package)]
+    known: dict[str, str] = {name: name for name in BUNDLED}
+    for case in cases:  # a folder stands for the best of its cases
+        if case.best:
+            known.setdefault(case.path.parent.name.lower(), case.name.rpartition("/")[0])
+    for case in cases:
+        known.setdefault(case.path.stem.lower(), case.name)
+    near = get_close_matches(grid.lower(), known, n=1, cutoff=0.7)
+    return f"Did you mean {known[near[0]]}? " if near else "Check the name; "
 
 
 def _exists(path: Path) -> bool:
