@@ -91,8 +91,10 @@ def revoke(
     from gridveil.publication.signing import active_key, key_folder, keys_in, revoke
 
     folder = key_folder()
-    active = active_key(keys_in(folder))
-    if which := key_id or (active and active.id):  # else revoke says that there is none
+    keys = keys_in(folder)
+    active = active_key(keys)
+    which = key_id or (active.id if active else None)
+    if which in [key.id for key in keys]:  # else revoke says that there is none
         confirm(
             f"Every bundle that the key {which} ever signed will be refused. It cannot be undone.",
             yes=yes,
@@ -180,8 +182,9 @@ def _show(folder: Path, json: bool, done: str, more: dict[str, Any]) -> None:
         return
     print_table(
         f"keys in {folder}",
-        ("id", "status", "public key"),
-        [(key.id, key.status, key.text) for key in keys],
+        ("key", "status"),
+        [(key.id, key.status) for key in keys],
+        texts=2,
     )
     if active:
         print_text(
