@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,6 @@ from gridveil.cli import options
 from gridveil.cli.options import GridReading, PublishLoads, reads_grid
 from gridveil.cli.output import (
     Bar,
-    at_a_terminal,
     check_large,
     guarantee_json,
     note_outcome,
@@ -167,7 +167,7 @@ def _dialogue(bar: Bar, *, quiet: bool, yes: bool) -> Dialogue:
                 print_notice(words)
 
         def goes_on(self) -> bool:
-            if quiet or yes or not at_a_terminal():
+            if quiet or yes or not _at_a_terminal():
                 return True
             bar.stop()
             try:
@@ -187,6 +187,10 @@ def _dialogue(bar: Bar, *, quiet: bool, yes: bool) -> Dialogue:
             note_outcome(words, done=done)
 
     return AtTerminal()
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _json(done: Released) -> dict[str, Any]:
