@@ -101,6 +101,11 @@ def _print(findings: list[Finding], fits: list[Fit]) -> None:
             for row in findings
         ],
     )
+    print_text(
+        "(canary: a secret planted in a synthetic grid and guessed from its release; a bound is "
+        "what the right guesses prove of ε)",
+        "",
+    )
     print_table(
         "is the noise what was charged for: honest noise looks as odd as this with probability …",
         ("audited", "oddest", "values", "probability", "falls below", "verdict"),

@@ -218,8 +218,8 @@ def print_table(
     *,
     texts: int = 1,
 ) -> None:
-    """Print a table; the first columns are texts, the others line up on the right. One that is too
-    wide for the terminal is printed row by row, a line a cell.
+    """Print a table; the first columns are texts, the others line up on the right. Where a cell's
+    words would not fit the terminal it is printed row by row, a line a cell.
 
     A cell is a line, or a list of lines.
     """
@@ -236,7 +236,7 @@ def print_table(
         )
     width = None if sys.stdout.isatty() else 160
     console = Console(highlight=False, markup=False, emoji=False, width=width)
-    if table.__rich_measure__(console, console.options).maximum <= console.width:
+    if table.__rich_measure__(console, console.options).minimum <= console.width:
         console.print(table)
     else:
         _print_rows(title, columns, rows)
