@@ -74,6 +74,23 @@ def test_every_printed_command_runs_as_printed(printed, at_home):
         assert done.code == 0, (command, line, done.err)
 
 
+def test_commands_in_remedies_run_as_printed_too(printed, at_home):
+    # Each fails, and says last which command to run next.
+    for failing in (
+        "release star5 --epsilon 5 --lineage 'my grid' --out never",
+        "ledger budget 'no such grid' --epsilon 1",
+        "inspect no-such-grid",
+        "inspect matpower:no-such-case",
+    ):
+        done = gridveil(*shlex.split(failing))
+        assert done.code == 2
+        (line,) = re.findall(r"gridveil [a-z].*$", done.err.removeprefix("gridveil: ").strip())
+        filled = FILLED | {"GRID": "ieee30"}  # star5 is known to the ledger
+        words = [filled.get(word, word) for word in shlex.split(line)]
+        again = gridveil(*words[1:])
+        assert again.code == 0, (failing, line, again.err)
+
+
 def test_a_printed_command_is_quoted_and_in_one_line():
     out = io.StringIO()
     with redirect_stdout(out):

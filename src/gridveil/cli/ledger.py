@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -279,7 +280,7 @@ def _known(lineage: str, book: Ledger) -> Account:
             f"The lineage {lineage!r} is not registered.",
             outcome="Nothing was changed.",
             remedy=(f"Did you mean {close[0]}? " if close else "")
-            + f"Register it: gridveil ledger register {lineage} GRID.",
+            + f"Register it: gridveil ledger register {quote(lineage)} GRID",
         )
     return account
 

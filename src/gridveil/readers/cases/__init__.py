@@ -192,8 +192,8 @@ ModelName = Literal["auto", "swing", "detailed"]
 
 
 def _grid(value: Any) -> str | Path:
-    """Read a grid's name or path."""
-    if not isinstance(value, str | Path) or not str(value).strip():
+    """Read a grid's name or path; whether there is one is found out later."""
+    if not isinstance(value, str | Path):
         raise Unfit(f"{KNOWN}, such as 'ieee30', 'andes:ieee39' or 'grid.raw'")
     return value
 
@@ -351,7 +351,7 @@ def _place(grid: str) -> tuple[Path, str | None]:
         raise InputError(
             f"the grid {grid!r} is not known",
             expected=KNOWN,
-            remedy=f"{_meant(grid)}gridveil cases lists those that are installed.",
+            remedy=f"Check the name. {_meant(grid)}List those that are installed: gridveil cases",
         )
     return path, None
 
@@ -369,8 +369,10 @@ def _meant(grid: str) -> str:
             known.setdefault(case.path.parent.name.lower(), case.name.rpartition("/")[0])
     for case in cases:
         known.setdefault(case.path.stem.lower(), case.name)
-    near = get_close_matches(grid.lower(), known, n=1, cutoff=0.7)
-    return f"Did you mean {known[near[0]]}? " if near else "Check the name; "
+    near = [grid.lower()] if grid.lower() in known else []
+    near = near or get_close_matches(grid, BUNDLED, n=1, cutoff=0.8)
+    near = near or get_close_matches(grid.lower(), known, n=1, cutoff=0.7)
+    return f"Did you mean {known[near[0]]}? " if near else ""
 
 
 def _exists(path: Path) -> bool:
