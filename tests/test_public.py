@@ -6,6 +6,7 @@ import inspect
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,6 +28,10 @@ from gridveil import (
     SecureSampler,
     Trajectory,
 )
+from gridveil.dynamics.detailed.equilibrium import solve
+from gridveil.dynamics.detailed.linearise import linearise
+from gridveil.publication.frames import lines_frame, machines_frame
+from small_detailed import small_case
 
 
 @pytest.fixture(scope="module")
@@ -312,6 +317,18 @@ def test_a_release_lists_its_machines_and_lines(source, release):
     np.testing.assert_array_equal(lines["k_r"], release.model.k_r)
     assert (lines["from"][0], lines["to"][0]) == ("G1", "G2")
     assert machines.attrs["units"]["m"] == "p.u. power * s / p.u. frequency"
+
+
+def test_a_detailed_release_lists_its_units_and_the_lines_of_its_case():
+    case = small_case()
+    model = linearise(case, solve(case), np.array([3, 4, 5]))
+    release = SimpleNamespace(model=model, shown=SimpleNamespace(case=case))
+    machines, lines = machines_frame(release), lines_frame(release)
+    assert list(machines.index) == list(model.machines)
+    np.testing.assert_array_equal(machines["inertia"], model.inertia)
+    np.testing.assert_allclose(machines["p_gen"], solve(case).power.real)
+    np.testing.assert_array_equal(lines["x"], case.branches.series.imag)
+    assert lines["from"][0] == case.buses[case.branches.ends[0, 0]]
 
 
 def test_a_trajectory_is_drawn_into_given_axes(release):

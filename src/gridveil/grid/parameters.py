@@ -401,7 +401,9 @@ class Bounds(Mapping[str, Range]):
     @classmethod
     def of(cls, value: Any, family: str) -> Bounds:
         """The bounds that are meant: themselves, or ranges by name of a family's parameters."""
-        return value if isinstance(value, Bounds) else cls(value, "given in Python", family)
+        if isinstance(value, Bounds):
+            return value
+        return cls(value, "declared public by the owner", family) if value else cls(family=family)
 
     def __getitem__(self, name: str) -> Range:
         return self.ranges[name]
