@@ -104,6 +104,19 @@ __all__ = [
 ]
 
 
+def run_command_line() -> None:
+    """Run the command line as a program; Ctrl-C while it is being imported shows no traceback."""
+    import os
+    import sys
+
+    try:
+        program = import_module("gridveil.cli").program
+    except KeyboardInterrupt:
+        sys.stderr.write("gridveil: interrupted.\n")
+        os._exit(130)
+    program()
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'gridveil' has no attribute {name!r}")

@@ -72,7 +72,7 @@ def test_a_refused_release_says_what_is_left_and_how_to_go_on(run, folder):
     refused = run("release star5 --epsilon 1/10", "--json", "--out", folder / "second", code=2)
     assert "does not cover ε = 1/10" in refused["error"]
     assert refused["outcome"] == "Nothing was drawn and nothing was spent."
-    assert refused["remedy"].endswith("gridveil ledger budget star5 --epsilon …")
+    assert refused["remedy"].endswith("gridveil ledger budget star5 --epsilon EPSILON")
     assert not (folder / "second").exists()
     run("ledger budget star5 --epsilon 1/5")
     run("release star5 --epsilon 1/10", "--out", folder / "second")

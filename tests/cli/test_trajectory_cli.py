@@ -284,7 +284,7 @@ def test_an_unknown_event_is_estimated_and_reported(tmp_path, two_stage, answer)
         "time within ± 1 s",
     ]
     assert shown["sigma_pu"] == pytest.approx(0.001 / 60)
-    given = ["release", "star5", "--epsilon=20", "--trajectory", record, "--out"]
+    given = ["release", "star5", "--epsilon=20", "--yes", "--trajectory", record, "--out"]
     found = as_json(gridveil(*given, tmp_path / "out", "--json"))
     (event,) = found["estimated_events"]
     assert event["file"] == "record.toml"
@@ -308,7 +308,14 @@ def test_an_unknown_event_is_estimated_and_reported(tmp_path, two_stage, answer)
 def test_an_unknown_event_in_words(tmp_path, two_stage, answer):
     record = write_measured(tmp_path / "in", *answer, event="unknown:total=+0.1@2.3s", sigma=0.001)
     done = gridveil(
-        "release", "star5", "--epsilon=20", "--trajectory", record, "--out", tmp_path / "out"
+        "release",
+        "star5",
+        "--epsilon=20",
+        "--yes",
+        "--trajectory",
+        record,
+        "--out",
+        tmp_path / "out",
     )
     assert done.code == 0
     said = " ".join(done.out.split())

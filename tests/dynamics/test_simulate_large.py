@@ -208,7 +208,7 @@ def test_simulate_answers_a_large_model_as_the_trapezoidal_scheme_does_a_small_o
     options = {"horizon_s": 3.0, "dt_s": 0.01, "buses": ["1", "30", "11"]}
     small = simulate(model, EVENT, scheme="trapezoidal", **options)
     monkeypatch.setattr(dynamics, "LARGE", 5)
-    monkeypatch.setattr(dynamics, "step_responses", None)  # the engine is not asked
+    monkeypatch.setattr(dynamics, "unit_responses", None)  # the engine is not asked
     for scheme in (None, "trapezoidal"):
         large = simulate(model, EVENT, scheme=scheme, **options)
         np.testing.assert_allclose(

@@ -775,7 +775,7 @@ def test_no_private_key_and_no_passphrase_is_printed_logged_or_published(
         with pytest.raises(GridveilError) as caught:
             load_signer(folder, "another guess")
         said.append(all_that_it_says(caught.value))
-    said += [gridveil("keys", "revoke", "--json").out, caplog.text]
+    said += [gridveil("keys", "revoke", "--yes", "--json").out, caplog.text]
     published = [(folder / "keyring.json").read_bytes()]
     for place in [*(part.encode() for part in said), *published]:
         assert not [secret for secret in secrets if secret in place]
@@ -805,29 +805,28 @@ def test_the_commands_from_new_to_revoke(folder):
     second = as_json("rotate")
     assert (second["retired"], second["active"]) == (first["made"], second["made"])
     assert second["keys"] == json.loads((folder / "keyring.json").read_text())["keys"]
-    assert as_json("revoke", first["made"])["active"] == second["made"]
-    last = as_json("revoke")
+    assert as_json("revoke", first["made"], "--yes")["active"] == second["made"]
+    last = as_json("revoke", "--yes")
     assert (last["revoked"], last["active"]) == (second["made"], None)
     assert [key["status"] for key in last["keys"]] == ["revoked", "revoked"]
     assert as_json("show")["keys"] == last["keys"]
 
 
 def test_the_commands_in_words(folder):
-    assert "Make one: gridveil keys new" in gridveil("keys", "show").out
+    assert "Next     gridveil keys new" in gridveil("keys", "show").out
     said = gridveil("keys", "new").out
     (key,) = keys_in(folder)
     for words in (
         f"Made the key {key.id}.",
-        key.text,
         f"Publish  {folder / 'keyring.json'}",
         str(folder / private_file(key)),
     ):
         assert words in said
     said = gridveil("keys", "rotate").out
     assert f"{key.id} is retired" in said
-    said = gridveil("keys", "revoke", key.id).out
+    said = gridveil("keys", "revoke", key.id, "--yes").out
     assert f"Revoked the key {key.id}" in said
-    said = gridveil("keys", "revoke").out
+    said = gridveil("keys", "revoke", "--yes").out
     assert "Next     gridveil keys new" in said
 
 

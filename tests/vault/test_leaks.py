@@ -133,7 +133,7 @@ def test_a_release_holds_no_true_value(planted, caplog, options):
 
 def test_a_zip_holds_no_true_value(planted, caplog):
     done = gridveil(
-        "release", planted.path, "--epsilon=100", "--out", planted.folder / "bundle.zip"
+        "release", planted.path, "--epsilon=100", "--yes", "--out", planted.folder / "bundle.zip"
     )
     assert done.code == 0
     assert leaks(planted, *done[1:], caplog.text) == []

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from signal import SIGINT
 from typing import Annotated, Any, NoReturn
 
@@ -126,6 +126,14 @@ def _end_with(leave: Callable[[int], NoReturn]) -> None:
         leave(exit_code(code, out))
 
 
+def _nearest(error: Any, near: Sequence[str]) -> str:
+    """The option that was meant: one that begins like it, before one that looks like it."""
+    wanted = getattr(error, "option_name", None) or ""
+    known = [name for option in error.ctx.command.params for name in option.opts] if wanted else []
+    begun = [name for name in known if wanted and name.startswith(wanted)]
+    return (begun or list(near))[0]
+
+
 def _run(as_json: bool, debug: bool) -> int:
     """Run a command and return its exit code."""
     try:
@@ -137,7 +145,7 @@ def _run(as_json: bool, debug: bool) -> int:
             sys.stderr.write(f"{error.message}\n")
             return 2
         if nearest := getattr(error, "possibilities", None):
-            error.message += f". Did you mean {nearest[0]}?"
+            error.message += f". Did you mean {_nearest(error, nearest)}?"
             error.possibilities = None
         error.message = shown(error.message)
         error.show()

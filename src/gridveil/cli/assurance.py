@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text, progress_bar
+from gridveil.cli.output import print_json, print_notice, print_table, print_text, progress_bar
 
 if TYPE_CHECKING:
     from gridveil.assurance.audit import Finding, Fit
@@ -49,6 +49,11 @@ def audit(
     claimed = exact(epsilon)
     chosen = audited(adjacency, full=full)
     effort = Effort.of(canaries, full=full)
+    if not json:
+        words = "ten minutes" if full else "half a minute"
+        print_notice(
+            f"attacking releases of synthetic grids under {len(chosen)} adjacencies; about {words}"
+        )
     with progress_bar(quiet=json):
         findings, fits = audit_all(chosen, claimed, effort)
     passed = all(row.passed for row in (*findings, *fits))
@@ -95,6 +100,11 @@ def _print(findings: list[Finding], fits: list[Fit]) -> None:
             )
             for row in findings
         ],
+    )
+    print_text(
+        "(canary: a secret planted in a synthetic grid and guessed from its release; a bound is "
+        "what the right guesses prove of ε)",
+        "",
     )
     print_table(
         "is the noise what was charged for: honest noise looks as odd as this with probability …",

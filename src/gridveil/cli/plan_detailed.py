@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gridveil.cli.output import print_json, print_table, print_text
-from gridveil.cli.plan import LARGE, MET_WITHOUT, NOT_BINDING, target_json
+from gridveil.cli.output import LARGE_EPSILON, print_command, print_json, print_table, print_text
+from gridveil.cli.plan import MET_WITHOUT, NOT_BINDING, target_json, yes_if_large
 
 if TYPE_CHECKING:
     from gridveil.workflow.plan import PlanSettings
@@ -18,15 +20,15 @@ def show_detailed(
     planned: DetailedPlan, event: str | None, settings: PlanSettings, *, json: bool
 ) -> None:
     """Print a plan for a detailed release."""
-    command = _command(planned, settings) if planned.chosen else None
+    command = _command(planned, settings) if planned.chosen else []
     if json:
-        print_json(_json(planned, event, command))
+        print_json(_json(planned, event, shlex.join(command) or None))
     else:
         _print(planned, event, command)
 
 
-def _command(planned: DetailedPlan, settings: PlanSettings) -> str:
-    """The command line that makes the proposed release."""
+def _command(planned: DetailedPlan, settings: PlanSettings) -> list[str]:
+    """The command line that makes the proposed release, word by word."""
     assert planned.chosen is not None
     alpha = ",".join(f"{name}={value}" for name, value in settings.alpha.items())
     given = settings.bounds if settings.bounds.family == planned.facts.family else {}
@@ -37,20 +39,18 @@ def _command(planned: DetailedPlan, settings: PlanSettings) -> str:
         if name in given and given[name] != usual[name]
     )
     zip_model = settings.reading.get("zip")
-    return " ".join(
-        (
-            "gridveil release GRID --model detailed",
-            f"--epsilon {planned.chosen.epsilon}",
-            f"--adjacency {planned.adjacency.rule}",
-            *planned.chosen.candidate.options,
-            *([f"--alpha {alpha}"] if alpha else []),
-            *([f"--bounds {bounds}"] if bounds else []),
-            *([f"--zip {zip_model}"] if zip_model else []),
-        )
-    )
+    chosen = planned.chosen
+    given = {"--alpha": alpha, "--bounds": bounds, "--zip": zip_model}
+    return [
+        *("gridveil", "release", "GRID", "--model", "detailed"),
+        *("--epsilon", str(chosen.epsilon), "--adjacency", planned.adjacency.rule),
+        *(word for option in chosen.candidate.options for word in option.split()),
+        *(str(word) for name, value in given.items() if value for word in (name, value)),
+        *yes_if_large(chosen.epsilon),
+    ]
 
 
-def _print(planned: DetailedPlan, event: str | None, command: str | None) -> None:
+def _print(planned: DetailedPlan, event: str | None, command: Sequence[str]) -> None:
     from gridveil.planning.plan import odds_in_words
 
     facts, share = planned.facts, 100 * planned.quantile
@@ -101,11 +101,13 @@ def _print(planned: DetailedPlan, event: str | None, command: str | None) -> Non
             f"Proposal   ε = {float(chosen.epsilon):g} under {planned.adjacency.rule}, treatments: "
             f"{chosen.candidate.name}: {odds_in_words(chosen.epsilon)}."
         )
-        if chosen.epsilon > LARGE:
-            print_text(f"           An ε above {LARGE} hides next to nothing. Loosen the targets.")
+        if chosen.epsilon > LARGE_EPSILON:
+            print_text(
+                f"           An ε above {LARGE_EPSILON} hides next to nothing. Loosen the targets."
+            )
         for line in chosen.candidate.toml.splitlines():
             print_text(f"           {line}")
-        print_text(f"Release    {command}")
+        print_command("Release    ", *command)
     print_text(NOT_BINDING)
 
 

@@ -14,8 +14,10 @@ from gridveil.cli import options
 from gridveil.cli.options import GridReading, PublishLoads, reads_grid
 from gridveil.cli.output import (
     Bar,
+    check_large,
     guarantee_json,
     note_outcome,
+    print_command,
     print_guarantee,
     print_json,
     print_notice,
@@ -151,6 +153,7 @@ def release(
     given |= {name: options.joined(given[name]) for name in PAIRS}
     settings = ReleaseSettings.from_file(config, given | reading)
     check_plot(plot, settings)
+    check_large(settings.epsilon, yes=yes)
     with progress_bar(quiet=json) as bar:
         done = release_grid(settings, _dialogue(bar, quiet=json, yes=yes))
     draw_records(done.releases[-1], plot)
@@ -247,9 +250,9 @@ def _print(done: Released) -> None:
         f"of {budget}",
         f"Signed   by key {done.signed_by}"
         if done.signed_by
-        else "Signed   by nobody: make a key with gridveil keys new",
-        f"Next     gridveil verify {done.reports[-1].path}",
+        else "Signed   by nobody: gridveil keys new makes a key",
     )
+    print_command("Next", "gridveil", "verify", done.reports[-1].path)
 
 
 def _spent(done: Released) -> tuple[float, float, Any]:

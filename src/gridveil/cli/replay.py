@@ -62,8 +62,8 @@ def draw_records(release: Release, plot: Path | None) -> None:
     if not release.replays:
         print_notice("this release keeps no record, so that there is no figure.")
         return
-    with writing(plot, "--plot"):
-        plot_replays(release, str(plot))
+    with writing(plot, "--plot") as place:
+        plot_replays(release, str(place))
     print_notice(f"figure of the records: {plot}")
 
 

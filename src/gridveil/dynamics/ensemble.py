@@ -17,10 +17,10 @@ import numpy as np
 from gridveil.dynamics.detailed.trips import lost_power
 from gridveil.dynamics.engine.lti import LTI
 from gridveil.dynamics.engine.objective import one_blas_thread
-from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import Event, Step
 from gridveil.dynamics.models import Places, ReducedModel, port_positions
 from gridveil.dynamics.simulate import Clock, simulate
+from gridveil.dynamics.superpose import added, parts_of, unit_responses
 from gridveil.dynamics.trajectory import Band, Ends, Trajectory, nadir, rocof
 from gridveil.dynamics.truncation import cut
 from gridveil.foundation.errors import InputError
@@ -179,16 +179,12 @@ class Ensemble:
         places : the release's model, which knows nominal loads. A member answers a trip as the loss
         of the power that the unit gave: the unit stays.
         """
-        drive = self._drive(event, places)
-        shifts = [clock.sample(step.at_s) for step in event.steps]
+        drive, ramps = self._drive(event, places), [step.over_s > 0 for step in event.steps]
         lti = LTI.of(self.A, self.B @ drive, self.C[:, sense], self.D[:, sense] @ drive)
         omega = np.zeros((self.members, clock.steps + 1, len(sense)))
         with one_blas_thread():
-            each = step_responses(
-                lti, range(len(shifts)), clock.steps + 1, dt_s=clock.dt_s, scheme="exact"
-            )
-        for column, shift in enumerate(shifts):
-            omega[:, shift:] += each[:, column, : clock.steps + 1 - shift]
+            each = unit_responses(lti, ramps, clock.steps + 1, dt_s=clock.dt_s, scheme="exact")
+        added(omega, each, parts_of(event, clock))
         if self.offset.any():
             furthest = np.maximum.accumulate(np.abs(omega), axis=1)
             omega += self.offset[:, None, sense] * furthest
@@ -204,7 +200,7 @@ class Ensemble:
     def _drive(self, event: Event, places: Places) -> Array:
         """(p, s) load that each step adds [p.u. power]; of a trip, what the unit gave."""
         return np.stack(
-            [_without_trips(step, places).loads(places) for step in event.steps], axis=1
+            [_without_trips(step, places).whole(places) for step in event.steps], axis=1
         )
 
 

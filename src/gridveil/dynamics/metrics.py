@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.detailed.trips import lost_power, without_unit
 from gridveil.dynamics.engine import LTI, SchemeName
-from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import NOT_SIMULATED, Event
 from gridveil.dynamics.models import FullModel, ReducedModel
 from gridveil.dynamics.simulate import (
@@ -31,12 +30,18 @@ from gridveil.dynamics.simulate import (
     simulate,
     staying,
 )
+from gridveil.dynamics.superpose import added, parts_of, unit_responses
 from gridveil.dynamics.trajectory import ROCOF_WINDOW_S, Trajectory, nadir, rocof
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, IntArray
 
 AnyModel = ReducedModel | FullModel | DetailedModel
 HORIZON_S, DT_S = 30.0, 0.02
+# Relays look at a tenth of a second [s].
+FIRST_SWING_S = 0.1
+# Largest deviation of a machine at which linear models were held against nonlinear simulation, in
+# docs/truth.md [p.u. frequency].
+SHOWN_TO_HOLD = 0.005
 # Numbers that a batch holds at a time: 32 MiB of samples.
 HELD = 2**22
 
@@ -49,7 +54,8 @@ class Metrics:
     nadir_s : when [s];
     machine_nadir_hz : (..., g) largest deviation of each machine's frequency [Hz];
     rocof_hz_s : (...,) steepest mean slope of the system's frequency over the window [Hz/s];
-    initial_rocof_hz_s : (...,) its exact slope right after the largest step, −f Σu/Σm [Hz/s];
+    initial_rocof_hz_s : (...,) its exact slope right after the largest step, −f Σu/Σm, and 0
+    after a ramp [Hz/s];
     settling_hz : (...,) the deviation that it settles at, −f Σu/Σ(D + G) [Hz].
     """
 
@@ -114,6 +120,71 @@ def read(
         model.frequency_hz,
         window_s,
     )
+
+
+def inertia_of(model: AnyModel, event: Event) -> Array:
+    """Inertia of the machines that an event does not take away, by which the system's frequency is
+    weighed.
+    """
+    stays = [machine not in event.tripped for machine in model.machines]
+    return model.inertia[stays]
+
+
+@dataclass(frozen=True)
+class FirstSwing:
+    """How steeply frequency falls or rises where an event is.
+
+    bus : the place of the largest change.
+    rocof_hz_s : steepest mean slope of its frequency over 0.1 s [Hz/s].
+    """
+
+    bus: str
+    rocof_hz_s: float
+
+
+def first_swing(model: AnyModel, event: Event, **clock: Any) -> FirstSwing | None:
+    """Simulate the frequency where an event is; None: it names no place.
+
+    clock : horizon_s, dt_s and scheme as `simulate` takes them.
+    """
+    if not event.places:
+        return None
+    bus = event.places[0]
+    there = simulate(model, event, **clock, buses=[bus])
+    slope = rocof(there.time_s, there.deviation_hz.T, FIRST_SWING_S)
+    return FirstSwing(bus, float(slope[0]))
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Whether an answer stays where linear models were shown to hold [Hz]."""
+
+    shown_up_to_hz: float
+    largest_hz: float
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Validity:
+        """Look at every bus of a trajectory."""
+        largest = float(np.nanmax(np.abs(trajectory.deviation_hz)))
+        return cls(SHOWN_TO_HOLD * trajectory.frequency_hz, largest)
+
+    @property
+    def beyond(self) -> bool:
+        """Whether it goes further than was ever compared."""
+        return not self.largest_hz <= self.shown_up_to_hz
+
+    def in_words(self) -> str:
+        """Say it."""
+        where = "goes beyond" if self.beyond else "stays within"
+        told = (
+            f"This answer {where} the ±{1e3 * self.shown_up_to_hz:.0f} mHz up to which linear "
+            "models were held against nonlinear simulation"
+        )
+        return told + (
+            f": it reaches {1e3 * self.largest_hz:.0f} mHz, where limits and load shedding may act."
+            if self.beyond
+            else "."
+        )
 
 
 def measure(
@@ -216,16 +287,16 @@ def _answers(
             np.stack([system.H for system in each]),
             each[0].states,
         )
-        unit = step_responses(
-            lti, range(lti.inputs), clock.steps + 1, dt_s=clock.dt_s, scheme=scheme or "exact"
+        ramps = [step.over_s > 0 for event in events for step in event.steps]
+        unit = unit_responses(
+            lti, ramps, clock.steps + 1, dt_s=clock.dt_s, scheme=scheme or "exact"
         )
         omega = np.zeros((len(some), len(events), clock.steps + 1, unit.shape[-1]))
         column = 0
         for number, event in enumerate(events):
-            for step in event.steps:
-                shift = clock.sample(step.at_s)
-                omega[:, number, shift:] += unit[:, column, : clock.steps + 1 - shift]
-                column += 1
+            own = unit[:, column : column + len(event.steps)]
+            added(omega[:, number], own, parts_of(event, clock))
+            column += len(event.steps)
         yield some, omega
 
 
@@ -242,7 +313,7 @@ def _chunks(
 
 def _drive(model: AnyModel, events: Sequence[Event]) -> Array:
     """Load pattern of each step of each event (ports, steps) [p.u. power]."""
-    return np.stack([step.loads(model) for event in events for step in event.steps], axis=1)
+    return np.stack([step.whole(model) for event in events for step in event.steps], axis=1)
 
 
 def _machine_ports(model: AnyModel) -> IntArray:
@@ -252,16 +323,18 @@ def _machine_ports(model: AnyModel) -> IntArray:
 
 
 def _slope_and_settling(model: AnyModel, event: Event) -> tuple[float, float]:
-    """Slope of the system's frequency right after the largest step [p.u./s], and where it settles
-    [p.u.].
+    """Slope of the system's frequency right after the largest step, none of a ramp [p.u./s], and
+    where it settles [p.u.].
     """
     drive = _drive(model, [event])
+    settling = model.settling(drive.sum(axis=1))
+    drive = drive * [not step.over_s for step in event.steps]
     if isinstance(model, ReducedModel):
         slopes = -model.to_machines(drive).sum(axis=0) / model.inertia.sum()
     else:  # a damped bus without a machine takes part of a step at once
         lti = model.lti(drive, _machine_ports(model))
         slopes = model.inertia @ (lti.C @ lti.B) / model.inertia.sum()
-    return float(slopes[np.argmax(np.abs(slopes))]), model.settling(drive.sum(axis=1))
+    return float(slopes[np.argmax(np.abs(slopes))]), settling
 
 
 def _inertia_and_slope(model: DetailedModel, event: Event) -> tuple[Array, float]:
@@ -270,12 +343,13 @@ def _inertia_and_slope(model: DetailedModel, event: Event) -> tuple[Array, float
     """
     slopes = []
     for step in event.steps:
-        added = dict(zip(model.ports, replace(step, trips={}).loads(model) + 0j, strict=True))
+        at_once = replace(step, trips={}).whole(model) * (not step.over_s) + 0j
+        more = dict(zip(model.ports, at_once, strict=True))
         for machine, power in step.trips.items():
             lost = lost_power(model, machine)
-            added[machine] += lost if power is None else complex(power, lost.imag)
+            more[machine] += lost if power is None else complex(power, lost.imag)
             model = without_unit(model, machine)
-        load = np.array([added[port] for port in model.ports])
+        load = np.array([more[port] for port in model.ports])
         push = model.C[: model.units] @ (model.B @ np.concatenate([np.real(load), np.imag(load)]))
         slopes.append(model.inertia @ push / model.inertia.sum())
     return model.inertia, float(max(slopes, key=abs))

@@ -15,6 +15,7 @@ from gridveil.dynamics.devices import DeviceFamily, joined, settling_gain
 from gridveil.dynamics.engine.lti import LTI, LinearFamily
 from gridveil.dynamics.swing import SwingFamily
 from gridveil.foundation.errors import EventError, InputError
+from gridveil.foundation.looks import looks
 from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges, frozen
 from gridveil.grid.parameters import Bounds, released
 from gridveil.grid.tables import Values
@@ -62,6 +63,12 @@ class GridPorts:
         return cls(tuple(facts.buses[i] for i in order), loads, order)
 
 
+@looks(
+    lambda own: (
+        f"{len(own.machines)} machines, {len(own.ports)} ports, {own.frequency_hz:g} Hz, "
+        f"{own.base_mva:g} MVA"
+    )
+)
 @dataclass(frozen=True, eq=False)
 class ReducedModel:
     """M_γ ω̇ = −L_red δ + p − D_γ ω − u;  δ̇ = ω_b ω;  ṗ = −T (p + G ω);  u = ℓ_γ + K_ac ℓ_β;  ω_β
@@ -218,6 +225,7 @@ class ReducedModel:
         return _settling(load, damping, self.droop_gain, self.governor_rate)
 
 
+@looks(lambda own: f"{own.facts.name}: {len(own.ports)} buses, {len(own.machines)} machines")
 @dataclass(frozen=True, eq=False)
 class FullModel:
     """M ω̇ = −L δ + p − ℓ − D ω;  δ̇ = ω_b ω;  ṗ = −T (p + G ω) on every bus: the oracle of the

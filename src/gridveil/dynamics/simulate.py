@@ -13,15 +13,18 @@ from numpy.typing import NDArray
 from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.detailed.trips import check_trips, tripped_omega
 from gridveil.dynamics.engine import SchemeName
-from gridveil.dynamics.engine.propagate import step_responses
-from gridveil.dynamics.events import NOT_SIMULATED, Event
-from gridveil.dynamics.models import Model, ReducedModel, port_positions
+from gridveil.dynamics.events import NOT_SIMULATED, WORDS, Event
+from gridveil.dynamics.models import FullModel, Model, ReducedModel, port_positions
 from gridveil.dynamics.simulate_large import LARGE, swing_responses
+from gridveil.dynamics.superpose import added, integral, parts_of, unit_responses
 from gridveil.dynamics.trajectory import Trajectory
+from gridveil.foundation.arguments import a_number, names, of_type, one_of, takes
 from gridveil.foundation.errors import EventError, OptionError, UnstableStep
+from gridveil.foundation.looks import looks
 from gridveil.grid.facts import Array
 
 
+@looks(lambda mode: f"{mode.frequency_hz:.4g} Hz, damping ratio {100 * mode.damping_ratio:.3g} %")
 @dataclass(frozen=True)
 class Mode:
     """An oscillation of a model.
@@ -65,8 +68,11 @@ class Clock:
         """(N + 1,) sample times [s]."""
         return np.arange(self.steps + 1, dtype=np.float64) * self.dt_s
 
-    def sample(self, at_s: float) -> int:
-        """Find the sample at which a step of load falls."""
+    def sample(self, at_s: float, *, behind: bool = False) -> int:
+        """Find the sample at which a step of load falls, or a ramp begins or ends.
+
+        behind : whether it may lie behind the horizon.
+        """
         sample = round(at_s / self.dt_s)
         if abs(sample * self.dt_s - at_s) > 1e-9 * max(1.0, at_s):
             raise EventError(
@@ -75,7 +81,7 @@ class Clock:
                 outcome=NOT_SIMULATED,
                 remedy=f"Move it to {sample * self.dt_s:g} s, or choose another time step.",
             )
-        if sample > self.steps:
+        if sample > self.steps and not behind:
             raise EventError(
                 f"a step at {at_s:g} s lies behind the horizon of {self.horizon_s:g} s",
                 expected=f"a time up to {self.horizon_s:g} s",
@@ -85,9 +91,25 @@ class Clock:
         return sample
 
 
+a_model = of_type(
+    (ReducedModel, FullModel, DetailedModel),
+    "a model, such as release.model or what reduce() returns; a release has simulate() and modes() "
+    "of its own",
+)
+
+
+@takes(
+    outcome=NOT_SIMULATED,
+    model=a_model,
+    event=of_type((Event, str), WORDS),
+    horizon_s=a_number("a time above 0 [s]"),
+    dt_s=a_number("a time step above 0 [s]"),
+    scheme=one_of(get_args(SchemeName)),
+    buses=names("names of buses, such as ['G1', 'L3']"),
+)
 def simulate(
     model: Model,
-    event: Event,
+    event: Event | str,
     *,
     horizon_s: float = 30.0,
     dt_s: float = 0.01,
@@ -97,29 +119,26 @@ def simulate(
     """Integrate x' = A x + B u from rest through an event; return ω at the machines that stay, or
     at the buses named.
 
+    event : an `Event`, or words such as "load:G1=+0.1".
+
     The scheme `exact` (a matrix exponential) has no step error, since loads are constant between
-    steps; `trapezoidal` is A-stable; `euler` is the paper's and is refused where it would blow up.
-    Default: exact, and trapezoidal above 400 machines.
+    steps, or rise evenly; `trapezoidal` is A-stable; `euler` is the paper's and is refused where it
+    would blow up. Default: exact, and trapezoidal above 400 machines.
 
     Raises
     ------
     UnstableStep : with the largest step that would do.
     EventError : if the event names a bus or a time that the model does not have.
     """
+    event = Event.of(event, model.base_mva)
     scheme = scheme or default_scheme(model)
-    if scheme not in get_args(SchemeName):
-        raise OptionError(
-            f"Scheme {scheme!r} is unknown.",
-            expected=", ".join(get_args(SchemeName)),
-            outcome=NOT_SIMULATED,
-        )
     clock = Clock(horizon_s, dt_s)
     names = tuple(buses) if buses is not None else staying(model, event)
     sense = port_positions(model, names)
     if event.tripped and isinstance(model, DetailedModel):
         return _with_trips(model, event, names, clock, scheme)
-    drive = np.stack([step.loads(model) for step in event.steps], axis=1)
-    shifts = [clock.sample(step.at_s) for step in event.steps]
+    drive = np.stack([step.whole(model) for step in event.steps], axis=1)
+    parts, ramps = parts_of(event, clock), [step.over_s > 0 for step in event.steps]
     if is_large(model):
         if scheme != "trapezoidal":
             raise OptionError(
@@ -128,15 +147,14 @@ def simulate(
                 outcome=NOT_SIMULATED,
             )
         responses = swing_responses(model, drive, sense, clock.steps + 1, dt_s)
+        responses[ramps] = integral(responses[ramps], dt_s)
     else:
         if scheme == "euler":
             check_euler(model, dt_s)
-        responses = step_responses(
-            model.lti(drive, sense), range(len(shifts)), clock.steps + 1, dt_s=dt_s, scheme=scheme
-        )
+        lti = model.lti(drive, sense)
+        responses = unit_responses(lti, ramps, clock.steps + 1, dt_s=dt_s, scheme=scheme)
     omega = np.zeros((clock.steps + 1, len(names)))
-    for column, shift in enumerate(shifts):
-        omega[shift:] += responses[column, : len(omega) - shift]
+    added(omega, responses, parts)
     return Trajectory(
         clock.time_s, omega, names, model.frequency_hz, model.settling(drive.sum(axis=1))
     )
@@ -151,9 +169,12 @@ def _with_trips(
     model: DetailedModel, event: Event, names: tuple[str, ...], clock: Clock, scheme: SchemeName
 ) -> Trajectory:
     check_trips(model, event)
-    shifts = [clock.sample(step.at_s) for step in event.steps]
+    spans = [
+        (clock.sample(step.at_s), clock.sample(step.at_s + step.over_s, behind=True))
+        for step in event.steps
+    ]
     omega, settling = tripped_omega(
-        model, event, names, shifts, clock.steps + 1, dt_s=clock.dt_s, scheme=scheme
+        model, event, names, spans, clock.steps + 1, dt_s=clock.dt_s, scheme=scheme
     )
     return Trajectory(clock.time_s, omega, names, model.frequency_hz, settling)
 
@@ -183,6 +204,7 @@ def check_euler(model: Model, dt_s: float) -> None:
         raise UnstableStep("euler", dt_s, stable)
 
 
+@takes(model=a_model)
 def modes(model: Model) -> list[Mode]:
     """List the oscillatory modes, slowest first; none above 400 machines, whose eigenvalues take
     too long.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gridveil.foundation.arguments import Unfit, names, takes
 from gridveil.foundation.drawing import (
     CYCLE,
     FITTED,
@@ -21,9 +22,11 @@ from gridveil.foundation.drawing import (
     labelled,
     mark_demo,
     new_figure,
+    own_axes,
     plain,
     written,
 )
+from gridveil.foundation.looks import looks
 from gridveil.foundation.shown import csv_cell
 from gridveil.grid.facts import Array, IntArray
 
@@ -37,6 +40,14 @@ ROCOF_WINDOW_S = 0.5
 
 
 Ends = tuple[float, float]
+
+
+def _numbers(value: Any) -> Array:
+    """Read an array of numbers."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise Unfit("an array of numbers") from None
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,14 @@ class Band:
     level: float
 
 
+@looks(
+    lambda own: (
+        f"{len(own.buses)} buses, {len(own.time_s)} samples to {own.time_s[-1]:g} s"
+        + (" (demo)" if own.demo else "")
+    ),
+    lambda own: {f"{one.bus}: nadir [Hz]": f"{one.nadir_hz:+.4f}" for one in own.responses()},
+)
+@takes(time_s=_numbers, omega=_numbers, buses=names("names of buses"))
 @dataclass(frozen=True, eq=False)
 class Trajectory:
     """Frequency deviations of some buses on an even clock; a measured one has NaN in gaps, and its
@@ -166,9 +185,21 @@ class Trajectory:
         names = [name.format(bus) for bus in self.buses for name in (low, high)]
         return names, np.concatenate([self.omega, ends.reshape(len(self.omega), -1)], axis=1)
 
-    def plot(self, path: str | None = None) -> Figure:
-        """Draw the frequency of each bus, its band shaded; write it to path if one is given."""
-        return plot_trajectory(self, path)
+    def plot(
+        self, path: str | None = None, *, ax: Axes | None = None, weights: Array | None = None
+    ) -> Figure:
+        """Draw the frequency of each bus, its band shaded; of many in grey beneath their mean.
+
+        path : where to write it; None: nowhere.
+        ax : matplotlib axes to draw into; None: a figure of its own.
+        weights : (h,) of the mean, such as inertias; None: equal ones.
+        """
+        from gridveil.dynamics.many import check_axes, is_many, plot_many
+
+        check_axes(ax)
+        if is_many(self):
+            return plot_many(self, path, ax, weights)
+        return plot_trajectory(self, path, ax)
 
 
 def in_hz(ends: Sequence[float] | Array, frequency_hz: float) -> Ends:
@@ -219,9 +250,11 @@ def _furthest(values: Array) -> IntArray:
     return np.argmax(np.where(size >= 0, size, -1.0), axis=-1)
 
 
-def plot_trajectory(trajectory: Trajectory, path: str | None = None) -> Figure:
+def plot_trajectory(
+    trajectory: Trajectory, path: str | None = None, axes: Axes | None = None
+) -> Figure:
     """Draw the frequency deviation of every bus of a trajectory over time, bands shaded."""
-    figure, (axes,) = new_figure(6.4, 3.6)
+    figure, axes = own_axes(6.4, 3.6, axes)
     for number, (bus, hz) in enumerate(
         zip(trajectory.buses, trajectory.deviation_hz.T, strict=True)
     ):

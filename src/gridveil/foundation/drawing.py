@@ -40,6 +40,16 @@ def new_figure(
     return figure, axes
 
 
+def own_axes(width: float, height: float, axes: Axes | None) -> tuple[Figure, Axes]:
+    """The axes that were given, with their figure, or new ones."""
+    if axes is None:
+        figure, (axes,) = new_figure(width, height)
+        return figure, axes
+    figure = axes.get_figure(root=True)
+    assert figure is not None, "axes have a figure"
+    return figure, axes
+
+
 def labelled(axes: Axes, x: str | None = None, y: str | None = None) -> None:
     """Name the axes of a panel, units in brackets."""
     if x is not None:

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import isfinite
-from typing import Literal
+from typing import Any, Literal
 
+from gridveil.foundation.arguments import Unfit, a_number, of_type, one_of, takes
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.limits import check_words
+from gridveil.foundation.looks import looks
 
 Asset = Literal["line", "machine", "load", "shunt"]
 
@@ -26,6 +28,12 @@ FIVE_PERCENT = Fraction(1, 20)
 FLOOR = 1e-3
 
 
+@looks()
+@takes(
+    lower=a_number("a number, the lower end"),
+    upper=a_number("a number, the upper end"),
+    signed=of_type(bool, "True or False"),
+)
 @dataclass(frozen=True)
 class Range:
     """A public interval [lower, upper] that a group of parameters is clipped to.
@@ -51,6 +59,18 @@ class Range:
                 remedy="Swap or widen the bounds; they are public and must not come from the "
                 "source grid.",
             )
+
+    @classmethod
+    def of(cls, value: Any) -> Range:
+        """Read a range: itself, a pair (1, 40), or the text "1:40"."""
+        if isinstance(value, Range):
+            return value
+        try:
+            ends = value.split(":") if isinstance(value, str) else value
+            lower, upper = (float(end) for end in ends)
+        except (TypeError, ValueError):
+            raise Unfit("a pair of numbers for each name, such as Bounds(m=(1, 40))") from None
+        return cls(lower, upper, signed=lower < 0)
 
     @property
     def least(self) -> float:
@@ -313,6 +333,29 @@ def of_asset(asset: Asset) -> tuple[str, ...]:
     return tuple(name for name, its in assets().items() if its == asset)
 
 
+def _ranges(value: Any) -> dict[str, Range]:
+    """Read the ranges of `Bounds`."""
+    if not isinstance(value, Mapping):
+        raise Unfit("ranges by name, such as Bounds(m=(1, 40)) or Bounds({'m': (1, 40)})")
+    return {str(name): Range.of(own) for name, own in value.items()}
+
+
+@looks(
+    lambda bounds: (
+        ", ".join(f"{name} {own.lower:g}:{own.upper:g}" for name, own in bounds.ranges.items())
+        + f"; {bounds.origin}"
+    ),
+    lambda bounds: {
+        f"{name} [{FAMILIES[bounds.family][name].unit}]": f"{own.lower:g} to {own.upper:g}"
+        for name, own in bounds.ranges.items()
+    },
+)
+@takes(
+    gathers="ranges",
+    ranges=_ranges,
+    origin=of_type(str, "words that say where they are from"),
+    family=one_of((SWING, DETAILED)),
+)
 @dataclass(frozen=True)
 class Bounds(Mapping[str, Range]):
     """Public bounds of each parameter, those of reduced ones included.
@@ -322,8 +365,8 @@ class Bounds(Mapping[str, Range]):
     origin : where they are from.
     family : whose parameters they bound.
 
-    >>> Bounds({"m": Range(2, 30)})["m"].upper, Bounds()["k"].lower
-    (30, 1.0)
+    >>> Bounds(m=(2, 30))["m"].upper, Bounds({"m": Range(2, 30)})["m"].upper, Bounds()["k"].lower
+    (30.0, 30.0, 1.0)
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -354,6 +397,13 @@ class Bounds(Mapping[str, Range]):
                     f"The lower bound of {name} is below 0, where it has no meaning.",
                     expected="lower:upper with 0 <= lower < upper",
                 )
+
+    @classmethod
+    def of(cls, value: Any, family: str) -> Bounds:
+        """The bounds that are meant: themselves, or ranges by name of a family's parameters."""
+        if isinstance(value, Bounds):
+            return value
+        return cls(value, "declared public by the owner", family) if value else cls(family=family)
 
     def __getitem__(self, name: str) -> Range:
         return self.ranges[name]

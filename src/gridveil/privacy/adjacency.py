@@ -29,7 +29,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, get_args
 
+from gridveil.foundation.arguments import names, of_type, one_of, takes
 from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, OptionError
+from gridveil.foundation.looks import looks
 from gridveil.grid.parameters import (
     DETAILED,
     PARAMETERS,
@@ -61,6 +63,26 @@ ABSOLUTE, RELATIVE = RULES[:3], RULES[3:]
 LOG_ROUNDING = Fraction(1, 10**12)
 
 
+_BY_GROUP = "numbers by group, such as {'k': 1, 'm': '1/2'}"
+
+
+@looks(
+    lambda own: (
+        f"{own.rule}: α " + ", ".join(f"{name} {alpha}" for name, alpha in own.alpha.items())
+    ),
+    lambda own: {
+        "neighbours": f"if {in_words(own.rule, parameters_of(own.family))}",
+        **{f"α of {name}": str(alpha) for name, alpha in own.alpha.items()},
+    },
+)
+@takes(
+    outcome=NOTHING_SPENT,
+    alpha=of_type(Mapping, _BY_GROUP),
+    shares=of_type(Mapping, _BY_GROUP),
+    family=one_of((SWING, DETAILED)),
+    together=of_type(Mapping, "names of joint draws by group"),
+    published=names("names of parameters", least=0),
+)
 @dataclass(frozen=True)
 class Adjacency:
     """A rule for neighbours, the distance α of each group, and how ε is shared among the groups.
@@ -106,6 +128,11 @@ class Adjacency:
             )
         in_order = tuple(name for name in known if name in self.published)
         object.__setattr__(self, "published", in_order)
+
+    @classmethod
+    def of(cls, value: Adjacency | str, family: str) -> Adjacency:
+        """The adjacency that is meant: itself, or a rule with the usual α of a family."""
+        return value if isinstance(value, Adjacency) else cls(value, family=family)  # pyright: ignore[reportArgumentType]  # the rule is checked
 
     @property
     def relative(self) -> bool:

@@ -6,6 +6,7 @@ import math
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
+from gridveil.foundation.arguments import takes
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 
 # What is computed with such numbers, α/ε and ε_γ above all, can still be a float, and be written
@@ -16,7 +17,11 @@ SMALLEST, LONGEST_TEXT = Fraction(1, 10**100), 1000
 SMALL = Fraction(1, 200)
 
 
-def exact(value: str | int | float | Fraction | Decimal, *, name: str = "epsilon") -> Fraction:
+Exact = str | int | float | Fraction | Decimal
+
+
+@takes(outcome=NOTHING_SPENT)
+def exact(value: Exact, *, name: str = "epsilon") -> Fraction:
     """Read a positive number exactly: "1/3", "0.1", 2 or 0.1 (a float is read as it prints).
 
     >>> exact("1/3"), exact(0.1)

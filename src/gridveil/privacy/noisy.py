@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
+from gridveil.foundation.looks import looks
 from gridveil.grid.facts import Facts
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.grid.tables import Values, frozen_values
@@ -13,6 +14,12 @@ from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.ledger.accounts import Receipt
 
 
+@looks(
+    lambda own: (
+        f"{'DEMO, ' if own.demo else ''}{own.facts.name}: {', '.join(own.values)} with "
+        f"noise, ε = {own.guarantee.epsilon} under {own.guarantee.rule}"
+    )
+)
 @dataclass(frozen=True, eq=False)
 class NoisyGrid(Generic[Facts]):
     """Protected parameters after noise and clipping: all that the allocation drew of them.

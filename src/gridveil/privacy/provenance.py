@@ -9,12 +9,25 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Literal
 
+from gridveil.foundation.arguments import of_type, takes
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.limits import check_words
+from gridveil.foundation.looks import looks
 
 Origin = Literal["measured", "simulated"]
 
 
+_TEXT = of_type(str, "a text")
+
+
+@looks(lambda own: f"{own.origin}: {own.in_words()}")
+@takes(
+    outcome=NOTHING_SPENT,
+    source=_TEXT,
+    date=of_type(str, "a day, as '2026-05-24'", date.isoformat),
+    link=_TEXT,
+    event_source=_TEXT,
+)
 @dataclass(frozen=True)
 class Provenance:
     """Where a trajectory is from.

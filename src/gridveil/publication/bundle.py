@@ -28,6 +28,7 @@ from gridveil.foundation.archive import (
     checksums,
     write_files,
 )
+from gridveil.foundation.arguments import a_place, takes
 from gridveil.foundation.errors import BundleError, GridveilError, InputError
 from gridveil.foundation.progress import stage
 from gridveil.foundation.shown import json_file
@@ -146,6 +147,15 @@ def write(
     return _report(path, files, release, document, certificate)
 
 
+_BUNDLE = a_place("a path to a bundle, a folder or a .zip")
+
+
+@takes(
+    outcome="Nothing was checked.",
+    path=_BUNDLE,
+    key=a_place("a path to a public key (PEM) or a keyring"),
+    beside=_BUNDLE,
+)
 def verify(
     path: str | Path, key: str | Path | None = None, beside: str | Path | None = None
 ) -> Report:
@@ -206,6 +216,7 @@ def is_bundle(path: Path) -> bool:
         return False
 
 
+@takes(outcome="Nothing was read.", path=_BUNDLE)
 def load(path: str | Path) -> Release:
     """Load a bundle, once its checksums, schema, certificate and signature hold."""
     return load_named(path)[0]

@@ -125,8 +125,9 @@ one array a parameter, `MODEL_parameter`, and `MODEL_unit` for the units that ha
         if m.loads_published
         else "not published (`loads` is NaN); give events bus by bus"
     )
+    uniform = "; `uniform:+10%` adds a tenth of it from t = 0 on" if m.loads_published else ""
     return f"""M, D, T and G are diagonal: `m`, `d`, `governor_rate`, `droop_gain`. L has -k_r off its diagonal and rows that sum to 0. All
-states start at 0. `loads` lists the machines first, then the loaded buses; `uniform:+10%` adds a tenth of it from t = 0 on.
+states start at 0. `loads` lists the machines first, then the loaded buses{uniform}.
 omega_b = {m.omega_b!r} rad/s, nominal frequency {m.frequency_hz:g} Hz, base {m.base_mva:g} MVA.
 `k_r` lists the weights of the complete graph of machines in the order {order}. Nominal loads: {loads}."""  # noqa: E501
 

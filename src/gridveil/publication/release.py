@@ -17,7 +17,9 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import Clock, Mode, modes, simulate
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation.archive import check_free
+from gridveil.foundation.arguments import Unfit, takes
 from gridveil.foundation.errors import GridveilError
+from gridveil.foundation.looks import looks
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import SWING, WEIGHT, Bounds, parameters_of
@@ -43,6 +45,8 @@ from gridveil.privacy.provenance import Provenance
 from gridveil.publication.replay import Replay, replays_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from gridveil.inference.fit.detailed import DetailedFit
     from gridveil.publication.bundle import Report
     from gridveil.publication.detailed import Shown
@@ -102,6 +106,27 @@ class FitSummary:
         return cls(**stated | known, method=method)
 
 
+def _no_path(value: Any) -> Any:
+    """Take a model, and no bundle's path."""
+    if isinstance(value, str | Path):
+        raise Unfit("a model; of a path, use load(path)")
+    return value
+
+
+@looks(
+    lambda own: (
+        f"{'DEMO, ' if own.demo else ''}ε = {own.guarantee.epsilon} under "
+        f"{own.guarantee.rule}: {len(own.model.machines)} machines, {len(own.model.ports)} ports"
+    ),
+    lambda own: {
+        "machines": ", ".join(own.model.machines[:24]),
+        "ε": own.guarantee.epsilon,
+        "adjacency": own.guarantee.rule,
+        "promise": own.guarantee.in_words(),
+        "not protected": "; ".join(own.not_protected),
+    },
+)
+@takes(model=_no_path)
 @dataclass(frozen=True, eq=False)
 class Release:
     """A Kron-reduced, synthetic model of a grid's frequency dynamics that may be published.
@@ -217,6 +242,20 @@ class Release:
                 else OPERATING_POINT_NOT_PROTECTED
             )
         return (*found, *trajectory)
+
+    @property
+    def machines(self) -> pd.DataFrame:
+        """Its machines as a table, units in `attrs`."""
+        from gridveil.publication.frames import machines_frame
+
+        return machines_frame(self)
+
+    @property
+    def lines(self) -> pd.DataFrame:
+        """Its lines as a table, units in `attrs`."""
+        from gridveil.publication.frames import lines_frame
+
+        return lines_frame(self)
 
     @property
     def demo(self) -> bool:

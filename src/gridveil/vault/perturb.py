@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import NoneType
 from typing import Any, Generic
 
 import numpy as np
 
 from gridveil.foundation import crash_points
+from gridveil.foundation.arguments import of_type, takes
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.progress import stage
 from gridveil.foundation.sealed import sealed
@@ -17,7 +19,7 @@ from gridveil.grid.facts import Array, Facts, TableFacts
 from gridveil.grid.parameters import SWING, Bounds, Range, assets
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, asked
-from gridveil.privacy.epsilon import exact
+from gridveil.privacy.epsilon import Exact, exact
 from gridveil.privacy.guarantee import Guarantee, whole_loss
 from gridveil.privacy.ledger import Charge, Ledger, Version
 from gridveil.privacy.ledger.fingerprints import SAMPLE, line_marks
@@ -94,13 +96,27 @@ class PlannedDraw(Generic[Facts]):
             object.__setattr__(self, name, value)
 
 
+# How public functions read what a draw needs: by type alone, and nothing of the source.
+DRAWING = {
+    "source": of_type(SourceGrid, "a grid that open_grid returns"),
+    "epsilon": exact,
+    "adjacency": of_type((Adjacency, str), "an Adjacency, or its rule, such as 'one-asset'"),
+    "bounds": of_type(Mapping, "Bounds, or ranges by name, such as {'m': (1, 40)}"),
+    "ledger": of_type((Ledger, NoneType), "a Ledger, such as Ledger.default(); None for a demo"),
+    "sampler": of_type(Sampler, "a SecureSampler or a DemoSampler"),
+    "lineage": of_type(str, "the name of an account"),
+    "allocation": of_type(Allocation, "an Allocation, such as ITEMS or aggregates()"),
+}
+
+
 @sealed
+@takes(outcome=NOTHING_SPENT, **DRAWING)
 def perturb(
     source: SourceGrid[Facts],
     *,
-    epsilon: Fraction,
-    adjacency: Adjacency,
-    bounds: Bounds,
+    epsilon: Exact,
+    adjacency: Adjacency | str,
+    bounds: Bounds | Mapping[str, Any],
     ledger: Ledger | None,
     sampler: Sampler | None = None,
     lineage: str | None = None,
@@ -121,7 +137,14 @@ def perturb(
     lineage : the account that is charged; default: the grid's own name.
     allocation : public, fixed before the draw.
     """
-    plan = PlannedDraw(source, epsilon, adjacency, bounds, allocation)
+    family = source.facts.family
+    plan = PlannedDraw(
+        source,
+        exact(epsilon),
+        Adjacency.of(adjacency, family),
+        Bounds.of(bounds, family),
+        allocation,
+    )
     return perturb_planned(plan, ledger=ledger, sampler=sampler, lineage=lineage)
 
 

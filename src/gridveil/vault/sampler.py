@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gridveil.foundation.arguments import several, takes, whole
 from gridveil.foundation.errors import OptionError
+from gridveil.foundation.looks import looks
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import Array
 from gridveil.privacy.mechanisms import Noise, Sampler
@@ -21,10 +23,15 @@ def makes_demo(sampler: Sampler) -> bool:
     return type(sampler) is not SecureSampler
 
 
+@looks(lambda _: "of OpenDP: cryptographic noise, no seed")
+@takes(outcome="Nothing was drawn.")
 class SecureSampler:
     """OpenDP's noise, and joint noise made of it: exact sampling from cryptographic generators that
     the operating system seeds; we cannot.
     """
+
+    def __init__(self) -> None:
+        pass
 
     def in_words(self, noises: Sequence[Noise]) -> str:
         """OpenDP with its version, and what of it samples each noise."""
@@ -44,6 +51,11 @@ class SecureSampler:
         return np.asarray(released, dtype=np.float64)
 
 
+_SEED = "a whole number of 0 or more, or several"
+
+
+@looks(lambda _: "of a known seed: what it draws is a demo for ever")
+@takes(outcome="Nothing was drawn.", seed=several(whole(_SEED), _SEED))
 class DemoSampler:
     """Seeded floating-point noise, for demos and tests.
 
@@ -51,12 +63,6 @@ class DemoSampler:
     """
 
     def __init__(self, seed: int | Sequence[int]) -> None:
-        if np.min(seed) < 0:
-            raise OptionError(
-                "The seed is negative.",
-                expected="a whole number of 0 or more",
-                outcome="Nothing was drawn.",
-            )
         self._random = np.random.default_rng(seed)
 
     def in_words(self, noises: Sequence[Noise]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import numpy as np
 
 from gridveil.foundation.errors import InputError, PrivateValueError
+from gridveil.foundation.looks import looks
 from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import Array, Facts, TableFacts, frozen
 from gridveil.grid.parameters import Parameter
@@ -52,6 +53,7 @@ class Private(Generic[T]):
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 
+@looks()  # as `repr` below: public facts alone
 @dataclass(frozen=True, eq=False, repr=False)
 class SourceGrid(Generic[Facts]):
     """A grid as its owner knows it: public facts, and the private values of each parameter.

@@ -13,7 +13,7 @@ import numpy as np
 
 from gridveil.dynamics.ensemble import SystemBand, system_band
 from gridveil.dynamics.events import Event
-from gridveil.dynamics.metrics import Metrics, read
+from gridveil.dynamics.metrics import FirstSwing, Metrics, Validity, first_swing, inertia_of, read
 from gridveil.dynamics.simulate import Clock, Mode
 from gridveil.dynamics.trajectory import BusResponse, Trajectory
 from gridveil.foundation.archive import check_free, write_files
@@ -33,6 +33,8 @@ class Simulated:
 
     system : figures of the inertia-weighted frequency.
     system_band : their bands [p.u.], where the release has an ensemble.
+    first_swing : the slope where the event is; None: it names no place.
+    validity : how far the machines go, and how far linear models were shown to hold.
     """
 
     release: Release
@@ -41,6 +43,8 @@ class Simulated:
     responses: Sequence[BusResponse]
     modes: Sequence[Mode]
     system_band: SystemBand | None
+    first_swing: FirstSwing | None
+    validity: Validity
 
 
 def simulate_bundle(
@@ -71,15 +75,25 @@ def simulate_bundle(
     whole = release.simulate(happening, **clock) if buses else trajectory
     system = read(whole, release.model, happening)
     if plot:
-        with writing(plot, "--plot"):
-            trajectory.plot(str(plot))
+        with writing(plot, "--plot") as place:
+            weights = None if buses else inertia_of(release.model, happening)
+            trajectory.plot(str(place), weights=weights)
     if csv:
-        with writing(csv, "--csv"):
-            csv.write_text(trajectory.to_csv(), encoding="utf-8")
+        with writing(csv, "--csv") as place:
+            place.write_text(trajectory.to_csv(), encoding="utf-8")
     band = release.ensemble and system_band(
         whole, release.ensemble, release.model, happening, Clock(horizon_s, dt_s)
     )
-    return Simulated(release, trajectory, system, trajectory.responses(), release.modes(), band)
+    return Simulated(
+        release,
+        trajectory,
+        system,
+        trajectory.responses(),
+        release.modes(),
+        band,
+        first_swing(release.model, happening, **clock),
+        Validity.of(whole),
+    )
 
 
 @dataclass(frozen=True)
@@ -117,11 +131,11 @@ def replay_bundle(
         check_place(csv, "--csv")
     places = replayed(release)
     if plot:
-        with writing(plot, "--plot"):
-            plot_replays(release, str(plot))
+        with writing(plot, "--plot") as place:
+            plot_replays(release, str(place))
     if csv:
-        with writing(csv, "--csv"):
-            csv.write_bytes(replay_files(release)[SAMPLES])
+        with writing(csv, "--csv") as place:
+            place.write_bytes(replay_files(release)[SAMPLES])
     return release, places
 
 

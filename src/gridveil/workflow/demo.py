@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 
@@ -11,10 +12,12 @@ from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduce
 from gridveil.dynamics.simulate import simulate
 from gridveil.dynamics.trajectory import Trajectory
+from gridveil.foundation.arguments import of_type, one_of, takes, whole
 from gridveil.foundation.errors import OptionError
 from gridveil.inference.fit import Observation
 from gridveil.planning.profiles import PROFILES, ProfileName
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.epsilon import Exact, exact
 from gridveil.privacy.provenance import Provenance
 from gridveil.publication.release import Release
 from gridveil.readers.cases import BUNDLED, open_grid
@@ -39,10 +42,17 @@ class Demo:
     fitted: Trajectory
 
 
+@takes(
+    outcome="Nothing was read, drawn or written.",
+    grid=of_type(str, " or ".join(BUNDLED)),
+    epsilon=exact,
+    profile=one_of(get_args(ProfileName)),
+    seed=whole("a whole number of 0 or more"),
+)
 def run_demo(
     grid: str = "ieee30",
     *,
-    epsilon: Fraction = Fraction(1, 2),
+    epsilon: Exact = Fraction(1, 2),
     profile: ProfileName = "default",
     seed: int = 1,
 ) -> Demo:

@@ -218,8 +218,8 @@ def report_leakage(settings: LeakageSettings) -> LeakageReport:
         if plot:
             from gridveil.adversary.leakage.report import plot_leakage
 
-            with writing(plot, "--plot"):
-                plot_leakage(leakages, str(plot))
+            with writing(plot, "--plot") as place:
+                plot_leakage(leakages, str(place))
         if out:  # last: whatever fails before leaves nothing there
             copy_coarser(Path(folder) / "coarser", out)
     rounded = how.sigma(noise, nominal_hz) if how.step_hz is not None else None

@@ -82,8 +82,8 @@ def inspect_grid(settings: GridSettings, plot: Path | None = None) -> tuple[Any,
     if plot:
         from gridveil.inference.records.drawing import plot_measured
 
-        with writing(plot, "--plot"):
-            plot_measured(measured, str(plot))
+        with writing(plot, "--plot") as place:
+            plot_measured(measured, str(place))
     return facts, measured
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,14 +40,23 @@ def check_place(path: Path, option: str) -> None:
 
 
 @contextmanager
-def writing(path: Path, option: str) -> Iterator[None]:
-    """Write a file, never into a bundle; turn a failure into a clear error."""
+def writing(path: Path, option: str) -> Iterator[Path]:
+    """Write a file whole or not at all, never into a bundle; turn a failure into a clear error.
+
+    Gives the place to write to, from which it is moved when it is whole.
+    """
     _check_no_bundle(path, option)
     with _failures_told(path, option):
-        # A bundle may hold the same file under another name.
-        if path.is_file() and path.stat().st_nlink > 1:
-            path.resolve().unlink()
-        yield
+        if path.exists() and not path.is_file():  # /dev/stdout, say: nothing can be moved there
+            yield path
+            return
+        place = path.resolve() if path.is_symlink() else path
+        half = place.with_name(f".{place.stem}-{os.getpid()}{place.suffix}")
+        try:
+            yield half
+            half.replace(place)  # a bundle may hold the old file under another name
+        finally:
+            half.unlink(missing_ok=True)
 
 
 def _check_no_bundle(path: Path, option: str) -> None:

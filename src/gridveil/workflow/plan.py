@@ -74,7 +74,8 @@ class PlanSettings:
             check_one_of("mechanism", self.mechanism, MECHANISMS)
         if self.family == DETAILED:
             self.check_detailed()
-        self.neighbours(self.family or SWING)
+        for adjacency in self.neighbours(self.family or SWING):
+            self._check_ratios(adjacency)
 
     @property
     def family(self) -> str | None:
@@ -98,6 +99,17 @@ class PlanSettings:
                 outcome=NO_PLAN,
                 remedy="Leave them out, or choose --model swing.",
             )
+
+    def _check_ratios(self, adjacency: Adjacency) -> None:
+        """Refuse bounds that a release would refuse: ratios need a lower end above 0."""
+        for name, public in self.bounds.items():
+            if name in adjacency.alpha and adjacency.in_ratios(name) and public.lower <= 0:
+                raise OptionError(
+                    f"A relative adjacency needs a lower bound of {name} above 0, and the release "
+                    "would be refused",
+                    outcome=NO_PLAN,
+                    remedy=f"Raise --bounds {name}=…, or choose an adjacency without -relative.",
+                )
 
     @classmethod
     def of(cls, **given: Any) -> PlanSettings:
@@ -169,6 +181,6 @@ def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan |
     if settings.plot:
         from gridveil.planning.plan import plot_plan
 
-        with writing(settings.plot, "--plot"):
-            plot_plan(planned, str(settings.plot))
+        with writing(settings.plot, "--plot") as place:
+            plot_plan(planned, str(place))
     return planned

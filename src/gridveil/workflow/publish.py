@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any, get_args
 
 from gridveil.dynamics.ensemble import Ensemble
 from gridveil.dynamics.kron import networkless_model, reduce
 from gridveil.foundation import crash_points
+from gridveil.foundation.arguments import of_type, one_of, several, takes
 from gridveil.foundation.errors import NOTHING_SPENT, OptionError
 from gridveil.foundation.progress import stage
 from gridveil.foundation.sealed import sealed
@@ -26,25 +28,33 @@ from gridveil.planning.surrogate import (
 )
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, Allocation, MechanismName, Sharing, machine_shares
+from gridveil.privacy.epsilon import Exact, exact
 from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.mechanisms import Sampler
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.publication.bundle import check_fits
 from gridveil.publication.ports import merge_loads
 from gridveil.publication.release import Release, loaded_buses
-from gridveil.vault.perturb import PlannedDraw, perturb_planned
+from gridveil.vault.perturb import DRAWING, PlannedDraw, perturb_planned
 from gridveil.vault.sampler import SecureSampler, makes_demo
 from gridveil.vault.source import SourceGrid
 
 
 @sealed
+@takes(
+    outcome=NOTHING_SPENT,
+    **DRAWING,
+    observed=several(of_type(Observation, ""), "Observations, such as measured.observation"),
+    settings=of_type(FitSettings, "FitSettings"),
+    start=one_of(get_args(Start)),
+)
 def publish(
     source: SourceGrid,
     observed: Sequence[Observation] = (),
     *,
-    epsilon: Fraction,
-    adjacency: Adjacency,
-    bounds: Bounds,
+    epsilon: Exact,
+    adjacency: Adjacency | str,
+    bounds: Bounds | Mapping[str, Any],
     ledger: Ledger | None,
     settings: FitSettings | None = None,
     sampler: Sampler | None = None,
@@ -63,6 +73,8 @@ def publish(
     paper's way).
     ports : groups of loaded buses that are shown as one port each; default: each alone.
     """
+    family, epsilon = source.facts.family, exact(epsilon)
+    adjacency, bounds = Adjacency.of(adjacency, family), Bounds.of(bounds, family)
     settings = settings or FitSettings()
     records = FitRecords(observed, sampler or SecureSampler())
     check_records(observed, source.facts, settings, bounds)

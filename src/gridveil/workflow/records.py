@@ -77,8 +77,8 @@ def init_record(
     except InputError as error:
         raise InputError(error.problem, outcome=NOTHING_WRITTEN, remedy=error.remedy) from None
     text = skeleton(found, [os.path.relpath(path, place.parent) for path in files])
-    with writing(place, "--out"):
-        place.write_text(text, encoding="utf-8")
+    with writing(place, "--out") as half:
+        half.write_text(text, encoding="utf-8")
     return Begun(place, text, found)
 
 
@@ -99,6 +99,6 @@ def _written(frame: object, place: Path, number: int) -> Path:
     check_free(path)
     # A range of row numbers is no time: the times then stand in a column.
     counted = type(table.index).__name__ == "RangeIndex"
-    with writing(path, "--out"):
-        table.to_csv(path, index=not counted, index_label=None if counted else "time")
+    with writing(path, "--out") as half:
+        table.to_csv(half, index=not counted, index_label=None if counted else "time")
     return path

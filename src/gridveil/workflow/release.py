@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gridveil.foundation import crash_points
 from gridveil.foundation.archive import SUMS, check_free
+from gridveil.foundation.arguments import of_type, takes
 from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, Interrupted
 from gridveil.foundation.interrupts import Ended, held, signal_of
 from gridveil.foundation.progress import RELEASE, staged
@@ -117,6 +118,13 @@ class Released:
         return receipt
 
 
+@takes(
+    outcome=NOTHING_SPENT,
+    settings=of_type(
+        ReleaseSettings, "ReleaseSettings, such as ReleaseSettings.of(grid='grid.m', epsilon=1)"
+    ),
+    dialogue=of_type(Dialogue, "a Dialogue"),
+)
 def release_grid(settings: ReleaseSettings, dialogue: Dialogue | None = None) -> Released:
     """Release a grid: read, check, show what its records give away, charge, draw, write, sign and
     note the bundles in the ledger.

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import cached_property
+from os import fspath
 from pathlib import Path
 from typing import Any, Self, get_args
 
 from gridveil.dynamics.detailed.entries import ENTRIES, Treatment
+from gridveil.foundation.arguments import a_place, of_type, takes
 from gridveil.foundation.errors import NOTHING_SPENT, InputError, OptionError
+from gridveil.foundation.looks import looks
 from gridveil.foundation.toml import read_toml
 from gridveil.grid.parameters import (
     DECLARED,
@@ -92,6 +95,15 @@ class GridSettings:
 
     def __post_init__(self) -> None:
         check_one_of("model", self.model, ("auto", "swing", "detailed"))
+        named = {*self.alpha, *(self.bounds if self.bounds.family != SWING else ())}
+        if self.model == SWING and family_of(named) != SWING:
+            raise OptionError(
+                f"{min(named & parameters_of(DETAILED).keys())} is of detailed models, and --model "
+                "swing was chosen.",
+                expected=f"groups among {', '.join(PARAMETERS)}",
+                outcome=NOTHING_SPENT,
+                remedy="Leave it out, or choose --model detailed.",
+            )
         adjacency_over(None, self.adjacency, self.alpha, self.said_family or SWING)
 
     @property
@@ -152,6 +164,21 @@ class GridSettings:
         return settings
 
 
+_BY_NAME = of_type(Mapping, "values by name; of texts, use ReleaseSettings.of(...)")
+
+
+@looks(lambda own: f"{own.grid}: ε = {own.epsilon}, {own.adjacency or 'the usual adjacency'}")
+@takes(
+    outcome=NOTHING_SPENT,
+    grid=of_type(str, "a grid's name or path", fspath),
+    adjacency=of_type(str, "a rule, such as 'one-asset'"),
+    reading=_BY_NAME,
+    alpha=_BY_NAME,
+    bounds=of_type(Bounds, "Bounds, such as Bounds(m=(1, 40))", Bounds),
+    split=_BY_NAME,
+    treatments=_BY_NAME,
+    out=a_place("a path"),
+)
 @dataclass(frozen=True, kw_only=True)
 class ReleaseSettings(GridSettings):
     """Everything that a release needs.

@@ -208,6 +208,7 @@ def _figure(assessed: DetailedAssessment) -> Figure:
     if epsilon and items:
         several.legend(fontsize=7, frameon=False)
         plain_ticks(several.xaxis)
+        plain_ticks(several.yaxis)
     else:
         several.set_title("several releases were not averaged", fontsize=9)
     figure.supxlabel("seeded demo draws", fontsize=8, color="#888888", x=0.99, ha="right")

@@ -9,6 +9,7 @@ import numpy as np
 
 from gridveil.dynamics.engine.lti import LTI
 from gridveil.foundation.errors import InputError
+from gridveil.foundation.looks import looks
 from gridveil.grid.facts import Array, IntArray, frozen
 
 # Arrays of a model that a trip needs, and nothing else does.
@@ -16,6 +17,12 @@ OF_TRIPS = ("given", "given_through", "dispatch", "turn", "turn_through")
 MATRICES = ("A", "B", "C", "D", "loads", "inertia", *OF_TRIPS)
 
 
+@looks(
+    lambda own: (
+        f"{own.units} units, {len(own.ports)} ports, {len(own.states)} states, "
+        f"{own.frequency_hz:g} Hz, {own.base_mva:g} MVA"
+    )
+)
 @dataclass(frozen=True, eq=False)
 class DetailedModel:
     """ẋ = A x + B (P, Q), y = C x + D (P, Q), all as deviations from the operating point [p.u.].

@@ -8,14 +8,14 @@ current turns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.engine import SCHEMES, SchemeName
-from gridveil.dynamics.events import NOT_SIMULATED, Event
+from gridveil.dynamics.events import NOT_SIMULATED, Event, Step
 from gridveil.dynamics.models import port_positions
 from gridveil.foundation.errors import EventError
 from gridveil.grid.facts import Array, IntArray
@@ -119,7 +119,7 @@ def tripped_omega(
     model: DetailedModel,
     event: Event,
     names: Sequence[str],
-    shifts: Sequence[int],
+    spans: Sequence[tuple[int, int]],
     samples: int,
     *,
     dt_s: float,
@@ -128,47 +128,72 @@ def tripped_omega(
     """Speeds or frequencies (samples, h) at the ports `names` through an event with trips, and
     what they settle at [p.u.]; at a machine that left, its bus's frequency.
 
-    shifts : the sample at which each step of the event falls.
+    spans : the sample at which each step of the event falls, or those between which a ramp lies.
     """
-    x, load = np.zeros(len(model.states)), dict.fromkeys(model.ports, 0j)
+    x, now = np.zeros(len(model.states)), 0
+    load, rate, final = (dict.fromkeys(model.ports, 0j) for _ in range(3))
     omega = np.zeros((samples, len(names)))
-    settling = 0.0
-    for number, step in enumerate(event.steps):
-        for port, added in zip(model.ports, replace(step, trips={}).loads(model), strict=True):
-            load[port] += added
+    for at, step, begins in _changes(event, spans, samples):
+        x = _through(model, load, rate, names, x, omega[now:at], dt_s, scheme)
+        load = {port: own + rate[port] * (at - now) * dt_s for port, own in load.items()}
+        now = at
+        gone = {}
         for machine, power in step.trips.items():
             lost = lost_power(model, machine)
-            load[machine] += lost if power is None else complex(power, lost.imag)
+            gone[machine] = lost if power is None else complex(power, lost.imag)
+        for port, more in zip(model.ports, replace(step, trips={}).whole(model), strict=True):
+            whole = more + gone.get(port, 0)
+            final[port] += whole if begins else 0
+            if step.over_s:
+                rate[port] += (1 if begins else -1) * whole / step.over_s
+            else:
+                load[port] += whole
+        for machine in step.trips:
             x, model = x[kept_states(model, machine)], without_unit(model, machine)
-        pattern = np.array([load[port] for port in model.ports])
-        end = shifts[number + 1] if number + 1 < len(shifts) else samples
-        sense = port_positions(model, names)
-        x = _through(model, pattern, sense, x, omega[shifts[number] : end], dt_s, scheme)
-        settling = model.settling(pattern)
-    return omega, settling
+    _through(model, load, rate, names, x, omega[now:], dt_s, scheme)
+    return omega, model.settling(np.array([final[port] for port in model.ports]))
+
+
+def _changes(
+    event: Event, spans: Sequence[tuple[int, int]], samples: int
+) -> list[tuple[int, Step, bool]]:
+    """Samples at which a step falls or a ramp begins (True), or a ramp ends (False), in order."""
+    changes = []
+    for step, (begin, end) in zip(event.steps, spans, strict=True):
+        changes.append((begin, step, True))
+        if step.over_s and end < samples:
+            changes.append((end, step, False))
+    return sorted(changes, key=lambda change: change[0])
 
 
 def _through(
     model: DetailedModel,
-    load: Array,
-    sense: IntArray,
+    load: Mapping[str, complex],
+    rate: Mapping[str, complex],
+    names: Sequence[str],
     x: Array,
     omega: Array,
     dt_s: float,
     scheme: SchemeName,
 ) -> Array:
-    """Go through samples under a held load, from x; write ω into omega (samples, h), return x at
-    the end.
+    """Go through samples under a load that changes evenly, from x; write ω into omega (samples, h),
+    return x at the end.
+
+    load, rate : by port, at the begin [p.u.] and per second [p.u./s].
     """
-    u = np.concatenate([np.real(load), np.imag(load)])
+    u, w = (
+        np.concatenate([np.real(own), np.imag(own)])
+        for own in (np.array([by[port] for port in model.ports]) for by in (load, rate))
+    )
     n = len(x)
-    F = np.zeros((n + 1, n + 1))
-    F[:n, :n], F[:n, n] = model.A, model.B @ u
+    F = np.zeros((n + 2, n + 2))  # z = (x, 1, time)
+    F[:n, :n], F[:n, n], F[:n, n + 1], F[n + 1, n] = model.A, model.B @ u, model.B @ w, 1.0
     E = SCHEMES[scheme](F, dt_s)[0]
-    C, D = model.C[sense], model.D[sense] @ u
-    z = np.append(x, 1.0)
+    sense = port_positions(model, names)
+    H = np.column_stack([model.C[sense], model.D[sense] @ u, model.D[sense] @ w])
+    z = np.concatenate([x, [1.0, 0.0]])
     for sample in range(len(omega)):
-        omega[sample] = C @ z[:n] + D
+        omega[sample] = H @ z
         z = E @ z
     return z[:n]
 

@@ -6,6 +6,8 @@ Small networks and batches of them are reduced densely, large ones sparsely: the
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from gridveil.dynamics.kron.kernels import (
 )
 from gridveil.dynamics.models import GridPorts, ReducedModel
 from gridveil.dynamics.swing import SWING
+from gridveil.foundation.arguments import Unfit, takes
 from gridveil.foundation.progress import stage
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.tables import GridTable, PublicTable, Values
@@ -82,11 +85,22 @@ def reduced_model(facts: GridFacts, values: Values, buses: IntArray | None = Non
     )
 
 
+def _whole_table(value: Any) -> GridTable:
+    """Take a table of values that may be seen: a noisy grid, or a public one."""
+    values = getattr(value, "values", None)
+    if not isinstance(getattr(value, "facts", None), GridFacts) or not isinstance(values, Mapping):
+        raise Unfit("a noisy grid of swing models, which perturb() returns")
+    if not all(isinstance(own, np.ndarray) for own in values.values()):
+        raise Unfit("a noisy grid: a source is perturbed first, by perturb()")
+    return value
+
+
 def device_values(values: Values) -> Values:
     """The values that are not the swing model's own."""
     return {name: own for name, own in values.items() if name not in SWING}
 
 
+@takes(table=_whole_table)
 def reduce(table: GridTable, buses: IntArray | None = None) -> ReducedModel:
     """Reduce a noisy grid, or a table made of one: data-independent post-processing, so the
     guarantee stays as it is.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import GridPorts, ReducedModel
 from gridveil.dynamics.simulate import check_euler
 from gridveil.dynamics.swing import SWING
+from gridveil.foundation.arguments import a_number, one_of, takes, whole
 from gridveil.foundation.errors import OptionError
+from gridveil.foundation.looks import looks
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import beliefs_alike
@@ -60,6 +62,20 @@ FLAT_STEPS, FLAT = 5, 1e-3
 Method = Literal["projected-gradient", "l-bfgs-b", "two-stage"]
 
 
+_COUNT = whole("a whole number of 1 or more", least=1)
+
+
+@looks()
+@takes(
+    method=one_of(get_args(Method)),
+    scheme=one_of(get_args(SchemeName)),
+    dt_s=a_number("a time step above 0 [s]", above=0.0),
+    iterations=_COUNT,
+    step=a_number("a number above 0", above=0.0),
+    rho=a_number("a number of 0 or more"),
+    sigma=a_number("a deviation above 0 [p.u. frequency]", above=0.0),
+    starts=_COUNT,
+)
 @dataclass(frozen=True)
 class FitSettings:
     """How to fit. All of it is public and fixed before the draw.

@@ -118,7 +118,7 @@ class Prediction:
             model if self.reactive else with_active_dispatch(model),
             self.tripping[record],
             self.buses,
-            [shift for own, shift, _ in self.records.steps if own == record],
+            [(shift, shift) for own, shift, _ in self.records.steps if own == record],
             self.records.samples,
             dt_s=self.dt_s,
             scheme=self.scheme,

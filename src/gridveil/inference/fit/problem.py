@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gridveil.dynamics.engine import LinearFamily, Objective, SampledRecord, SchemeName
-from gridveil.dynamics.events import Event
+from gridveil.dynamics.events import WORDS, Event
 from gridveil.dynamics.models import Places, ReducedModel, port_positions
 from gridveil.dynamics.simulate import Clock
 from gridveil.dynamics.trajectory import Trajectory
+from gridveil.foundation.arguments import a_number, of_type, takes
 from gridveil.foundation.errors import InputError
+from gridveil.foundation.looks import looks
 from gridveil.foundation.progress import report
 from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import Bounds
@@ -26,6 +28,19 @@ from gridveil.privacy.provenance import Provenance
 HELD_OUT, LEAST_SAMPLES = 0.25, 20
 
 
+@looks(
+    lambda one: (
+        f"{', '.join(one.trajectory.buses)} after {one.event.in_words()}; "
+        f"{one.provenance.in_words()}"
+    )
+)
+@takes(
+    event=of_type(Event, WORDS, lambda text: Event.parse(of_type(str, "")(text))),
+    trajectory=of_type(Trajectory, "a Trajectory"),
+    provenance=of_type(Provenance, "a Provenance"),
+    unknown=of_type(Unknown, "an Unknown"),
+    sigma=a_number("a deviation above 0 [p.u. frequency]", above=0.0),
+)
 @dataclass(frozen=True, eq=False)
 class Observation:
     """A public trajectory and the event behind it.

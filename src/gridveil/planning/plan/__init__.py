@@ -24,6 +24,7 @@ from gridveil.foundation.drawing import (
     mark_level,
     new_figure,
     plain,
+    plain_ticks,
     written,
 )
 from gridveil.foundation.errors import OptionError
@@ -251,6 +252,8 @@ def plot_plan(plan: Plan, path: str | None = None) -> Figure:
         if plan.chosen is not None and plan.chosen.epsilon is not None:
             at = float(plan.chosen.epsilon), plan.chosen.errors[target.error]
             panel.plot(*at, "o", color="#000000", markersize=6, label=f"proposed, ε = {at[0]:g}")
+        plain_ticks(panel.xaxis)
+        plain_ticks(panel.yaxis)
         name = "RoCoF" if target.figure == "rocof" else target.figure
         rule = plan.curves[0].choice.adjacency.rule
         labelled(panel, f"ε ({rule})", f"error of the {name} [{target.unit}]")

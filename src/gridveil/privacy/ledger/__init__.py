@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gridveil.foundation.archive import check_outside_bundles
+from gridveil.foundation.arguments import Unfit, takes
 from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
 from gridveil.foundation.files import gridveil_home
+from gridveil.foundation.looks import looks
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.ledger.accounts import (
     Account,
@@ -36,6 +38,15 @@ T = TypeVar("T")
 __all__ = ["Account", "Charge", "Entry", "Ledger", "Receipt", "Version", "default_location"]
 
 
+def _location(value: Any) -> str | Path:
+    """Read where a ledger lies; the default place is never guessed from a mistake."""
+    if not isinstance(value, str | Path) or not str(value).strip() or "\0" in str(value):
+        raise Unfit("a path or a postgresql:// URL; Ledger.default() is the usual one")
+    return value
+
+
+@looks(lambda ledger: str(ledger.location))
+@takes(outcome=NOTHING_SPENT, location=_location, witness=_location)
 class Ledger:
     """A durable account of privacy spent: append-only, keyed hash chain, SQLite or PostgreSQL.
 
@@ -89,6 +100,13 @@ class Ledger:
             raise self._store.error(
                 f"its key cannot be written to {folder} ({error.strerror})"
             ) from None
+
+    @classmethod
+    def default(cls) -> Ledger:
+        """The usual ledger: $GRIDVEIL_LEDGER, or the one in gridveil's home; made where there is
+        none.
+        """
+        return cls(default_location())
 
     def name(self, data: bytes) -> str:
         """Name data by this ledger's keyed fingerprint."""

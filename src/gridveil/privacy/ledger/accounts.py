@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
+from shlex import quote
 from typing import Any, Literal
 
 from gridveil.foundation.errors import NOTHING_SPENT, BudgetExceeded, LedgerError
@@ -172,7 +173,8 @@ class Account:
             raise BudgetExceeded(
                 f"The lineage {self.lineage!r} has no budget yet.",
                 outcome=NOTHING_SPENT,
-                remedy=f"Give it one: gridveil ledger budget {self.lineage} --epsilon …",
+                remedy=f"Give it one: gridveil ledger budget {quote(self.lineage)} --epsilon "
+                "EPSILON",
             )
         after = {
             name: self.totals.get(name, Fraction(0)) + draws * losses.get(name, Fraction(0))
@@ -184,8 +186,8 @@ class Account:
                 f"The budget of {self.lineage!r} does not cover {asked}: "
                 f"{math.floor(self.left * 10**6) / 10**6:g} is left of ε = {self.epsilon}.",
                 outcome=NOTHING_SPENT,
-                remedy=f"Ask for less, or raise the budget: gridveil ledger budget {self.lineage} "
-                "--epsilon …",
+                remedy=f"Ask for less, or raise the budget: gridveil ledger budget "
+                f"{quote(self.lineage)} --epsilon EPSILON",
             )
 
     def after(self, kind: str, body: Mapping[str, Any]) -> Account:

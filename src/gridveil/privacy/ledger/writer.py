@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
+from shlex import quote
 from typing import Any
 
 from sqlalchemy import Connection
@@ -199,7 +200,7 @@ class Writer:
                     f"This grid, or a part of it, has the lines of lineage {other!r}: it is a "
                     "version of that one.",
                     outcome=NOTHING_SPENT,
-                    remedy=f"Release it with --lineage {other}, from the same budget.",
+                    remedy=f"Release it with --lineage {quote(other)}, from the same budget.",
                 )
             if version is not None:
                 self._keep_marks(new_version_id(), lineage, version.marks)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -162,6 +162,7 @@ class Noise(ABC):
         return sum((np.log(np.maximum(part, 1e-300)) for part in each), np.zeros(x.shape))
 
 
+@runtime_checkable
 class Sampler(Protocol):
     """Adds noise to a vector: the source of its randomness."""
 

@@ -163,7 +163,7 @@ def _settings(model: ReducedModel, event: Event) -> list[tuple[str, str, float]]
         ("TDS", "fixt", 1),
         ("TDS", "tstep", time_step(model)),
         ("TDS", "tol", 1e-6),
-        ("TDS", "tf", max(30.0, event.steps[-1].at_s + 20.0)),
+        ("TDS", "tf", max(30.0, max(step.at_s + step.over_s for step in event.steps) + 20.0)),
     ]
 
 

@@ -21,6 +21,8 @@ DEMO_MARK = "DEMO: made with a seed; it protects nothing and must not be taken f
 BASE_KV = 1.0
 # A weight this much below the largest is what rounding left of a zero.
 NO_LINE = 1e-12
+# Steps of load that stand for a ramp, in a tool that knows steps alone.
+STAIRS = 100
 
 
 @dataclass(frozen=True)
@@ -164,19 +166,20 @@ def rated_hz(model: ReducedModel) -> float:
 def machine_steps(model: ReducedModel, event: Event) -> tuple[tuple[float, tuple[float, ...]], ...]:
     """Share an event over machines: times [s] with the load u = l + K_ac l of each [p.u. power].
 
-    Sums are rounded once (fsum), so that every platform writes the same digits.
+    A ramp becomes stairs, each step in the middle of its stair. Sums are rounded once (fsum), so
+    that every platform writes the same digits.
     """
     steps = []
     for step in event.steps:
-        added, shares = step.loads(model).tolist(), model.port_map.tolist()
+        added, shares = step.whole(model).tolist(), model.port_map.tolist()
         if not np.isfinite(added).all():
             raise EventError("an event's load is not finite", outcome=NOT_WRITTEN)
-        steps.append(
-            (
-                step.at_s,
-                tuple(fsum(s * load for s, load in zip(row, added, strict=True)) for row in shares),
-            )
-        )
+        felt = [fsum(s * load for s, load in zip(row, added, strict=True)) for row in shares]
+        stairs = STAIRS if step.over_s else 1
+        first = 0.5 if step.over_s else 0.0
+        for stair in range(stairs):
+            at_s = step.at_s + step.over_s * (stair + first) / stairs
+            steps.append((at_s, tuple(load / stairs for load in felt)))
     return tuple(steps)
 
 

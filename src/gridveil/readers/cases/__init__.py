@@ -8,9 +8,10 @@ from dataclasses import replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from weakref import WeakSet
 
+from gridveil.foundation.arguments import Unfit, a_place, of_type, one_of, takes
 from gridveil.foundation.errors import NOTHING_SPENT, InputError, NoLedger, OptionError
 from gridveil.foundation.limits import JSON_BYTES, MOST_FILES
 from gridveil.foundation.progress import stage
@@ -190,7 +191,21 @@ _named: WeakSet[SourceGrid[Any]] = WeakSet()
 ModelName = Literal["auto", "swing", "detailed"]
 
 
+def _grid(value: Any) -> str | Path:
+    """Read a grid's name or path; whether there is one is found out later."""
+    if not isinstance(value, str | Path):
+        raise Unfit(f"{KNOWN}, such as 'ieee30', 'andes:ieee39' or 'grid.raw'")
+    return value
+
+
 @sealed
+@takes(
+    outcome="Nothing was read.",
+    grid=_grid,
+    dynamics_file=a_place("a path to a TOML or a DYR"),
+    options=of_type(Mapping, "settings by name, such as {'damping': 2}"),
+    model=one_of(get_args(ModelName)),
+)
 def open_grid(
     grid: str | Path,
     *,
@@ -336,9 +351,28 @@ def _place(grid: str) -> tuple[Path, str | None]:
         raise InputError(
             f"the grid {grid!r} is not known",
             expected=KNOWN,
-            remedy="Check the name; gridveil cases lists those that are installed.",
+            remedy=f"Check the name. {_meant(grid)}List those that are installed: gridveil cases",
         )
     return path, None
+
+
+def _meant(grid: str) -> str:
+    """The name of a case that was meant, as a question; "" where none is like it."""
+    from difflib import get_close_matches
+
+    from gridveil.readers.cases.packages import PACKAGES, package_cases
+
+    cases = [case for package in PACKAGES.values() for case in package_cases(package)]
+    known: dict[str, str] = {name: name for name in BUNDLED}
+    for case in cases:  # a folder stands for the best of its cases
+        if case.best:
+            known.setdefault(case.path.parent.name.lower(), case.name.rpartition("/")[0])
+    for case in cases:
+        known.setdefault(case.path.stem.lower(), case.name)
+    near = [grid.lower()] if grid.lower() in known else []
+    near = near or get_close_matches(grid, BUNDLED, n=1, cutoff=0.8)
+    near = near or get_close_matches(grid.lower(), known, n=1, cutoff=0.7)
+    return f"Did you mean {known[near[0]]}? " if near else ""
 
 
 def _exists(path: Path) -> bool:

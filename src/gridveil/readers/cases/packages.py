@@ -83,7 +83,7 @@ def package_case(grid: str) -> Path | None:
         expected=" or ".join(f"{package.name}:{one}" for one in near)
         if near
         else "one of its cases",
-        remedy=f"gridveil cases {package.name} lists them.",
+        remedy=f"List them: gridveil cases {package.name}",
     )
 
 
