@@ -165,10 +165,12 @@ def print_table(
     rows: Sequence[Sequence[str | Sequence[str]]],
     *,
     texts: int = 1,
+    err: bool = False,
 ) -> None:
     """Print a table; the first columns are texts, the others line up on the right.
 
     A cell is a line, or a list of lines.
+    err : on stderr, before the work starts.
     """
     from rich import box
     from rich.console import Console
@@ -181,16 +183,20 @@ def print_table(
         table.add_row(
             *("\n".join(map(shown, [cell] if isinstance(cell, str) else cell)) for cell in row)
         )
-    width = None if sys.stdout.isatty() else 160
-    Console(highlight=False, markup=False, emoji=False, width=width).print(table)
+    width = None if (sys.stderr if err else sys.stdout).isatty() else 160
+    Console(highlight=False, markup=False, emoji=False, width=width, stderr=err).print(table)
 
 
-def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
-    """Print what a release promises."""
+def print_guarantee(guarantee: Guarantee, clipped: dict[str, int] | None) -> None:
+    """Print what a release promises; clipped : None before it is drawn."""
+    drawn = clipped is not None
     print_table(
         f"{'DEMO: ' if guarantee.demo else ''}ε = {guarantee.epsilon}, adjacency {guarantee.rule}",
-        ("group", "drawn", "α", "ε of the group", "noise scale", "on a bound"),
-        [_group_row(name, guarantee, clipped) for name in clipped],
+        ("group", "drawn", "α", "ε of the group", "noise scale", *["on a bound"] * drawn),
+        [
+            _group_row(name, guarantee, clipped or {})[: 5 + drawn]
+            for name in (guarantee.parameters if clipped is None else clipped)
+        ],
         texts=2,
     )
     print_text(guarantee.in_words())
@@ -208,7 +214,7 @@ def _group_row(name: str, guarantee: Guarantee, clipped: dict[str, int]) -> tupl
         loss.alpha_in_words,
         str(loss.epsilon),
         loss.scale_in_words,
-        str(clipped[name]),
+        str(clipped.get(name, 0)),
     )
 
 

@@ -107,7 +107,10 @@ def plan(
         show_detailed(planned, event, settings, json=json)
         return
     event = event or EVENT
-    command = _command(planned.chosen, given["alpha"], given["bounds"]) if planned.chosen else None
+    command = None
+    if planned.chosen:
+        said = _alpha(planned.chosen), _bounds(planned, given["bounds"])
+        command = _command(planned.chosen, *said)
     if json:
         print_json(_json(planned, event, command, plot))
         return
@@ -116,8 +119,11 @@ def plan(
         print_text(f"Figure   {plot}")
 
 
-def _command(chosen: Choice, alpha: str | None, bounds: str | None) -> str:
-    """The command line that makes the proposed release."""
+def _command(chosen: Choice, alpha: str | None, bounds: str) -> str:
+    """The command line that makes the proposed release.
+
+    bounds : those of the plan, or derived as its were.
+    """
     parts = [
         "gridveil release GRID",
         f"--epsilon {float(chosen.epsilon or 0):g}",  # two digits: exact
@@ -132,8 +138,30 @@ def _command(chosen: Choice, alpha: str | None, bounds: str | None) -> str:
     if chosen.allocation.sharing != "equal":
         parts.append(f"--share-by {chosen.allocation.sharing}")
     parts += [f"--alpha {alpha}"] if alpha else []
-    parts += [f"--bounds {bounds}"] if bounds else []
-    return " ".join(parts)
+    return " ".join([*parts, f"--bounds {bounds}"])
+
+
+def _bounds(planned: Plan, given: str | None) -> str:
+    """Bounds as an option says them: those that were given, and the others as the plan has them, or
+    derived of the grid as they were of the surrogate.
+    """
+    from gridveil.grid.derived import DERIVED
+    from gridveil.workflow.settings import DERIVE, pairs_of
+
+    said = {name: text for name, text in pairs_of("bounds", given).items() if name != DERIVE}
+    if planned.bounds.origin.startswith(DERIVED):
+        return ",".join([DERIVE, *(f"{name}={text}" for name, text in said.items())])
+    usual = {name: planned.bounds[name] for name in planned.surrogate.facts.parameters}
+    said = {name: f"{own.lower:g}:{own.upper:g}" for name, own in usual.items()} | said
+    return ",".join(f"{name}={text}" for name, text in said.items())
+
+
+def _alpha(chosen: Choice) -> str:
+    """Distances as an option says them, where they are not the usual ones."""
+    from gridveil.privacy.adjacency import Adjacency
+
+    own, usual = chosen.adjacency.alpha, Adjacency(chosen.adjacency.rule).alpha
+    return ",".join(f"{name}={own[name]}" for name in own if own[name] != usual[name])
 
 
 def _print(planned: Plan, event: str, command: str | None) -> None:
