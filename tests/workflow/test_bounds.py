@@ -17,6 +17,7 @@ from gridveil.publication.stated import release_problems
 from gridveil.workflow.foresee import foresee
 from gridveil.workflow.release import Dialogue, release_grid
 from gridveil.workflow.settings import ReleaseSettings
+from terminal import Terminal
 
 IEEE39 = ("release", "andes:ieee39", "--epsilon=1", "--damping=2")
 RATED = ("3 30 0 100 -100 1.01 100 1 100 0", "3 30 0 100 -100 1.01 400 1 100 0")
@@ -148,6 +149,17 @@ def test_a_terminal_is_asked_and_a_no_leaves_nothing(room):
     assert missing == ("k", "m", "d")
     assert source == "H of 1 to 10 s; ratings of 100 MVA or more, median 100, together 600"
     assert released.releases[0].bounds.origin == DERIVED
+
+
+@pytest.mark.parametrize("answer", ["", "y"])
+def test_a_real_terminal_shows_the_table_and_asks(room, answer):
+    terminal = Terminal("release", "in/private.m", "--epsilon=1/2", "--out=out", cwd=room)
+    terminal.until("bounds follow from")
+    terminal.until("ratings of 100 MVA")
+    terminal.answer("Release with these bounds? [y/N]", answer)
+    assert terminal.end() == (0 if answer else 2), terminal.shown
+    assert (room / "out").exists() == (room / "home").exists() == bool(answer)
+    assert max(map(len, terminal.lines)) <= 80
 
 
 def test_bounds_beside_a_file_are_its_own_and_options_come_before_them(room):

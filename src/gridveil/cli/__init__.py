@@ -23,6 +23,7 @@ from gridveil.cli import (
     plan,
     release,
     research,
+    start,
 )
 from gridveil.cli.options import HeadedCommand, ReleaseCommand
 from gridveil.cli.output import (
@@ -74,6 +75,7 @@ for name, command in {
     "demo": grids.demo,
     "cases": grids.cases,
     "inspect": grids.inspect,
+    "start": start.start,
     "plan": plan.plan,
     "leakage": leakage.leakage,
 }.items():

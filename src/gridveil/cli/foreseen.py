@@ -55,16 +55,36 @@ def print_bounds(
     )
 
 
-def show_foreseen(foreseen: Foreseen, *, json: bool, closing: bool = True) -> None:
-    """Print a release that was not made; closing : with a word on how to make it."""
+def show_foreseen(foreseen: Foreseen, *, json: bool) -> None:
+    """Print a release that was not made."""
     if json:
         print_json(_json(foreseen))
         return
-    guarantee, account = foreseen.guarantee, foreseen.account
+    guarantee = foreseen.guarantee
     alpha = {name: loss.alpha for name, loss in guarantee.groups.items()}
     print_bounds(foreseen.chosen, foreseen.facts, alpha)
     print_guarantee(guarantee, None)
-    several = f"{foreseen.count} draws at ε = {guarantee.epsilon}: " if foreseen.count > 1 else ""
+    print_text(
+        *_outline(foreseen),
+        f"Drawn    {foreseen.allocation.in_words()}",
+        f"Formats  {', '.join(foreseen.formats) or 'none besides its own'}",
+        "",
+        "The certificate would declare these public inputs:",
+        *(f"- {name}: {words}" for name, words in foreseen.inputs.items()),
+        *_open(foreseen),
+    )
+    accept = ", with --bounds derived to accept the bounds" if foreseen.chosen.missing else ""
+    print_text("", f"{UNDONE} Leave --dry-run out to make this release{accept}.")
+
+
+def print_outline(foreseen: Foreseen) -> None:
+    """Print the same in short: the charge, the bundle, and what is not protected."""
+    print_text(*_outline(foreseen), *_open(foreseen))
+
+
+def _outline(foreseen: Foreseen) -> list[str]:
+    epsilon, account = foreseen.guarantee.epsilon, foreseen.account
+    several = f"{foreseen.count} draws at ε = {epsilon}: " if foreseen.count > 1 else ""
     words = f"Charge   {several}ε = {foreseen.cost} to the lineage {foreseen.lineage}"
     if account is None:
         words += (
@@ -72,23 +92,18 @@ def show_foreseen(foreseen: Foreseen, *, json: bool, closing: bool = True) -> No
         )
     else:
         words += f", of which ε = {float(account.left):g} is left of {account.epsilon}"
-    print_text(
+    return [
         words,
         f"Ledger   {foreseen.ledger or 'none yet: the release would make one'}",
-        f"Drawn    {foreseen.allocation.in_words()}",
         f"Model    {foreseen.ports}",
         *(f"Bundle   {place}" for place in foreseen.places),
-        f"Formats  {', '.join(foreseen.formats) or 'none besides its own'}",
         f"Signed   by {f'key {foreseen.signed_by}' if foreseen.signed_by else 'nobody'}",
-        "",
-        "The certificate would declare these public inputs:",
-        *(f"- {name}: {words}" for name, words in foreseen.inputs.items()),
-        "It would say that these are not protected:",
-        *(f"- {words}" for words in foreseen.not_protected),
-    )
-    if closing:
-        accept = ", with --bounds derived to accept the bounds" if foreseen.chosen.missing else ""
-        print_text("", f"{UNDONE} Leave --dry-run out to make this release{accept}.")
+    ]
+
+
+def _open(foreseen: Foreseen) -> list[str]:
+    protected = [f"- {words}" for words in foreseen.not_protected]
+    return ["It would say that these are not protected:", *protected]
 
 
 def _json(foreseen: Foreseen) -> dict[str, Any]:

@@ -186,8 +186,8 @@ def dialogue(bar: Bar, *, quiet: bool, yes: bool) -> Dialogue:
             return confirmed("Go on?", default=True)
 
         def accepts(self, chosen: Chosen, facts: TableFacts) -> bool:
-            if quiet or not _at_a_terminal():
-                return False
+            if quiet or yes or not _at_a_terminal():
+                return False  # where nobody is asked, --bounds derived says so
             bar.stop()
             print_bounds(chosen, facts, err=True)
             print_notice(

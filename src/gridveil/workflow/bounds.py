@@ -15,7 +15,7 @@ from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import TableFacts
 from gridveil.grid.parameters import Bounds
 
-OF_THE_CLASS = "range of such assets, declared in gridveil"
+OF_THE_CLASS = "range of the class"
 
 
 @dataclass(frozen=True)
