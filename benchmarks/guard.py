@@ -45,6 +45,7 @@ from gridveil.inference.fit.guard_detailed import DetailedGuard, response_deviat
 from gridveil.inference.posterior import posterior_mean
 from gridveil.inference.records import check_size, measure
 from gridveil.inference.records.declared import Declaration
+from gridveil.inference.records.layout import RecordFile
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.privacy.provenance import Provenance
@@ -175,17 +176,21 @@ def refused(one: Draw, record: Observation, bounds: Bounds) -> str:
         rows = zip(record.trajectory.time_s, 60 * record.trajectory.omega, strict=True)
         lines = [",".join(map(repr, map(float, [time, *values]))) for time, values in rows]
         file.write_text("\n".join([",".join(["time", *columns]), *lines]) + "\n")
-        declared = Declaration(
-            file="record.toml",
-            record=file,
-            time_column="time",
+        read_as = RecordFile(
+            path=file,
+            locations=dict(zip(columns, record.trajectory.buses, strict=True)),
+            time_column=("time",),
             time_format="seconds",
             unit="Hz",
             values="deviation",
+        )
+        declared = Declaration(
+            file="record.toml",
+            files=(read_as,),
+            unit="Hz",
             nominal_hz=nominal,
             offset="none",
             event=f"load:{bus}={size:+}@{AT_S:g}s",
-            locations=dict(zip(columns, record.trajectory.buses, strict=True)),
             provenance=ORIGIN,
         )
         try:

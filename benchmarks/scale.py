@@ -40,6 +40,8 @@ OPTIONS = [
     "2",
     "--negative-x",
     "abs",
+    "--bounds",
+    "k=1:100,m=1:40,d=1:40",
     "--zero-x",
     "merge",
 ]

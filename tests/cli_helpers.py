@@ -75,6 +75,11 @@ damping = {d[1]}
 [machines.3]
 inertia = {m[2]}
 damping = {d[2]}
+[bounds]
+k = [1.0, 100.0]
+m = [1.0, 40.0]
+d = [1.0, 40.0]
+origin = "gridveil's defaults"
 """
 
 

@@ -271,7 +271,7 @@ def test_profile_paper_is_one_per_group_with_a_third_of_epsilon_each(tmp_path, l
 
 def test_release_toml_knows_every_option():
     assert (
-        set(inspect.signature(release_command).parameters) - {"config", "json", "yes"}
+        set(inspect.signature(release_command).parameters) - {"config", "json", "yes", "dry_run"}
         == ReleaseSettings.keys()
     )
 
@@ -647,8 +647,3 @@ def test_an_interrupt_says_what_it_cost(tmp_path, ledger, monkeypatch, step, sai
     assert said in done.err
     assert not (tmp_path / "out").exists()
     assert len(charges(ledger)) == (step == "reduce")
-
-
-def test_default_bounds_are_named_before_a_file_is_charged(tmp_path, ledger):
-    arguments = ("release", write_grid(tmp_path / "in"), "--epsilon=1/2", "--out", tmp_path / "out")
-    assert "public bounds are the defaults, k 1:100, m 1:40, d 1:40" in gridveil(*arguments).err

@@ -515,6 +515,7 @@ def test_a_named_surrogate_is_not_opened_with_the_grids_own_inertia(tmp_path):
             f"--damping={damping}",
             "--governor-rate=2",
             "--droop-gain=20",
+            "--bounds=k=1:100,m=1:40,d=1:40",
         ]
         places = [
             "--out",

@@ -152,6 +152,7 @@ def test_a_version_is_charged_to_its_lineage(ledger, folder):
         10,
         "--damping",
         5,
+        "--bounds=derived",
         "--ledger",
         ledger.location,
     ]
@@ -298,7 +299,7 @@ def half(folder):
     return folder / "half.m"
 
 
-FLAT = ("--inertia=10", "--damping=5", "--operating-point=flat")
+FLAT = ("--inertia=10", "--damping=5", "--operating-point=flat", "--bounds=derived")
 
 
 def test_a_release_of_half_a_grid_is_refused_and_names_the_lineage(ledger, folder, half):

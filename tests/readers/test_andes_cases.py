@@ -230,7 +230,7 @@ def test_an_exported_case_is_read_back_as_the_release_has_it(tmp_path):
 def test_a_real_release_of_an_andes_case_through_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
-    bounds = ("--bounds", "k=1:1000,m=1:2000", "--bounds-origin", "round numbers")
+    bounds = ("--bounds", "k=1:1000,m=1:2000,d=1:40", "--bounds-origin", "round numbers")
     done = gridveil(
         "release", "andes:kundur", "--epsilon", "1", "--damping", "2", *bounds, "--json"
     )

@@ -54,9 +54,10 @@ def from_case(folder, name):
                 "shunt_mvar",
                 "voltage_pu",
                 "angle_deg",
+                "nominal_kv",
             ]
         ]
-        + [[f"{row[0]:.0f}", KINDS[int(row[1])], *row[2:6], *row[7:9]] for row in bus],
+        + [[f"{row[0]:.0f}", KINDS[int(row[1])], *row[2:6], *row[7:10]] for row in bus],
         "branches": [
             [
                 "from_bus",

@@ -145,7 +145,7 @@ def test_shares_of_each_asset_add_up_to_the_whole():
     ids=" ".join,
 )
 def test_options_of_swing_models_keep_the_swing_path(room, options):
-    done = release(*options)
+    done = release(*options, "--bounds=derived")
     assert done.code == 0, done.err
     assert isinstance(load("bundle").model, ReducedModel)
     assert verify("bundle").epsilon == "1/2"
@@ -206,10 +206,10 @@ def test_settings_say_which_family_they_are_of():
 @pytest.mark.parametrize("first", ["detailed", "swing"])
 def test_a_lineage_has_one_family(room, first):
     second = {"detailed": "swing", "swing": "detailed"}[first]
-    assert release(f"--model={first}").code == 0
+    assert release(f"--model={first}", "--bounds=derived").code == 0
     before = len(charges(room / "ledger.sqlite"))
     for lineage in ((), ("--lineage=another",)):  # by its name, and by its network
-        done = release(f"--model={second}", *lineage, out="second")
+        done = release(f"--model={second}", "--bounds=derived", *lineage, out="second")
         assert done.code == 2
         assert f"counts parameters of the {first} family" in " ".join(done.err.split())
     assert len(charges(room / "ledger.sqlite")) == before

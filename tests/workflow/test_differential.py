@@ -58,6 +58,7 @@ omega_b = 1.0
 governor_rate = 20.0
 droop_gain = 0.04
 """
+BOUNDS = "[bounds]\nk = [1, 100]\nm = [1, 40]\nd = [1, 40]\n"
 # Inside the usual bounds; elsewhere inside; and on, above and far below or above them.
 TABLES = {
     "one": {
@@ -83,7 +84,7 @@ def write_table(folder, name):
         f"[machines.{n + 1}]\ninertia = {m}\ndamping = {d}\n"
         for n, (m, d) in enumerate(zip(table["m"], table["d"], strict=True))
     )
-    (folder / "private.toml").write_text(f"{PUBLIC}{machines}")
+    (folder / "private.toml").write_text(f"{PUBLIC}{machines}{BOUNDS}")
 
 
 def constant(self, values, scale, noise):
@@ -188,6 +189,9 @@ def test_every_mechanism_and_adjacency_leaves_the_same_bytes(run, rule, mechanis
         ("--split=k=1,m=1/4,d=3/4",),
         ("--load-damping=1.5", "--bounds=m=2:30", "--bounds-origin=a public study"),
         ("--surrogate=star5",),
+        ("--bounds=derived",),
+        ("--bounds=derived", "--dry-run"),
+        ("--bounds=derived,m=1:40", "--mechanism=topology", "--json"),
     ],
     ids=" ".join,
 )

@@ -47,7 +47,9 @@ def write_ring(folder: Path) -> Path:
     ]
     path = folder / "ring.m"
     path.write_text("\n".join([*lines, "];"]))
-    path.with_suffix(".toml").write_text("[dynamics]\ninertia = 8\ndamping = 2\n")
+    path.with_suffix(".toml").write_text(
+        "[dynamics]\ninertia = 8\ndamping = 2\n[bounds]\nk = [1, 100]\nm = [1, 40]\nd = [1, 40]\n"
+    )
     return path
 
 

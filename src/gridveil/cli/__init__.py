@@ -24,6 +24,7 @@ from gridveil.cli import (
     record,
     release,
     research,
+    start,
 )
 from gridveil.cli.options import HeadedCommand, ReleaseCommand
 from gridveil.cli.output import (
@@ -75,6 +76,7 @@ for name, command in {
     "demo": grids.demo,
     "cases": grids.cases,
     "inspect": grids.inspect,
+    "start": start.start,
     "plan": plan.plan,
     "leakage": leakage.leakage,
 }.items():

@@ -81,14 +81,16 @@ def budget(
 ) -> None:
     """Give a lineage its budget, or raise it.
 
-    Adjacency, α and what is published are fixed by the first one, for ever.
+    Adjacency and what is published are fixed by the first one, for ever. α may grow: what was drawn
+    before is then counted for the larger α, and the budget has to cover that too.
     """
     from gridveil.privacy.epsilon import exact
     from gridveil.workflow.settings import adjacency_over, alpha_of
 
     distances = alpha_of(options.joined(alpha))
     book = _open(ledger, witness)
-    chosen = adjacency_over(_known(lineage, book).adjacency, adjacency, distances)
+    before = _known(lineage, book)
+    chosen = adjacency_over(before.adjacency, adjacency, distances)
     book.set_budget(lineage, chosen, exact(epsilon))
     account = _known(lineage, book)
     if json:
@@ -98,6 +100,11 @@ def budget(
         f"The budget of {lineage} is ε = {account.epsilon} under {chosen.rule}; "
         f"{_number(account.left)} is left."
     )
+    if before.spent != account.spent:
+        print_text(
+            f"For the larger α, what was drawn before counts ε = {_number(account.spent)}; for the "
+            f"smaller it counted {_number(before.spent)}, and later draws count no less there."
+        )
 
 
 @app.command()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from gridveil.grid.parameters import DECLARED, PARAMETERS, Parameter
+from gridveil.grid.parameters import DECLARED, PARAMETERS
 
 if TYPE_CHECKING:
     from gridveil.workflow.settings import GridSettings
@@ -80,21 +80,24 @@ def joined(texts: list[str] | None) -> str | None:
     return ",".join(texts) if texts else None
 
 
-def _ranges(parameters: Mapping[str, Parameter]) -> str:
-    ranges = {name: parameter.bounds for name, parameter in parameters.items()}
-    return ",".join(f"{name}={usual.lower:g}:{usual.upper:g}" for name, usual in ranges.items())
-
-
 Alpha = Annotated[
     list[str] | None,
     option(f"distances protected, such as k=1,m=1/2: {_UNITS}; default 1 each, relative 1/10"),
 ]
+_DERIVED = (
+    "derived, or derived,m=1:40 with some given: the others follow from ratings, voltages and "
+    "ranges of the class"
+)
 Bounds = Annotated[
-    list[str] | None, option(f"public bounds lower:upper: {_UNITS}; default {_ranges(PARAMETERS)}")
+    list[str] | None,
+    option(f"public bounds lower:upper: {_UNITS}; {_DERIVED}; default: the grid's own, or derived"),
 ]
 ReleaseBounds = Annotated[
     list[str] | None,
-    option(f"public bounds lower:upper: {_UNITS}, {_REDUCED}; default {_ranges(DECLARED)}"),
+    option(
+        f"public bounds lower:upper: {_UNITS}, {_REDUCED}; {_DERIVED}, which are then public, and "
+        "α is derived too; default: the grid's own, or none: see --dry-run"
+    ),
 ]
 Trajectories = Annotated[
     list[Path] | None,
@@ -244,12 +247,21 @@ RELEASE: Mapping[str, Sequence[str]] = {
         "mechanism",
         "out",
         "lineage",
-        "ledger",
         "config",
+        "dry_run",
         "json",
     ),
     GRID: ("model",),
-    PRIVACY: ("split", "treatments", "share_by", "surrogate", "bounds_origin", "count", "witness"),
+    PRIVACY: (
+        "split",
+        "treatments",
+        "share_by",
+        "surrogate",
+        "bounds_origin",
+        "count",
+        "ledger",
+        "witness",
+    ),
     FIT: ("trajectory", "plot", "profile", "yes"),
     OUTPUT: ("form", "formats", "merge_loads", "publish_loads"),
 }

@@ -150,17 +150,16 @@ def print_json(data: Any) -> None:
     sys.stdout.write(json_text(data) + "\n")
 
 
-def print_text(*lines: str) -> None:
-    """Print lines, wrapped to the terminal.
+def print_text(*lines: str, err: bool = False) -> None:
+    """Print lines, wrapped to the terminal; err : on stderr.
 
     A line end within one is escaped: a value cannot begin a line of its own.
     """
     from rich.console import Console
 
-    text = "\n".join(map(shown, lines))
-    Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty()).print(
-        text
-    )
+    wraps = (sys.stderr if err else sys.stdout).isatty()
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=not wraps, stderr=err)
+    console.print("\n".join(map(shown, lines)))
 
 
 def print_command(label: str, *words: object) -> None:
@@ -218,11 +217,13 @@ def print_table(
     rows: Sequence[Sequence[str | Sequence[str]]],
     *,
     texts: int = 1,
+    err: bool = False,
 ) -> None:
     """Print a table; the first columns are texts, the others line up on the right. Where a cell's
     words would not fit the terminal it is printed row by row, a line a cell.
 
     A cell is a line, or a list of lines.
+    err : on stderr, before the work starts.
     """
     from rich import box
     from rich.console import Console
@@ -235,18 +236,18 @@ def print_table(
         table.add_row(
             *("\n".join(map(shown, [cell] if isinstance(cell, str) else cell)) for cell in row)
         )
-    width = None if sys.stdout.isatty() else 160
-    console = Console(highlight=False, markup=False, emoji=False, width=width)
+    width = None if (sys.stderr if err else sys.stdout).isatty() else 160
+    console = Console(highlight=False, markup=False, emoji=False, width=width, stderr=err)
     if table.__rich_measure__(console, console.options).minimum <= console.width:
         console.print(table)
     else:
-        _print_rows(title, columns, rows)
+        print_text(*_row_by_row(title, columns, rows), err=err)
 
 
-def _print_rows(
+def _row_by_row(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Sequence[str]]]
-) -> None:
-    """Print a table that is too wide row by row, a line a cell."""
+) -> list[str]:
+    """Lay out a table that is too wide row by row, a line a cell."""
     widest = max(map(len, columns))
     lines = [title]
     for row in rows:
@@ -255,7 +256,7 @@ def _print_rows(
             for number, line in enumerate([cell] if isinstance(cell, str) else cell):
                 head = column if number == 0 else ""
                 lines += [f"  {head:<{widest}}  {line}"] if line else []
-    print_text(*lines, "")
+    return [*lines, ""]
 
 
 def verdict_in_words(verdict: Verdict, title: str) -> list[str]:
@@ -266,12 +267,16 @@ def verdict_in_words(verdict: Verdict, title: str) -> list[str]:
     ]
 
 
-def print_guarantee(guarantee: Guarantee, clipped: dict[str, int]) -> None:
-    """Print what a release promises."""
+def print_guarantee(guarantee: Guarantee, clipped: dict[str, int] | None) -> None:
+    """Print what a release promises; clipped : None before it is drawn."""
+    drawn = clipped is not None
     print_table(
         f"{'DEMO: ' if guarantee.demo else ''}ε = {guarantee.epsilon}, adjacency {guarantee.rule}",
-        ("group", "drawn", "α", "ε of the group", "noise scale", "on a bound"),
-        [_group_row(name, guarantee, clipped) for name in clipped],
+        ("group", "drawn", "α", "ε of the group", "noise scale", *["on a bound"] * drawn),
+        [
+            _group_row(name, guarantee, clipped or {})[: 5 + drawn]
+            for name in (guarantee.parameters if clipped is None else clipped)
+        ],
         texts=2,
     )
     print_text(
@@ -293,7 +298,7 @@ def _group_row(name: str, guarantee: Guarantee, clipped: dict[str, int]) -> tupl
         loss.alpha_in_words,
         str(loss.epsilon),
         loss.scale_in_words,
-        str(clipped[name]),
+        str(clipped.get(name, 0)),
     )
 
 

@@ -116,7 +116,10 @@ def plan(
         show_detailed(planned, event, settings, json=json)
         return
     event = event or EVENT
-    command = _command(planned.chosen, given["alpha"], given["bounds"]) if planned.chosen else []
+    command: list[str] = []
+    if planned.chosen:
+        said = _alpha(planned.chosen), _bounds(planned, given["bounds"])
+        command = _command(planned.chosen, *said)
     if json:
         print_json(_json(planned, event, shlex.join(command) or None, plot))
         return
@@ -125,8 +128,11 @@ def plan(
         print_text(f"Figure   {plot}")
 
 
-def _command(chosen: Choice, alpha: str | None, bounds: str | None) -> list[str]:
-    """The command line that makes the proposed release, word by word."""
+def _command(chosen: Choice, alpha: str | None, bounds: str) -> list[str]:
+    """The command line that makes the proposed release, word by word.
+
+    bounds : those of the plan, or derived as its were.
+    """
     if chosen.epsilon is None:
         return []
     given = {
@@ -140,6 +146,29 @@ def _command(chosen: Choice, alpha: str | None, bounds: str | None) -> list[str]
     }
     words = [word for name, value in given.items() if value for word in (name, value)]
     return ["gridveil", "release", "GRID", *words, *yes_if_large(chosen.epsilon)]
+
+
+def _bounds(planned: Plan, given: str | None) -> str:
+    """Bounds as an option says them: those that were given, and the others as the plan has them, or
+    derived of the grid as they were of the surrogate.
+    """
+    from gridveil.grid.derived import DERIVED
+    from gridveil.workflow.settings import DERIVE, pairs_of
+
+    said = {name: text for name, text in pairs_of("bounds", given).items() if name != DERIVE}
+    if planned.bounds.origin.startswith(DERIVED):
+        return ",".join([DERIVE, *(f"{name}={text}" for name, text in said.items())])
+    usual = {name: planned.bounds[name] for name in planned.surrogate.facts.parameters}
+    said = {name: f"{own.lower:g}:{own.upper:g}" for name, own in usual.items()} | said
+    return ",".join(f"{name}={text}" for name, text in said.items())
+
+
+def _alpha(chosen: Choice) -> str:
+    """Distances as an option says them, where they are not the usual ones."""
+    from gridveil.privacy.adjacency import Adjacency
+
+    own, usual = chosen.adjacency.alpha, Adjacency(chosen.adjacency.rule).alpha
+    return ",".join(f"{name}={own[name]}" for name in own if own[name] != usual[name])
 
 
 def yes_if_large(epsilon: Fraction) -> list[str]:

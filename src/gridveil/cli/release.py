@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gridveil.cli import options
+from gridveil.cli.foreseen import print_bounds, show_foreseen
 from gridveil.cli.options import GridReading, PublishLoads, reads_grid
 from gridveil.cli.output import (
     Bar,
@@ -36,9 +37,11 @@ from gridveil.cli.trajectories import (
 from gridveil.foundation.errors import NOTHING_SPENT, GridveilError
 
 if TYPE_CHECKING:
+    from gridveil.grid.facts import TableFacts
     from gridveil.inference.fit.misfit import PlaceMisfit
     from gridveil.inference.records import Measured
     from gridveil.publication.release import FitSummary
+    from gridveil.workflow.bounds import Chosen
     from gridveil.workflow.release import Dialogue, Released
 
 
@@ -134,6 +137,12 @@ def release(
     *,
     reading: GridReading,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask before going on")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="show what would be charged, drawn and published, and do none of it"
+        ),
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Perturb a grid and reduce it to its machines: a real release, charged, certified and signed.
@@ -144,7 +153,7 @@ def release(
     given = {
         name: value
         for name, value in locals().items()
-        if name not in ("config", "json", "yes", "reading", "plot")
+        if name not in ("config", "json", "yes", "dry_run", "reading", "plot")
     }
     from gridveil.workflow.release import release_grid
     from gridveil.workflow.settings import ReleaseSettings
@@ -152,18 +161,25 @@ def release(
     given["trajectory"] = trajectory or None
     given |= {name: options.joined(given[name]) for name in PAIRS}
     settings = ReleaseSettings.from_file(config, given | reading)
+    if dry_run:
+        from gridveil.workflow.foresee import foresee
+
+        with progress_bar(quiet=json) as bar:
+            foreseen = foresee(settings, dialogue(bar, quiet=json, yes=True))
+        show_foreseen(foreseen, json=json)
+        return
     check_plot(plot, settings)
     check_large(settings.epsilon, yes=yes)
     with progress_bar(quiet=json) as bar:
-        done = release_grid(settings, _dialogue(bar, quiet=json, yes=yes))
+        done = release_grid(settings, dialogue(bar, quiet=json, yes=yes))
     draw_records(done.releases[-1], plot)
     if json:
         print_json(_json(done))
     else:
-        _print(done)
+        print_released(done)
 
 
-def _dialogue(bar: Bar, *, quiet: bool, yes: bool) -> Dialogue:
+def dialogue(bar: Bar, *, quiet: bool, yes: bool) -> Dialogue:
     """What a release says and asks at a terminal; the bar makes room for it."""
     from gridveil.cli.keys import ask_passphrase
     from gridveil.workflow.release import About, Dialogue
@@ -178,14 +194,18 @@ def _dialogue(bar: Bar, *, quiet: bool, yes: bool) -> Dialogue:
             if quiet or yes or not _at_a_terminal():
                 return True
             bar.stop()
-            try:
-                return typer.confirm("Go on?", default=True, err=True)
-            except typer.Abort:  # the question was left without an answer: as good as no
-                raise GridveilError(
-                    "The release was called off.",
-                    outcome=NOTHING_SPENT,
-                    remedy="Answer y or n, or give --yes to go on without a question.",
-                ) from None
+            return confirmed("Go on?", default=True)
+
+        def accepts(self, chosen: Chosen, facts: TableFacts) -> bool:
+            if quiet or yes or not _at_a_terminal():
+                return False  # where nobody is asked, --bounds derived says so
+            bar.stop()
+            print_bounds(chosen, facts, err=True)
+            print_notice(
+                "these bounds are public, and so are the facts of the file that they follow from; "
+                "α is fixed by the lineage's first budget, for ever."
+            )
+            return confirmed("Release with these bounds?", default=False)
 
         def passphrase(self) -> str:
             bar.stop()
@@ -195,6 +215,18 @@ def _dialogue(bar: Bar, *, quiet: bool, yes: bool) -> Dialogue:
             note_outcome(words, done=done)
 
     return AtTerminal()
+
+
+def confirmed(question: str, *, default: bool) -> bool:
+    """Ask at the terminal."""
+    try:
+        return typer.confirm(question, default=default, err=True)
+    except typer.Abort:  # the question was left without an answer: as good as no
+        raise GridveilError(
+            "The release was called off.",
+            outcome=NOTHING_SPENT,
+            remedy="Answer y or n, or give --yes to go on without a question.",
+        ) from None
 
 
 def _at_a_terminal() -> bool:
@@ -222,11 +254,12 @@ def _json(done: Released) -> dict[str, Any]:
         "lineage": done.lineage,
         "epsilon_spent": spent,
         "epsilon_left": left,
-        "warnings": [*([done.default_bounds] if done.default_bounds else []), *done.warnings],
+        "warnings": list(done.warnings),
     }
 
 
-def _print(done: Released) -> None:
+def print_released(done: Released) -> None:
+    """Print what a release left."""
     for warning in done.warnings:
         print_notice(warning)
     for record in done.measured:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridveil.foundation.errors import InputError
-from gridveil.grid.parameters import PARAMETERS, SWING, Parameter
+from gridveil.grid.parameters import PARAMETERS, SWING, Bounds, Parameter
 
 if TYPE_CHECKING:
     # Its default, which Python 3.11 does not know, lets a grid whose facts nobody names be a swing
@@ -94,6 +94,9 @@ class GridFacts:
     its owner says so.
     summed : private groups with entries that are sums of parts (parallel circuits, machines of one
     bus), rounded once.
+    voltages_kv : lowest and highest nominal voltage of lines, each that of its higher end [kV];
+    None where one is unknown; used and shown only where its owner says so.
+    own_bounds : public bounds that its owner declares beside its file.
     """
 
     name: str
@@ -113,6 +116,8 @@ class GridFacts:
     policy: Mapping[str, str] = field(default_factory=dict)
     rated_mva: Array | None = None
     summed: tuple[str, ...] = ()
+    voltages_kv: tuple[float, float] | None = None
+    own_bounds: Bounds | None = None
 
     def __post_init__(self) -> None:
         if self.rated_mva is not None:

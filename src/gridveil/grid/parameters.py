@@ -171,10 +171,12 @@ def _entry(
     )
 
 
-def _typical(name: str, title: str, formula: str) -> Parameter:
-    """A parameter of devices, as a ratio to the public typical value of its device model."""
+def _typical(name: str, title: str, formula: str, spread: float = 50.0) -> Parameter:
+    """A parameter of devices, as a ratio to the public typical value of its device model, within a
+    factor.
+    """
     formula = f"{formula}, over its model's typical"
-    return _entry("machine", name, title, "1", Range(0.05, 20.0), formula)
+    return _entry("machine", name, title, "1", Range(1 / spread, spread), formula)
 
 
 _GAIN = "p.u. power / p.u. frequency"
@@ -201,7 +203,7 @@ _DETAILED = (
         "x_machine",
         "scale of reactances",
         "s",
-        Range(0.1, 30.0),
+        Range(0.06, 50.0),
         "x'd M; the machine's other impedances go with x'd",
     ),
     _entry(
@@ -242,6 +244,7 @@ _DETAILED = (
         "pss_gain",
         "stabiliser's gain",
         "|gain| of IEEEST at 1 Hz, its filters left out; |K1| of ST2CUT",
+        spread=500.0,
     ),
 )
 
@@ -361,9 +364,12 @@ class Bounds(Mapping[str, Range]):
     """Public bounds of each parameter, those of reduced ones included.
 
     They are declared, never taken from the source: a bound that follows the data would leak it.
-    ranges : by name; one that is left out has the registry's.
+    ranges : by name; one that is left out has the registry's, and a reduced weight's reaches up to
+    twice that of the weights.
     origin : where they are from.
     family : whose parameters they bound.
+    facts : public facts of a grid that they follow from, in words, by name.
+    given : names whose ranges were given.
 
     >>> Bounds(m=(2, 30))["m"].upper, Bounds({"m": Range(2, 30)})["m"].upper, Bounds()["k"].lower
     (30.0, 30.0, 1.0)
@@ -372,17 +378,21 @@ class Bounds(Mapping[str, Range]):
     ranges: Mapping[str, Range] = field(default_factory=dict)
     origin: str = "gridveil's defaults"
     family: str = SWING
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+    given: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_words("The origin of the bounds", self.origin)
         declared = FAMILIES[self.family]
+        object.__setattr__(self, "given", frozenset(self.ranges))
         if unknown := self.ranges.keys() - declared.keys():
             raise OptionError(
                 f"Bounds are given for {', '.join(sorted(unknown))}, which no model has.",
                 expected=f"bounds of {', '.join(declared)}",
             )
         whole = {
-            name: self.ranges.get(name, parameter.bounds) for name, parameter in declared.items()
+            name: self.ranges.get(name) or self._usual(parameter)
+            for name, parameter in declared.items()
         }
         object.__setattr__(self, "ranges", whole)
         for name, parameter in declared.items():
@@ -404,6 +414,10 @@ class Bounds(Mapping[str, Range]):
         if isinstance(value, Bounds):
             return value
         return cls(value, "declared public by the owner", family) if value else cls(family=family)
+
+    def _usual(self, parameter: Parameter) -> Range:
+        whole = self.ranges.get(parameter.reduces)
+        return Range(0.0, 2 * whole.upper) if whole else parameter.bounds
 
     def __getitem__(self, name: str) -> Range:
         return self.ranges[name]

@@ -31,6 +31,8 @@ NETWORK_NOT_PROTECTED = (
     "which buses have machines and which carry load",
 )
 MACHINES_NOT_PROTECTED = "the number of machines"
+SIZES_NOT_PROTECTED = "the least, the median and the sum of the machines' rated MVA"
+VOLTAGES_NOT_PROTECTED = "the lowest and the highest nominal voltage of the lines"
 RATINGS_NOT_PROTECTED = "the machines' rated MVA, by which sums were shared out"
 GOVERNORS_NOT_PROTECTED = (
     "governor rates T, droop gains G (and with them the machine ratings that "

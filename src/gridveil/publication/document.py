@@ -21,6 +21,7 @@ from gridveil.publication.release import (
     VALID_FOR,
     FitSummary,
     Release,
+    bound_facts,
     reference_event,
 )
 from gridveil.publication.schema import (
@@ -222,6 +223,7 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
             {name: Range(*ends, signed[name]) for name, ends in document.bounds.items()},
             origin=document.public_inputs["bounds"],
             family=family,
+            facts=bound_facts(document.public_inputs),
         ),
         clipped=document.clipped,
         fitted=_fit_summary(document.fit) if document.fit else None,

@@ -20,6 +20,7 @@ from gridveil.foundation.archive import check_free
 from gridveil.foundation.arguments import Unfit, takes
 from gridveil.foundation.errors import GridveilError
 from gridveil.foundation.looks import looks
+from gridveil.grid.derived import BOUND_FACTS, RATED_SIZES, VOLTAGE_CLASSES
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array, GridFacts, IntArray
 from gridveil.grid.parameters import SWING, WEIGHT, Bounds, parameters_of
@@ -36,7 +37,9 @@ from gridveil.privacy.guarantee import (
     OPERATING_POINT_NOT_PROTECTED_IN_RATIOS,
     PUBLISHED_NOT_PROTECTED,
     RATINGS_NOT_PROTECTED,
+    SIZES_NOT_PROTECTED,
     TRAJECTORY_NOT_PROTECTED,
+    VOLTAGES_NOT_PROTECTED,
     Guarantee,
 )
 from gridveil.privacy.ledger import Ledger, Receipt
@@ -58,6 +61,10 @@ VALID_FOR = (
 COMMON_FACTORS = "common-factors"  # the method of a detailed fit
 # public inputs that stand for them
 RATINGS, RULES, PORTS = ("machine ratings", "rules for awkward data", "ports for load")
+BOUND_FACTS_NOT_PROTECTED = {
+    RATED_SIZES: SIZES_NOT_PROTECTED,
+    VOLTAGE_CLASSES: VOLTAGES_NOT_PROTECTED,
+}
 LOAD_MODEL = "how loads depend on voltage"
 PORTS_TOLD = (
     "loaded buses that share a column of K_ac, or a zone, are one port, chosen by the "
@@ -218,30 +225,12 @@ class Release:
     @property
     def not_protected(self) -> tuple[str, ...]:
         """What this very release does not protect."""
-        guarantee = self.guarantee
-        trajectory = [TRAJECTORY_NOT_PROTECTED] if self.provenance else []
-        if guarantee.family != SWING:
-            declared = parameters_of(guarantee.family)
-            published = [
-                f"{declared[name].words}: {PUBLISHED_NOT_PROTECTED}" for name in guarantee.published
-            ]
-            return (*DETAILED_NOT_PROTECTED, *published, *trajectory)
-        found: list[str] = (
-            [MACHINES_NOT_PROTECTED] if guarantee.hides_network else list(NETWORK_NOT_PROTECTED)
+        return not_protected(
+            self.guarantee,
+            self.public_inputs,
+            loads=self.publishes_loads,
+            fitted=bool(self.provenance),
         )
-        found.append(GOVERNORS_NOT_PROTECTED)
-        if RATINGS in self.public_inputs:
-            found.append(RATINGS_NOT_PROTECTED)
-        if self.publishes_loads:
-            found.append(LOADS_NOT_PROTECTED)
-        weights = guarantee.groups.get(WEIGHT.name)
-        if weights and not guarantee.operating_point.startswith("flat"):
-            found.append(
-                OPERATING_POINT_NOT_PROTECTED_IN_RATIOS
-                if weights.relative
-                else OPERATING_POINT_NOT_PROTECTED
-            )
-        return (*found, *trajectory)
 
     @property
     def machines(self) -> pd.DataFrame:
@@ -313,6 +302,40 @@ def in_mhz(sigma: Array | None, frequency_hz: float) -> float | None:
     return None if sigma is None else 1000 * frequency_hz * float(np.max(sigma))
 
 
+def not_protected(
+    guarantee: Guarantee, inputs: Mapping[str, str], *, loads: bool, fitted: bool
+) -> tuple[str, ...]:
+    """What a release does not protect.
+
+    inputs : public ones; loads : whether those of a swing model are published; fitted : whether it
+    is fitted to a record.
+    """
+    trajectory = [TRAJECTORY_NOT_PROTECTED] if fitted else []
+    if guarantee.family != SWING:
+        declared = parameters_of(guarantee.family)
+        published = [
+            f"{declared[name].words}: {PUBLISHED_NOT_PROTECTED}" for name in guarantee.published
+        ]
+        return (*DETAILED_NOT_PROTECTED, *published, *trajectory)
+    found: list[str] = (
+        [MACHINES_NOT_PROTECTED] if guarantee.hides_network else list(NETWORK_NOT_PROTECTED)
+    )
+    found.append(GOVERNORS_NOT_PROTECTED)
+    if RATINGS in inputs:
+        found.append(RATINGS_NOT_PROTECTED)
+    found += [BOUND_FACTS_NOT_PROTECTED[name] for name in BOUND_FACTS if name in inputs]
+    if loads:
+        found.append(LOADS_NOT_PROTECTED)
+    weights = guarantee.groups.get(WEIGHT.name)
+    if weights and not guarantee.operating_point.startswith("flat"):
+        found.append(
+            OPERATING_POINT_NOT_PROTECTED_IN_RATIOS
+            if weights.relative
+            else OPERATING_POINT_NOT_PROTECTED
+        )
+    return (*found, *trajectory)
+
+
 def detailed_release(
     noisy: NoisyGrid[DetailedFacts],
     model: DetailedModel,
@@ -352,26 +375,42 @@ def _put_together(
 
     declared : public inputs, besides those of any model, as `declared_inputs` takes them.
     """
-    rules = _policies(noisy.facts.policy, hides_network=noisy.allocation.hides_network)
     return Release(
         guarantee=replace(
             noisy.guarantee, conditional_on=tuple(record.in_words() for record in observed)
         ),
         bounds=noisy.bounds,
         clipped=noisy.clipped(),
-        public_inputs=declared_inputs(
-            bounds=noisy.bounds.origin, allocation=noisy.allocation, rules=rules, **declared
-        ),
+        public_inputs=inputs_of(noisy.facts, noisy.bounds, noisy.allocation, **declared),
         provenance=tuple(record.provenance for record in observed),
         receipt=noisy.receipt,
         **own,
     )
 
 
+def inputs_of(
+    facts: GridFacts | DetailedFacts, bounds: Bounds, allocation: Allocation, **declared: Any
+) -> dict[str, str]:
+    """Say where public inputs of a draw come from; declared : as `declared_inputs` takes them."""
+    return declared_inputs(
+        bounds=bounds.origin,
+        facts=bounds.facts,
+        allocation=allocation,
+        rules=_policies(facts.policy, hides_network=allocation.hides_network),
+        **declared,
+    )
+
+
+def bound_facts(inputs: Mapping[str, str]) -> dict[str, str]:
+    """The facts of a grid that bounds follow from, as public inputs name them."""
+    return {name: inputs[name].rpartition("; ")[0] for name in BOUND_FACTS if name in inputs}
+
+
 def declared_inputs(
     *,
     bounds: str,
     allocation: Allocation,
+    facts: Mapping[str, str] | None = None,
     loads: bool = False,
     load_model: str = "",
     rules: str = "",
@@ -381,6 +420,7 @@ def declared_inputs(
     itself.
 
     bounds : their origin, in the owner's words.
+    facts : of the grid, that they follow from.
     loads : whether those of a swing model are published.
     load_model : of a detailed model, in the owner's words.
     rules : for awkward data.
@@ -397,7 +437,8 @@ def declared_inputs(
             "values that are not drawn": "typical ones of each device model, with the signs and "
             "zeros of the grid's own",
         }
-    inputs = {"bounds": bounds, **declared, "allocation": allocation.in_words()}
+    told = {name: f"{words}; declared public by the owner" for name, words in (facts or {}).items()}
+    inputs = {"bounds": bounds, **told, **declared, "allocation": allocation.in_words()}
     if allocation.shares_by_rating:
         inputs[RATINGS] = "declared public by the owner"
     if rules:

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import OptionError
+from gridveil.grid.derived import VOLTAGE_CLASSES
 from gridveil.grid.detailed import SOLVED_ON_THE_RELEASE
 from gridveil.grid.facts import OPERATING_POINTS, Array, GridFacts
 from gridveil.grid.parameters import DAMPING, DECLARED, SWING, Bounds, assets, parameters_of
@@ -32,6 +33,7 @@ from gridveil.publication.release import (
     RATINGS,
     RULES,
     Release,
+    bound_facts,
     declared_inputs,
 )
 
@@ -366,8 +368,12 @@ def _input_problems(release: Release) -> Iterator[str]:
     except (OptionError, StopIteration):
         yield "public_inputs.allocation does not say what was drawn"
         return
+    facts = bound_facts(stated) if swing else {}
+    if guarantee.hides_network:
+        facts.pop(VOLTAGE_CLASSES, None)
     derived = declared_inputs(
         bounds=stated.get("bounds", ""),
+        facts=facts,
         loads=swing and release.publishes_loads,
         load_model=stated.get(LOAD_MODEL, ""),
         allocation=allocation,

@@ -86,6 +86,8 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
             float
         ),  # NaN if one on the bus is not known
         summed=tuple(name for name, found in summed.items() if found),
+        voltages_kv=_voltages_kv(grid),
+        own_bounds=dynamics.bounds,
     )
     stage("finding the operating point")
     # After the facts, which check that the grid is connected: no power flow converges on one that
@@ -94,6 +96,19 @@ def assemble(grid: FileGrid, dynamics: Dynamics, *, name: str | None = None) -> 
     return SourceGrid.of(
         facts, k=k, m=_sums(unit, values["inertia"]), d=_sums(unit, values["damping"])
     )
+
+
+def _voltages_kv(grid: FileGrid) -> tuple[float, float] | None:
+    """Lowest and highest nominal voltage of branches, each that of its higher end [kV]."""
+    kv = grid.buses.nominal_kv
+    if kv is None or not len(grid.branches.ends):
+        return None
+    ends = kv[grid.branches.ends]
+    known = ~np.isnan(ends).all(axis=1)  # a star point has none: its other end tells
+    if not known.all():
+        return None
+    higher = np.nanmax(ends, axis=1)
+    return float(higher.min()), float(higher.max())
 
 
 def _sums(item: IntArray, parts: Array) -> Array:

@@ -25,12 +25,22 @@ from gridveil.readers.network import (
     Buses,
     FileGrid,
     Machines,
+    known_kv,
 )
 from gridveil.readers.table import TEXT, Rows, Table, bus_positions, check_labels
 
 EXPECTED = "a table in CSV: a header and comma-separated rows in UTF-8"
 KINDS = {"load": LOAD, "controlled": CONTROLLED, "reference": REFERENCE, "isolated": ISOLATED}
-BUSES = ("kind", "load_mw", "load_mvar", "shunt_mw", "shunt_mvar", "voltage_pu", "angle_deg")
+BUSES = (
+    "kind",
+    "load_mw",
+    "load_mvar",
+    "shunt_mw",
+    "shunt_mvar",
+    "voltage_pu",
+    "angle_deg",
+    "nominal_kv",
+)
 BRANCHES = ("r_pu", "b_pu", "tap_ratio", "phase_shift_deg", "in_service")
 MACHINES = (
     "power_mw",
@@ -106,6 +116,7 @@ def read_csv_tables(folder: Path) -> FileGrid:
             shunt=(bus.numbers("shunt_mw", 0.0) + 1j * bus.numbers("shunt_mvar", 0.0)) / base,
             voltage=bus.numbers("voltage_pu", 1.0, above=0),
             angle=np.deg2rad(bus.numbers("angle_deg", 0.0)),
+            nominal_kv=known_kv(bus.numbers("nominal_kv", np.nan, above=0)),
         ),
         branches=BranchRecords(
             branch.where,

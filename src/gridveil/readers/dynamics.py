@@ -5,14 +5,16 @@ or both.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, InstanceOf
 
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.sealed import sealed
 from gridveil.foundation.toml import ABOVE_0, FROM_0, Declared, read_toml
+from gridveil.grid.parameters import Bounds, Range
 from gridveil.readers.table import quoted
 
 DEFAULT_FREQUENCY_HZ = 60.0
@@ -93,6 +95,35 @@ class Detailed(Declared):
         return found
 
 
+Ends = Annotated[
+    tuple[float, float] | None, Field(description="[lower, upper], with 0 <= lower < upper")
+]
+
+
+class OwnBounds(Declared):
+    """Public bounds of a swing model that an owner declares with the grid; units as in
+    `grid.parameters`.
+
+    origin : where they come from: a public source, in words.
+    """
+
+    k: Ends = None
+    k_r: Ends = None
+    m: Ends = None
+    d: Ends = None
+    origin: Annotated[str, Field(description="text")] = "declared public by the owner"
+
+    def bounds(self, place: str) -> Bounds:
+        """As bounds; errors do not show them."""
+        given = {name: ends for name, ends in self if name != "origin" and ends is not None}
+        found = None
+        with suppress(OptionError):
+            found = Bounds({n: Range(*ends) for n, ends in given.items()}, origin=self.origin)
+        if found is None:
+            raise OptionError("bounds are not usable", file=place, expected=self.expected("k"))
+        return found
+
+
 class MachineValues(Declared):
     """Values for some machines.
 
@@ -119,6 +150,7 @@ class Dynamics(MachineValues):
     fuels, machines : other values for the machines of a fuel, and for those of single buses.
     policy : what to do with awkward data.
     detailed : the same for a detailed model.
+    bounds : public bounds of a swing model.
 
     Where a file has dynamics of its own they come before all of these but `machines`; D = 0 in a
     file counts as not given.
@@ -136,6 +168,7 @@ class Dynamics(MachineValues):
     machines: Mapping[str, MachineValues] = Field(default_factory=dict)
     policy: Policy = Policy()
     detailed: Detailed = Detailed()
+    bounds: InstanceOf[Bounds] | None = None
 
     def default(self, what: str, fuel: str) -> float | None:
         """The value for a machine that neither its file nor `machines` knows."""
@@ -167,26 +200,30 @@ class _File(Declared):
     machines: dict[str, Any] = _table("machines")
     policy: dict[str, Any] = _table("policy")
     detailed: dict[str, Any] = _table("detailed")
+    bounds: dict[str, Any] | None = Field(None, description=_table("bounds").description)
 
 
 @sealed
 def read_dynamics(path: Path) -> Dynamics:
-    """Read `[dynamics]`, `[fuel.NAME]`, `[machines.BUS]`, `[policy]` and `[detailed]` of a TOML
-    file.
+    """Read `[dynamics]`, `[fuel.NAME]`, `[machines.BUS]`, `[policy]`, `[detailed]` and `[bounds]`
+    of a TOML file.
     """
     name = path.name
     file = _File.read(name, read_toml(path))
-    for key in {"fuels", "machines", "policy", "detailed"} & set(file.dynamics):
+    for key in {"fuels", "machines", "policy", "detailed", "bounds"} & set(file.dynamics):
         problem, expected = f"the key {key!r} is unknown", f"[{key}] as a table of its own"
         raise OptionError(problem, file=f"{name} [dynamics]", expected=expected)
     fuels, machines = (
         {key: MachineValues.read(f"{name} [{table}.{quoted(key)}]", own) for key, own in of.items()}
         for table, of in (("fuel", file.fuel), ("machines", file.machines))
     )
-    more = {
+    more: dict[str, Any] = {
         "fuels": {fuel.lower(): values for fuel, values in fuels.items()},
         "machines": machines,
         "policy": Policy.read(f"{name} [policy]", file.policy),
         "detailed": Detailed.read(f"{name} [detailed]", file.detailed),
     }
+    if file.bounds is not None:
+        place = f"{name} [bounds]"
+        more["bounds"] = OwnBounds.read(place, file.bounds).bounds(place)
     return Dynamics.read(f"{name} [dynamics]", file.dynamics | more)

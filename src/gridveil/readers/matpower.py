@@ -13,7 +13,14 @@ from gridveil.foundation.errors import InputError
 from gridveil.foundation.limits import LONGEST_LINE, MOST_VALUES
 from gridveil.foundation.reading import plain_number, read_lines
 from gridveil.grid.facts import Array
-from gridveil.readers.network import BranchRecords, Buses, FileGrid, Machines, unknown_dynamics
+from gridveil.readers.network import (
+    BranchRecords,
+    Buses,
+    FileGrid,
+    Machines,
+    known_kv,
+    unknown_dynamics,
+)
 from gridveil.readers.table import TYPED, Rows, Table, bus_positions, check_labels
 
 CELL = re.compile(r"'([^']*)'")
@@ -85,6 +92,7 @@ def matpower_case(
             shunt=(bus.numbers("5 (Gs)") + 1j * bus.numbers("6 (Bs)")) / base_mva,
             voltage=bus.numbers("8 (Vm)"),
             angle=np.deg2rad(bus.numbers("9 (Va)")),
+            nominal_kv=known_kv(bus.floats("10 (baseKV)")),
         ),
         branches=BranchRecords(
             branch.where,

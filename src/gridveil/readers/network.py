@@ -74,6 +74,7 @@ class Buses(Records):
     load : P + jQ consumed.
     shunt : admittance g + jb.
     voltage, angle : magnitude and angle [rad] as the file has them. All in p.u. of the system base.
+    nominal_kv : [kV], NaN where the file does not say; None: it says nothing of any.
     """
 
     labels: tuple[str, ...]
@@ -82,6 +83,7 @@ class Buses(Records):
     shunt: Complex
     voltage: Array
     angle: Array
+    nominal_kv: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,3 +229,8 @@ class FileGrid:
 def unknown_dynamics(count: int) -> dict[str, Array]:
     """Columns of Machines about which a file says nothing."""
     return {what: np.full(count, np.nan) for what in PER_MACHINE}
+
+
+def known_kv(values: Array) -> Array:
+    """Nominal voltages [kV]; NaN where a file has none, or a placeholder such as 0 or 1."""
+    return np.where(np.isfinite(values) & (values > 1), values, np.nan)

@@ -28,7 +28,7 @@ def check(grid: FileGrid) -> None:
         )
     if not len(grid.buses.labels):
         raise InputError("there is no bus", file=grid.file, expected="a table of buses")
-    grid.buses.check_finite()
+    grid.buses.check_finite(optional=("nominal_kv",))
     grid.branches.check_finite()
     grid.machines.check_finite(optional=("set_point", "rated_mva", *PER_MACHINE))
 

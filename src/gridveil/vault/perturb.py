@@ -157,8 +157,7 @@ def perturb_planned(
     lineage: str | None = None,
 ) -> NoisyGrid[Facts]:
     """Charge a draw that was planned, and make it: `perturb` from there on."""
-    source, adjacency, allocation = plan.source, plan.adjacency, plan.allocation
-    epsilon, ranges = plan.epsilon, plan.ranges
+    source, allocation, ranges = plan.source, plan.allocation, plan.ranges
     sampler = sampler or SecureSampler()
     demo = makes_demo(sampler)
     if not demo:
@@ -171,38 +170,12 @@ def perturb_planned(
         )
     facts = source.facts
     drawn_by = {name: loss.mechanism for name, loss in plan.losses.items()}
-    noises = tuple(dict.fromkeys(mechanism.noise for mechanism in drawn_by.values()))
-    guarantee = Guarantee(
-        epsilon=epsilon,
-        spent=plan.total,
-        rule=adjacency.rule,
-        groups=plan.losses,
-        mechanism=sampler.in_words(noises),
-        operating_point=facts.operating_point,
-        conditional_on=(),
-        demo=demo,
-        hides_network=allocation.hides_network,
-        parameters=tuple(facts.parameters),
-        means={name: facts.sizes[name] for name, by in drawn_by.items() if by.takes == "mean"},
-        published=allocation.published,
-    )
+    guarantee = guarantee_of(plan, sampler)
 
     stage("drawing the noise")
     entry = None
     if ledger is not None and not demo:
-        charge = Charge(
-            lineage=lineage or facts.name,
-            version=version_of(source, ledger),
-            rule=adjacency.rule,
-            epsilon=epsilon,
-            alpha=dict(adjacency.alpha),
-            spent={name: loss.spent for name, loss in plan.losses.items()},
-            scale={name: loss.scale for name, loss in plan.losses.items()},
-            draws=dict(allocation.draws),
-            family=facts.family,
-            published=adjacency.published,
-        )
-        entry = ledger.charge(charge)
+        entry = ledger.charge(charge_of(plan, ledger, lineage or facts.name))
         crash_points.step("charged")
     drawn: dict[str, Array] = {}
     for mechanism, names in parts(
@@ -233,6 +206,46 @@ def perturb_planned(
         guarantee=guarantee,
         receipt=receipt,
         allocation=allocation,
+    )
+
+
+@sealed
+def guarantee_of(plan: PlannedDraw[Any], sampler: Sampler) -> Guarantee:
+    """What a draw will promise: fixed by its plan, before anything is charged."""
+    facts, allocation = plan.source.facts, plan.allocation
+    drawn_by = {name: loss.mechanism for name, loss in plan.losses.items()}
+    noises = tuple(dict.fromkeys(mechanism.noise for mechanism in drawn_by.values()))
+    return Guarantee(
+        epsilon=plan.epsilon,
+        spent=plan.total,
+        rule=plan.adjacency.rule,
+        groups=plan.losses,
+        mechanism=sampler.in_words(noises),
+        operating_point=facts.operating_point,
+        conditional_on=(),
+        demo=makes_demo(sampler),
+        hides_network=allocation.hides_network,
+        parameters=tuple(facts.parameters),
+        means={name: facts.sizes[name] for name, by in drawn_by.items() if by.takes == "mean"},
+        published=allocation.published,
+    )
+
+
+@sealed
+def charge_of(plan: PlannedDraw[Any], ledger: Ledger, lineage: str) -> Charge:
+    """What a draw costs, as a ledger takes it: public facts and scales alone."""
+    adjacency = plan.adjacency
+    return Charge(
+        lineage=lineage,
+        version=version_of(plan.source, ledger),
+        rule=adjacency.rule,
+        epsilon=plan.epsilon,
+        alpha=dict(adjacency.alpha),
+        spent={name: loss.spent for name, loss in plan.losses.items()},
+        scale={name: loss.scale for name, loss in plan.losses.items()},
+        draws=dict(plan.allocation.draws),
+        family=plan.source.facts.family,
+        published=adjacency.published,
     )
 
 

@@ -24,6 +24,7 @@ from gridveil.planning.surrogate import AT_MIDDLE, at_middle
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.publication.bundle import is_bundle, load, verify
 from gridveil.publication.release import Release
+from gridveil.workflow.bounds import choose_bounds
 from gridveil.workflow.opening import open_detailed_surrogate, open_named, open_surrogate
 from gridveil.workflow.settings import GridSettings, adjacency_over
 
@@ -90,9 +91,13 @@ def basis_of(
     facts = open_named(settings).facts
     if isinstance(facts, DetailedFacts):
         return _detailed_basis(settings, facts, surrogate, bounded)
-    asked = adjacency_over(None, settings.adjacency, settings.alpha)
     if surrogate is not None and is_bundle(Path(surrogate)):
         return _at_release(Path(surrogate), facts, settings, bounded)
+    chosen = choose_bounds(
+        settings.bounds, facts, derive_others=settings.derive, rule=settings.adjacency
+    )
+    settings = replace(settings, bounds=chosen.bounds)
+    asked = adjacency_over(None, settings.adjacency, {**chosen.alpha, **settings.alpha})
     own = at_middle(facts, settings.bounds)
     if surrogate is None:
         return Basis(own, own, AT_MIDDLE, settings.bounds, asked)

@@ -18,6 +18,7 @@ from gridveil.privacy.adjacency import ABSOLUTE, Adjacency
 from gridveil.privacy.allocation import MECHANISMS
 from gridveil.privacy.ledger import Ledger
 from gridveil.readers.cases import declared_public, open_grid, public_detailed
+from gridveil.workflow.bounds import choose_bounds
 from gridveil.workflow.places import check_figure, writing
 from gridveil.workflow.plan_detailed import DRAWS as DETAILED_DRAWS
 from gridveil.workflow.plan_detailed import DetailedPlan, plan_detailed
@@ -29,6 +30,7 @@ from gridveil.workflow.settings import (
     alpha_of,
     bounds_over,
     check_one_of,
+    derives,
     pairs_of,
 )
 
@@ -48,6 +50,8 @@ class PlanSettings:
     model : as in `GridSettings`; of a detailed one, treatments are tried.
     adjacency : None: one-asset, the others beside; of a detailed model one-asset-relative.
     mechanism : None: all are tried.
+    derive : whether bounds that are not given are derived from public facts of the surrogate, in
+    place of its own; so they are where it has none.
     draws : None: 200, or 50 of a detailed model.
     dynamics, reading : how the surrogate is read, as in `GridSettings`.
     plot : a figure.
@@ -63,6 +67,7 @@ class PlanSettings:
     share_by: str = "equal"
     alpha: Mapping[str, Fraction] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
+    derive: bool = False
     draws: int | None = None
     dynamics: Path | None = None
     reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -125,15 +130,21 @@ class PlanSettings:
             targets=tuple(targets),
             alpha=alpha,
             bounds=bounds_over(Bounds(), bounds),
+            derive=derives(bounds),
         )
 
-    def neighbours(self, family: str = SWING) -> list[Adjacency]:
+    def neighbours(
+        self, family: str = SWING, derived: Mapping[str, Fraction] | None = None
+    ) -> list[Adjacency]:
         """The rule that was asked for, or the three absolute ones, the default first; of a detailed
         model its usual one.
+
+        derived : α of groups to take before the usual ones.
         """
         rules = [USUAL_RULES[family]] if family == DETAILED else list(ABSOLUTE)
         rules = [self.adjacency] if self.adjacency else rules
-        return [adjacency_over(None, rule, self.alpha, family) for rule in rules]
+        alpha = {**(derived or {}), **self.alpha}
+        return [adjacency_over(None, rule, alpha, family) for rule in rules]
 
 
 def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan | DetailedPlan:
@@ -167,12 +178,15 @@ def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan |
             draws=settings.draws or DETAILED_DRAWS,
             quantile=settings.quantile,
         )
+    chosen = choose_bounds(
+        settings.bounds, source.facts, derive_others=settings.derive, rule=settings.adjacency
+    )
     planned = search(
         declared_public(source, ledger),
         settings.targets,
         event=event or Event.parse(EVENT, base_mva=source.facts.base_mva),
-        adjacencies=settings.neighbours(),
-        bounds=settings.bounds,
+        adjacencies=settings.neighbours(derived=chosen.alpha),
+        bounds=chosen.bounds,
         mechanisms=mechanisms,
         sharing=sharing,
         draws=settings.draws or SWING_DRAWS,

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gridveil.foundation import crash_points
 from gridveil.foundation.archive import SUMS, check_free
 from gridveil.foundation.arguments import of_type, takes
-from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, Interrupted
+from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, Interrupted, NoLedger
 from gridveil.foundation.interrupts import Ended, held, signal_of
 from gridveil.foundation.progress import RELEASE, staged
 from gridveil.grid.detailed import DetailedFacts
@@ -39,9 +39,9 @@ from gridveil.publication.ports import equal_ports, named_ports, zone_ports
 from gridveil.publication.release import Release
 from gridveil.publication.signing import open_signer
 from gridveil.publication.unpack import read_files
-from gridveil.readers.cases import BUNDLED
 from gridveil.vault.perturb import PlannedDraw, version_of
 from gridveil.vault.source import SourceGrid
+from gridveil.workflow.bounds import Chosen, choose_bounds, refuse_missing
 from gridveil.workflow.detailed import (
     allocate,
     check_detailed_records,
@@ -64,8 +64,8 @@ from gridveil.workflow.settings import ReleaseSettings
 if TYPE_CHECKING:
     from gridveil.privacy.ledger import Entry, Ledger
 
-# What a notice is about: the cost of several draws, what a record gives away, default bounds.
-About = Literal["cost", "leakage", "bounds"]
+# What a notice is about: the cost of several draws, what a record gives away.
+About = Literal["cost", "leakage"]
 
 
 class Dialogue:
@@ -77,6 +77,11 @@ class Dialogue:
     def goes_on(self) -> bool:
         """Whether to go on, after it was said what the trajectories give away."""
         return True
+
+    def accepts(self, chosen: Chosen, facts: TableFacts) -> bool:
+        """Whether to go on with bounds that were derived, and α with them, once they are shown."""
+        del chosen, facts
+        return False
 
     def passphrase(self) -> str | None:
         """The passphrase of the signing key, where the environment does not tell it."""
@@ -94,7 +99,6 @@ class Released:
     ports : the owner's buses behind each port, where ports were merged.
     leakage : what the trajectories give away by themselves; None: not computed.
     warnings : what an owner should not overlook.
-    default_bounds : was said before the charge.
     """
 
     releases: tuple[Release, ...]
@@ -108,7 +112,6 @@ class Released:
     lineage: str
     signed_by: str | None
     warnings: tuple[str, ...]
-    default_bounds: str | None
 
     @property
     def receipt(self) -> Receipt:
@@ -134,25 +137,13 @@ def release_grid(settings: ReleaseSettings, dialogue: Dialogue | None = None) ->
     All that can be refused is refused before the charge; the charge is durable before the draw.
     """
     dialogue = dialogue or Dialogue()
-    dialogue.outcome(NOTHING_SPENT)
-    places = settings.places
-    for place in places:
-        check_free(place)
-    with staged(RELEASE):
-        source = open_named(settings)
-    facts = source.facts
-    detailed = facts.family == DETAILED
-    check_formats(settings.formats, len(facts.machines), detailed=detailed)
-    prepare = _prepared_detailed if detailed else _prepared_swing
-    prepared = prepare(settings, source, dialogue)
+    prepared = prepare(settings, dialogue)
     plan, book, lineage = prepared.plan, prepared.book, prepared.lineage
+    assert book is not None, "made where there was none"
+    facts, places = plan.source.facts, settings.places
     signer = open_signer(dialogue.passphrase)
     if settings.count > 1:
         _set_aside(plan, settings.count, book, lineage, prepared.known, dialogue)
-    default_bounds = None
-    if plan.bounds.origin == Bounds().origin and settings.grid not in BUNDLED:
-        default_bounds = _default_bounds(plan.bounds, facts)
-        dialogue.notice("bounds", default_bounds)
     made: list[tuple[Release, Report]] = []
     with outcome_told(book, lineage, places, settings.epsilon, dialogue.outcome):
         for place in places:
@@ -172,22 +163,24 @@ def release_grid(settings: ReleaseSettings, dialogue: Dialogue | None = None) ->
         lineage,
         signer.key_id if signer else None,
         tuple(warnings(settings.epsilon, releases[-1].clipped, facts, plan.allocation)),
-        default_bounds,
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _Prepared:
+class Prepared:
     """A release whose every check has passed.
 
+    chosen : its public bounds, and where they come from.
     plan : of each draw.
     make : charges, draws and makes one release.
+    book : the ledger; None: there is none, and none was to be made.
     known : the lineage's account before it.
     """
 
+    chosen: Chosen
     plan: PlannedDraw[Any]
     make: Callable[[], Release]
-    book: Ledger
+    book: Ledger | None
     lineage: str
     known: Account | None
     measured: tuple[Measured, ...] = ()
@@ -195,25 +188,62 @@ class _Prepared:
     leaked: GivenAway | None = None
 
 
-def _opened(settings: ReleaseSettings, facts: TableFacts) -> tuple[Ledger, str, Account | None]:
+def prepare(settings: ReleaseSettings, dialogue: Dialogue, *, dry: bool = False) -> Prepared:
+    """Read and check a release, choose its bounds, and show what its records give away; nothing is
+    charged.
+
+    dry : whether nothing is to be written either: no ledger is made where there is none.
+    """
+    dialogue.outcome(NOTHING_SPENT)
+    for place in settings.places:
+        check_free(place)
+    with staged(RELEASE):
+        source = open_named(settings)
+    facts = source.facts
+    detailed = facts.family == DETAILED
+    if detailed:
+        settings.check_detailed()
+    check_formats(settings.formats, len(facts.machines), detailed=detailed)
+    chosen = choose_bounds(
+        settings.bounds,
+        facts,
+        derive_others=settings.derive,
+        rule=settings.adjacency,
+        topology=settings.drawn == "topology",
+    )
+    if chosen.missing and not dialogue.accepts(chosen, facts):
+        raise refuse_missing(facts.name, chosen.missing)
+    settings = replace(settings, bounds=chosen.bounds)
+    make = _prepared_detailed if detailed else _prepared_swing
+    return make(settings, source, chosen, dialogue, dry)
+
+
+def _opened(
+    settings: ReleaseSettings, facts: TableFacts, dry: bool
+) -> tuple[Ledger | None, str, Account | None]:
     """The ledger, the lineage to charge, and its account, which counts this family or none yet."""
-    book = Ledger(settings.ledger_place, witness=settings.witness)
-    crash_points.step("opened")
     lineage = settings.lineage or Path(facts.name).stem
+    try:
+        book = Ledger(settings.ledger_place, witness=settings.witness, create=not dry)
+    except NoLedger:
+        return None, lineage, None
+    crash_points.step("opened")
     known = book.account(lineage)
     check_family(known, facts.family)
     return book, lineage, known
 
 
-def _prepared_swing(settings: ReleaseSettings, source: SourceGrid, dialogue: Dialogue) -> _Prepared:
+def _prepared_swing(
+    settings: ReleaseSettings, source: SourceGrid, chosen: Chosen, dialogue: Dialogue, dry: bool
+) -> Prepared:
     """Check a release of a swing model, and show what its records give away."""
     facts, fit = source.facts, settings.preset.settings
     measured = read_all(settings.trajectory, facts, fit.dt_s, settings.bounds)
     observed = [record.observation for record in measured]
     records = FitRecords(observed)
     check_records(observed, facts, fit, settings.bounds)
-    book, lineage, known = _opened(settings, facts)
-    adjacency = settings.neighbours(known)
+    book, lineage, known = _opened(settings, facts, dry)
+    adjacency = settings.neighbours(known, derived=chosen.alpha)
     leaked = _shown_leakage(measured, facts, settings.bounds, adjacency, fit.dt_s, dialogue)
     with staged(RELEASE):
         allocation = settings.allocation or _shared_out(settings, facts, adjacency, book)
@@ -233,21 +263,24 @@ def _prepared_swing(settings: ReleaseSettings, source: SourceGrid, dialogue: Dia
         )
 
     named = {} if ports is None else named_ports(facts, ports)
-    return _Prepared(plan, make, book, lineage, known, tuple(measured), named, leaked)
+    return Prepared(chosen, plan, make, book, lineage, known, tuple(measured), named, leaked)
 
 
 def _prepared_detailed(
-    settings: ReleaseSettings, source: SourceGrid[DetailedFacts], dialogue: Dialogue
-) -> _Prepared:
+    settings: ReleaseSettings,
+    source: SourceGrid[DetailedFacts],
+    chosen: Chosen,
+    dialogue: Dialogue,
+    dry: bool,
+) -> Prepared:
     """Check a release of a detailed model, and ask whether its records may be used."""
-    settings.check_detailed()
     facts, fit = source.facts, DetailedFitSettings(exponents="zip" not in settings.reading)
     measured = read_all(settings.trajectory, facts, fit.dt_s)
     records = FitRecords([record.observation for record in measured])
     check_detailed_records(records.observed, facts)
-    book, lineage, known = _opened(settings, facts)
+    book, lineage, known = _opened(settings, facts, dry)
     adjacency = settings.neighbours(known, facts.family)
-    bounds = settings.bounds_of(facts.family)
+    bounds = chosen.bounds
     allocation = allocate(facts, adjacency, settings.treatments, settings.item_shares)
     plan = PlannedDraw(source, settings.epsilon, adjacency, bounds, allocation)
     check_writable(settings.formats, check_public_end(facts.public))
@@ -261,7 +294,7 @@ def _prepared_detailed(
             plan, records, ledger=book, lineage=lineage, form=settings.form, controls=controls
         )
 
-    return _Prepared(plan, make, book, lineage, known, tuple(measured), leaked=leaked)
+    return Prepared(chosen, plan, make, book, lineage, known, tuple(measured), leaked=leaked)
 
 
 def _shown_leakage(
@@ -295,7 +328,7 @@ def _ask(dialogue: Dialogue, words: str) -> None:
 
 
 def _shared_out(
-    settings: ReleaseSettings, facts: GridFacts, adjacency: Adjacency, book: Ledger
+    settings: ReleaseSettings, facts: GridFacts, adjacency: Adjacency, book: Ledger | None
 ) -> Allocation:
     """Choose the shares of ε on the surrogate that was asked for, or on the usual one."""
     mechanism: Any = settings.drawn
@@ -344,16 +377,6 @@ def _set_aside(
     else:
         losses = allocation.over(plan.adjacency).split(epsilon, allocation.assets)
         known.check_covers(epsilon, counted(losses, allocation.draws, plan.adjacency), count)
-
-
-def _default_bounds(bounds: Bounds, facts: TableFacts) -> str:
-    shown = ", ".join(
-        f"{name} {bounds[name].lower:g}:{bounds[name].upper:g}" for name in facts.parameters
-    )
-    return (
-        f"public bounds are the defaults, {shown}; values beyond them are clipped, and the release "
-        "is charged all the same. Set --bounds from public knowledge."
-    )
 
 
 def warnings(

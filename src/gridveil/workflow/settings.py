@@ -43,7 +43,7 @@ from gridveil.publication.detailed import Form
 from gridveil.readers.dynamics import Detailed, Dynamics, Policy
 
 # What may be said of a grid over its file and a file of dynamics.
-TABLES = ("fuels", "machines", "policy", "detailed")
+TABLES = ("fuels", "machines", "policy", "detailed", "bounds")
 READING = (
     *(name for name in Dynamics.model_fields if name not in TABLES),
     *Policy.model_fields,
@@ -80,7 +80,9 @@ class GridSettings:
     model : swing, detailed, or auto: a detailed one where the file has controls of its machines and
     no setting is of swing models alone.
     alpha : distances protected, by group; a group left out has the rule's own.
-    bounds : public.
+    bounds : public; of a parameter that is not given, the grid's own, or what is derived.
+    derive : whether bounds that are not given, and α, are derived from public facts of the grid,
+    which this declares public.
     trajectory : public records to fit, or to look at.
     """
 
@@ -91,6 +93,7 @@ class GridSettings:
     model: str = SWING
     alpha: Mapping[str, Fraction] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
+    derive: bool = False
     trajectory: tuple[Declaration, ...] = ()
 
     def __post_init__(self) -> None:
@@ -119,8 +122,7 @@ class GridSettings:
     def swing_only(self) -> tuple[str, ...]:
         """What is set that only swing models have."""
         said = [name for name in OF_SWING if name in self.reading]
-        bounded = self.bounds.family == SWING and self.bounds.origin != Bounds().origin
-        said += ["bounds"] if bounded else []
+        said += ["bounds"] if self.bounds.family == SWING and self.bounds.given else []
         said += ["alpha"] if self.alpha and family_of(self.alpha) == SWING else []
         said += ["adjacency"] if self.adjacency and not self.adjacency.endswith("-relative") else []
         return tuple(said)
@@ -132,7 +134,7 @@ class GridSettings:
     @classmethod
     def keys(cls) -> set[str]:
         """Names that `of` knows: the fields, and what says how a grid is read."""
-        return {f.name for f in fields(cls)} - {"reading"} | {*READING, "bounds_origin"}
+        return {f.name for f in fields(cls)} - {"reading", "derive"} | {*READING, "bounds_origin"}
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
@@ -157,6 +159,7 @@ class GridSettings:
             known.get("bounds"),
             known.get("bounds_origin"),
         )
+        settings["derive"] = derives(known.get("bounds"))
         if "dynamics" in known:
             settings["dynamics"] = Path(known["dynamics"])
         settings["alpha"] = alpha_of(known.get("alpha"))
@@ -336,14 +339,25 @@ class ReleaseSettings(GridSettings):
                 remedy=f"Leave --{option} out, or choose --model swing.",
             )
 
-    def neighbours(self, account: Account | None, family: str = SWING) -> Adjacency:
+    def neighbours(
+        self,
+        account: Account | None,
+        family: str = SWING,
+        derived: Mapping[str, Fraction] | None = None,
+    ) -> Adjacency:
         """What was asked for; where nothing was, what the lineage's budget fixes, else the
         profile's rule (of detailed models, one-asset-relative), the usual α and nothing published.
+
+        derived : α of groups to take before the usual ones where no budget fixes any.
         """
         fixed = account.adjacency if account else None
         preset = self.preset.rule if family == SWING else USUAL_RULES[family]
         usual = preset if fixed is None or self.profile is not None else None
-        found = adjacency_over(fixed, self.adjacency or usual, self.alpha, family)
+        asked = self.adjacency or usual
+        alpha = self.alpha
+        if fixed is None and derived and not (asked or "").endswith("-relative"):
+            alpha = {**derived, **alpha}
+        found = adjacency_over(fixed, asked, alpha, family)
         kept = {name for name in found.published if name not in self.treatments}
         said = {name for name, way in self.treatments.items() if way == "publish"}
         return replace(found, published=tuple(kept | said))
@@ -427,13 +441,20 @@ def bounds_over(usual: Bounds, value: Any, origin: Any = None) -> Bounds:
     if isinstance(value, Bounds):
         return value
     pairs = pairs_of("bounds", value, _names(DECLARED))
+    pairs.pop(DERIVE, None)
     family = family_of(pairs)
     given = {name: _range(name, text, family) for name, text in pairs.items()}
+    kept = {name: usual[name] for name in usual.given if family == SWING}
     return Bounds(
-        {**usual, **given} if family == SWING else given,
+        {**kept, **given},
         origin=origin or ("declared public by the owner" if given else usual.origin),
         family=family,
     )
+
+
+def derives(value: Any) -> bool:
+    """Whether bounds that are not given are to be derived: "derived", or "derived,m=1:40"."""
+    return not isinstance(value, Bounds) and DERIVE in pairs_of("bounds", value)
 
 
 def _names(of_swing: Iterable[str]) -> tuple[str, ...]:
@@ -469,6 +490,7 @@ def treatments_of(value: Any) -> dict[str, Treatment]:
     return pairs
 
 
+DERIVE = "derived"  # of bounds: what stands for all that are not given
 EXAMPLES = {
     "alpha": "k=1,m=1/2",
     "bounds": "k=1:100,m=1:40",
@@ -484,14 +506,15 @@ def pairs_of(option: str, value: Any, known: Iterable[str] | None = None) -> dic
     pairs: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
     for part in [] if isinstance(value, Mapping) else str(value).split(","):
         name, equals, text = (piece.strip() for piece in part.partition("="))
-        if not equals or name in pairs:
+        bare = not equals and (option, name) == ("bounds", DERIVE)
+        if not (equals or bare) or name in pairs:
             raise OptionError(
                 f"--{option} cannot be read.",
                 expected=f"each group once, such as {EXAMPLES[option]}",
             )
         pairs[name] = text
     for name in pairs:
-        if known is not None and name not in known:
+        if known is not None and name not in known and (option, name) != ("bounds", DERIVE):
             raise OptionError(
                 f"--{option} {name} is unknown.",
                 expected=f"groups among {', '.join(known)}, as in {EXAMPLES[option]}",

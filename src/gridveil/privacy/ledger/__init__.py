@@ -125,7 +125,9 @@ class Ledger:
     def set_budget(
         self, lineage: str, adjacency: Adjacency, epsilon: Fraction, version: Version | None = None
     ) -> None:
-        """Give a lineage its budget, or raise it; its adjacency and α never change."""
+        """Give a lineage its budget, or raise it; its adjacency never changes, and its α may grow
+        alone: what was drawn before is then counted for the larger one.
+        """
         with self._writing() as writer:
             writer.admit(lineage, version, adjacency.family)
             writer.set_budget(lineage, adjacency, epsilon)
@@ -153,6 +155,11 @@ class Ledger:
             number = writer.reserve(charge)
         self.charged.append(number)
         return number
+
+    def check(self, charge: Charge, draws: int = 1) -> None:
+        """Refuse what `charge` would refuse, of several draws alike; nothing is written."""
+        with self._looking() as writer:
+            writer.check(charge, draws)
 
     def mark_drawn(self, number: int, output: bytes) -> Receipt:
         """Note that the noise of a charge was drawn, and commit to what came out.

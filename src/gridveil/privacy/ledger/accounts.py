@@ -134,8 +134,8 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Account:
-    """A lineage: its budget, fixed in parameters, adjacency and α for ever, and what was spent of
-    it.
+    """A lineage: its budget, fixed in parameters and adjacency for ever, and what was spent of it.
+    Its α may grow alone, and what was drawn before is counted for the larger one.
 
     draws : how many times it was charged.
     totals : loss of each group so far, and of groups that were drawn jointly, by the draw's name.
@@ -190,8 +190,31 @@ class Account:
                 f"{quote(self.lineage)} --epsilon EPSILON",
             )
 
+    def grown(self, adjacency: Adjacency) -> Account:
+        """The same account for larger distances: what was spent so far, counted for those.
+
+        Privacy
+        -------
+        A change by α' is n = ⌈α'/α⌉ changes by at most α each (in ratios, the least n with
+        (1 + α)^n ≥ 1 + α'), so that a draw of any mechanism that loses ε for α loses at most n ε
+        for α'. Groups are drawn independently, or jointly at the largest n of theirs; where changes
+        of several groups share one distance, all take the largest n. See docs/privacy.md.
+        """
+        fixed = self.adjacency
+        assert fixed is not None, "check_grows"
+        steps = {name: _steps(fixed, adjacency, name) for name in fixed.alpha}
+        together = fixed.rule.startswith("asset-l1")
+        most = max(steps.values(), default=1)
+        totals = {
+            key: total * (most if together else max(steps[name] for name in names_in(key, steps)))
+            for key, total in self.totals.items()
+        }
+        return replace(self, adjacency=adjacency, totals=totals)
+
     def after(self, kind: str, body: Mapping[str, Any]) -> Account:
         """Its state after one more row about it."""
+        if kind == GROWN:
+            return replace(self.grown(adjacency_of(body)), epsilon=Fraction(body["epsilon"]))
         if kind == "budget":
             fixed = adjacency_of(body)
             totals = self.totals
@@ -217,8 +240,27 @@ class Account:
         return totals
 
 
+# A row with a budget for larger distances than before.
+GROWN = "budget-grown"
 # Rows that tell about one lineage; the others tell about the ledger itself or about a charge.
-OF_A_LINEAGE = ("registered", "budget", "reserved")
+OF_A_LINEAGE = ("registered", "budget", GROWN, "reserved")
+
+
+def names_in(key: str, known: Iterable[str]) -> list[str]:
+    """The groups of a total: one, or those that a joint draw covers; all where none is known."""
+    named = [name for name in key.rpartition(": ")[2].split(", ") if name in known]
+    return named or list(known)
+
+
+def _steps(fixed: Adjacency, larger: Adjacency, name: str) -> int:
+    """How many changes by the old distance make up one by the new."""
+    old, new = fixed.alpha[name], larger.alpha[name]
+    if not fixed.in_ratios(name):
+        return math.ceil(new / old)
+    count, reached = 1, 1 + old
+    while reached < 1 + new:
+        count, reached = count + 1, reached * (1 + old)
+    return count
 
 
 def replay(rows: Iterable[Row]) -> dict[str, Account]:
@@ -256,6 +298,19 @@ def entries_of(rows: Iterable[Row]) -> list[Entry]:
     return list(entries.values())
 
 
+def grows(account: Account, adjacency: Adjacency) -> bool:
+    """Whether an adjacency differs from a budget's in larger distances alone."""
+    fixed = account.adjacency
+    if fixed is None or fixed.alpha.keys() != adjacency.alpha.keys():
+        return False
+    kept = (fixed.rule, fixed.family, fixed.published)
+    return (
+        kept == (adjacency.rule, adjacency.family, adjacency.published)
+        and dict(fixed.alpha) != dict(adjacency.alpha)
+        and all(adjacency.alpha[name] >= distance for name, distance in fixed.alpha.items())
+    )
+
+
 def check_same(account: Account, adjacency: Adjacency) -> None:
     """Refuse other parameters, another adjacency or α, or other published parameters than the
     budget's.
@@ -267,9 +322,10 @@ def check_same(account: Account, adjacency: Adjacency) -> None:
         alpha = ", ".join(f"{name} {value}" for name, value in fixed.alpha.items())
         raise LedgerError(
             f"The budget of {account.lineage!r} is fixed to adjacency {fixed.rule} with α = "
-            f"{alpha}, for ever.",
+            f"{alpha}, for ever; α may only grow.",
             outcome=NOTHING_SPENT,
-            remedy="Use them, or leave --adjacency and --alpha out.",
+            remedy="Use them, or leave --adjacency and --alpha out. For larger α: gridveil ledger "
+            f"budget {account.lineage} --alpha … --epsilon …, which counts past draws for them.",
         )
     if fixed.published != adjacency.published:
         raise LedgerError(

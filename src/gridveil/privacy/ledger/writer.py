@@ -17,7 +17,9 @@ from sqlalchemy import Connection
 from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
 from gridveil.foundation.shown import json_line
 from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.epsilon import float_at_least
 from gridveil.privacy.ledger.accounts import (
+    GROWN,
     OF_A_LINEAGE,
     Account,
     Charge,
@@ -26,6 +28,7 @@ from gridveil.privacy.ledger.accounts import (
     check_lineage,
     check_same,
     counted,
+    grows,
     in_row,
     replay,
 )
@@ -184,38 +187,47 @@ class Writer:
         family : of what is to be counted, if anything is: an account has one for ever, whatever
         name it is found by.
         """
+        if self._is_new(lineage, version, family) and version is not None:
+            self._keep_marks(new_version_id(), lineage, version.marks)
+        if self.account(lineage) is None:
+            check_lineage(lineage)
+            self.append("registered", {"lineage": lineage})
+
+    def _is_new(self, lineage: str, version: Version | None, family: str | None) -> bool:
+        """Whether a version of a lineage is not known yet; refuse one that belongs to another."""
         stored = (
             self._store.versions(self._connection, name=self._name(version.marks))
             if version
             else []
         )
         known = self._checked(stored[0]) if stored else None
-        if known is None or known.lineage != lineage:
-            # else it was compared with all others when it was admitted
-            other = self.kin(version, besides=lineage) if version else None
-            if other is not None:
-                if family is not None:
-                    check_family(self.account(other), family)
-                raise LedgerError(
-                    f"This grid, or a part of it, has the lines of lineage {other!r}: it is a "
-                    "version of that one.",
-                    outcome=NOTHING_SPENT,
-                    remedy=f"Release it with --lineage {quote(other)}, from the same budget.",
-                )
-            if version is not None:
-                self._keep_marks(new_version_id(), lineage, version.marks)
-        if self.account(lineage) is None:
-            check_lineage(lineage)
-            self.append("registered", {"lineage": lineage})
+        if known is not None and known.lineage == lineage:
+            return False  # it was compared with all others when it was admitted
+        other = self.kin(version, besides=lineage) if version else None
+        if other is not None:
+            if family is not None:
+                check_family(self.account(other), family)
+            raise LedgerError(
+                f"This grid, or a part of it, has the lines of lineage {other!r}: it is a "
+                "version of that one.",
+                outcome=NOTHING_SPENT,
+                remedy=f"Release it with --lineage {quote(other)}, from the same budget.",
+            )
+        return True
+
+    def check(self, charge: Charge, draws: int) -> None:
+        """Refuse draws that `admit` and `reserve` would refuse; nothing is written."""
+        self._is_new(charge.lineage, charge.version, charge.family)
+        if (account := self.account(charge.lineage)) is None:
+            check_lineage(charge.lineage)
+        else:
+            _check_covered(account, charge, draws)
 
     def reserve(self, charge: Charge) -> int:
         """Write a charge of an admitted grid down, if the budget covers it; return its number."""
         account = self.account(charge.lineage)
         assert account is not None, "admitted"
-        if account.adjacency is not None:
-            check_same(account, charge.adjacency)
-        losses = {name: Fraction(spent) for name, spent in charge.spent.items()}
-        account.check_covers(charge.epsilon, counted(losses, charge.draws, charge.adjacency))
+        _check_covered(account, charge)
         return self.append(
             "reserved",
             {
@@ -249,7 +261,11 @@ class Writer:
         """Give a lineage its budget, or raise it."""
         account = self.account(lineage)
         assert account is not None, "admitted"
+        kind = "budget"
         if account.adjacency is not None:
+            if grows(account, adjacency):
+                kind, account = GROWN, account.grown(adjacency)
+                _check_covers_past(account, epsilon)
             check_same(account, adjacency)
             if epsilon < account.epsilon:
                 raise LedgerError(
@@ -257,7 +273,7 @@ class Writer:
                     f"{epsilon}.",
                     outcome="Nothing was changed.",
                 )
-        self.append("budget", {"lineage": lineage, "epsilon": str(epsilon), **in_row(adjacency)})
+        self.append(kind, {"lineage": lineage, "epsilon": str(epsilon), **in_row(adjacency)})
 
     def charged(self, number: int, outcome: str) -> Mapping[str, Any]:
         """The body of a charge; refuse a row that is none, or was changed."""
@@ -300,6 +316,25 @@ class Writer:
             f"The ledger {self._store.location} is not as it was written: {problem}.",
             outcome=outcome,
             remedy=LOST,
+        )
+
+
+def _check_covered(account: Account, charge: Charge, draws: int = 1) -> None:
+    """Refuse draws for other neighbours than the budget's, or beyond it."""
+    if account.adjacency is not None:
+        check_same(account, charge.adjacency)
+    losses = {name: Fraction(spent) for name, spent in charge.spent.items()}
+    account.check_covers(charge.epsilon, counted(losses, charge.draws, charge.adjacency), draws)
+
+
+def _check_covers_past(grown: Account, epsilon: Fraction) -> None:
+    """Refuse a budget for larger distances that does not cover what was drawn before."""
+    if epsilon < grown.spent:
+        raise LedgerError(
+            f"For these α, what was drawn of {grown.lineage!r} so far counts ε = "
+            f"{float_at_least(grown.spent):g}, and the budget would be {epsilon}.",
+            outcome="Nothing was changed.",
+            remedy="Give a larger --epsilon: that much, and what is still to be spent.",
         )
 
 

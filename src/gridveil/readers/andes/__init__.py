@@ -24,6 +24,7 @@ from gridveil.readers.network import (
     Complex,
     Details,
     FileGrid,
+    known_kv,
 )
 from gridveil.readers.table import Rows, Table, check_labels, quoted, words
 
@@ -134,6 +135,7 @@ def _grid(file: str, table_of: Callable[[str], Table], sizes: Mapping[str, int])
             shunt=shunt,
             voltage=voltage,
             angle=angle,
+            nominal_kv=known_kv(nominal_kv),
         ),
         branches=branches,
         machines=units,

@@ -22,6 +22,7 @@ from gridveil.readers.network import (
     Complex,
     FileGrid,
     Machines,
+    known_kv,
     unknown_dynamics,
 )
 from gridveil.readers.pi_models import PiModels, as_branches, joined, pi_models
@@ -174,6 +175,7 @@ def grid_of(file: str, model: CimModel, tables: Mapping[str, Table]) -> FileGrid
             shunt=shunt,
             voltage=voltage,
             angle=angle,
+            nominal_kv=known_kv(np.append(kv, np.full(len(labels) - len(kv), np.nan))),
         ),
         branches=branches,
         machines=machines,

@@ -19,6 +19,7 @@ from gridveil.readers.network import (
     Complex,
     FileGrid,
     Machines,
+    known_kv,
     unknown_dynamics,
 )
 from gridveil.readers.pandapower.branches import BusPlaces, Model, branches_of
@@ -149,6 +150,7 @@ def _grid(net: Net) -> FileGrid:
             shunt=shunt,
             voltage=voltage,
             angle=angle,
+            nominal_kv=known_kv(places.kv),
         ),
         branches=branches,
         machines=machines,

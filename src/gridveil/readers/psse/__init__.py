@@ -18,6 +18,7 @@ from gridveil.readers.network import (
     FileGrid,
     LoadRecords,
     Machines,
+    known_kv,
     unknown_dynamics,
 )
 from gridveil.readers.psse.records import Case, read_case
@@ -106,6 +107,7 @@ def _grid(
             shunt=np.concatenate([shunt, none]),
             voltage=np.concatenate([voltage, stars.voltage]),
             angle=np.concatenate([np.deg2rad(bus.floats("VA")), stars.angle]),
+            nominal_kv=known_kv(np.concatenate([kv, np.full(extra, np.nan)])),
         ),
         branches=BranchRecords.joined(*lines, *(group.branches for group in windings)),
         machines=machines,
