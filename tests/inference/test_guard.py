@@ -17,7 +17,7 @@ from gridveil.foundation.errors import BundleError, InputError
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit import EstimatedEvent, FitSettings, Observation, Unknown, is_flat
 from gridveil.inference.fit.guard import (
-    Finding,
+    Doubt,
     SwingFit,
     Verdict,
     held_out_findings,
@@ -77,7 +77,7 @@ def test_a_place_without_samples_has_no_noise():
 
 def test_the_worst_finding_is_the_grade_and_comes_first():
     assert Verdict.of([]) == Verdict("good")
-    both = Verdict.of([Finding("doubtful", "a"), Finding("discarded", "b")])
+    both = Verdict.of([Doubt("doubtful", "a"), Doubt("discarded", "b")])
     assert both == Verdict("discarded", ("b", "a"))
     assert both.discarded and "unfitted model is published" in both.in_words()
     assert "with doubts" in Verdict("doubtful", ("a",)).in_words()
@@ -165,7 +165,7 @@ def test_values_on_their_bounds_are_doubtful_group_by_group():
     y = np.ones(12)
     y[4:6], y[8] = 0.0, 3.0
     (found,) = judged(y=y, prior=prior)._bounds()
-    assert found == Finding("doubtful", "2 of 4 values of m lie on their public bounds")
+    assert found == Doubt("doubtful", "2 of 4 values of m lie on their public bounds")
 
 
 def test_a_fastest_mode_of_another_order_is_doubtful():

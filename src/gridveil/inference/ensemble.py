@@ -21,7 +21,7 @@ from gridveil.grid.parameters import WEIGHT
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.alike import Alike, split
 from gridveil.inference.fit.members import Members
-from gridveil.inference.fit.outcome import Ended
+from gridveil.inference.fit.outcome import SearchEnd
 from gridveil.inference.posterior import Posterior
 from gridveil.inference.prior import LOG_UNIFORM, around_middle, prior_of
 from gridveil.privacy.allocation import machine_shares
@@ -47,7 +47,7 @@ def members_for(machines: int, loaded: int) -> int:
     return MEMBERS if MEMBERS * each <= MOST_NUMBERS else FEWER
 
 
-def counted(noisy: NoisyGrid, ended: Ended | None) -> tuple[str, ...]:
+def counted(noisy: NoisyGrid, ended: SearchEnd | None) -> tuple[str, ...]:
     """What the spread of an ensemble counts, in words."""
     takes = {noisy.allocation.of(name).takes for name in noisy.facts.sizes}
     found = [OF_NOISE]
@@ -119,7 +119,7 @@ def _networkless(
 
 @one_blas_thread()
 def fitted_members(
-    ended: Ended, noisy: NoisyGrid, buses: IntArray | None, count: int
+    ended: SearchEnd, noisy: NoisyGrid, buses: IntArray | None, count: int
 ) -> list[ReducedModel]:
     """Models that a release and its records leave possible.
 

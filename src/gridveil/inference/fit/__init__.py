@@ -23,7 +23,7 @@ from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import beliefs_alike
 from gridveil.inference.fit.guard import SwingFit, Verdict
-from gridveil.inference.fit.outcome import Ended, Identifiability, TwoStage
+from gridveil.inference.fit.outcome import Identifiability, SearchEnd, TwoStage
 from gridveil.inference.fit.problem import (
     NOT_FITTED,
     Observation,
@@ -130,7 +130,7 @@ class FitResult:
     events: tuple[EstimatedEvent, ...] = ()
     sigma: Array | None = None
     verdict: Verdict | None = None
-    ended: Ended | None = None
+    ended: SearchEnd | None = None
 
 
 def check_records(

@@ -61,7 +61,7 @@ class Verdict:
     reasons: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, findings: Sequence[Finding]) -> Verdict:
+    def of(cls, findings: Sequence[Doubt]) -> Verdict:
         """The worst of what was found, or good."""
         worst = sorted(findings, key=lambda one: -GRADES.index(one.grade))
         grade = worst[0].grade if worst else "good"
@@ -87,7 +87,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Doubt:
     """Something that is wrong with a fit: how bad, and in words."""
 
     grade: Grade
@@ -97,7 +97,7 @@ class Finding:
 # --- any model ------------------------------------------------------------------------------------
 
 
-def residual_findings(left: Array, size: Array, peak: Array, hz: float) -> Iterator[Finding]:
+def residual_findings(left: Array, size: Array, peak: Array, hz: float) -> Iterator[Doubt]:
     """What is left of records, against their size.
 
     left, size : (places,) root mean squares of residual and record; peak : (places,) largest
@@ -105,13 +105,13 @@ def residual_findings(left: Array, size: Array, peak: Array, hz: float) -> Itera
     """
     share = float((left / np.maximum(size, np.finfo(float).tiny)).max())
     if share > DOUBTFUL_SHARE:
-        yield Finding(
+        yield Doubt(
             "discarded" if share > USELESS_SHARE else "doubtful",
             f"it leaves {100 * share:.0f} % of a record unexplained "
             f"({1000 * hz * float(left.max()):.3g} mHz)",
         )
     if (times := float((peak / np.maximum(left, np.finfo(float).tiny)).max())) < LEAST_PEAK:
-        yield Finding(
+        yield Doubt(
             "doubtful",
             f"the largest deviation of the records is only {times:.1f} times their noise: they say "
             "next to nothing",
@@ -120,7 +120,7 @@ def residual_findings(left: Array, size: Array, peak: Array, hz: float) -> Itera
 
 def held_out_findings(
     fitted: float, expected: float, unfitted: float, control: float, hz: float, simple: str
-) -> Iterator[Finding]:
+) -> Iterator[Doubt]:
     """What second fits, to the first parts of records, leave of the rest.
 
     fitted : root mean square there [p.u.]; expected : that of the whole fit; unfitted : of the
@@ -130,14 +130,14 @@ def held_out_findings(
         return
     told = f"fitted to the first part of the records, it misses the rest by {_mhz(fitted, hz)}"
     if fitted > unfitted:
-        yield Finding("discarded", f"{told}, the unfitted release by {_mhz(unfitted, hz)}")
+        yield Doubt("discarded", f"{told}, the unfitted release by {_mhz(unfitted, hz)}")
     elif fitted > control:
-        yield Finding("doubtful", f"{told}, {simple} by {_mhz(control, hz)}")
+        yield Doubt("doubtful", f"{told}, {simple} by {_mhz(control, hz)}")
 
 
 def posterior_findings(
     moved: Array, drawn: Array, groups: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array
-) -> Iterator[Finding]:
+) -> Iterator[Doubt]:
     """How far a fit lies from the release, against what the release's own posterior allows.
 
     moved : (n,) of the fit, in deviations of its prior; drawn : (draws, n) the same of a truth
@@ -147,7 +147,7 @@ def posterior_findings(
     usual = np.quantile(np.sum(drawn**2, axis=1), 0.99)
     far = float(np.sum(moved**2) / max(usual, np.finfo(float).tiny))
     if far > FARTHEST:
-        yield Finding(
+        yield Doubt(
             "discarded",
             "it contradicts the release: values lie "
             f"{np.sqrt(far):.1f} times as far from what was released as the noise explains",
@@ -162,7 +162,7 @@ def posterior_findings(
     name = max(apart, key=lambda name: apart[name])
     if apart[name][0] > MOST_DEVIATIONS:
         deviations, factor = apart[name]
-        yield Finding(
+        yield Doubt(
             "discarded",
             f"it contradicts the release: {name} at {factor:.2g} times what was released, "
             f"{deviations:.0f} deviations of the noise away",
@@ -206,7 +206,7 @@ class SwingFit:
     def _hz(self) -> float:
         return self.facts.frequency_hz
 
-    def _residual(self) -> Iterator[Finding]:
+    def _residual(self) -> Iterator[Doubt]:
         found = self.found
         left, seen = found.left(found.y)
         observed = found.recorded
@@ -215,7 +215,7 @@ class SwingFit:
         rms = noise_of(left, seen, self.dt_s).rms
         yield from residual_findings(rms[there], size[there], peak[there], self._hz)
 
-    def _held_out(self) -> Iterator[Finding]:
+    def _held_out(self) -> Iterator[Doubt]:
         """A second fit, to the first parts of the records, against their last parts."""
         if self.early is None:
             return
@@ -239,7 +239,7 @@ class SwingFit:
             second, whole, unfitted, _rms(unmoved[seen]), self._hz, "a frequency that stays still"
         )
 
-    def _posterior(self) -> Iterator[Finding]:
+    def _posterior(self) -> Iterator[Doubt]:
         found, known = self.found, found_by_records(self.found)
         spread = found.prior.precision.diagonal() ** -0.5
         n = len(self.unfitted)
@@ -253,7 +253,7 @@ class SwingFit:
         groups.append(("k, m and d together", of >= 0))
         yield from posterior_findings(moved, drawn @ known[:n, :n].T, groups, 1 / spread[:n])
 
-    def _bounds(self) -> Iterator[Finding]:
+    def _bounds(self) -> Iterator[Doubt]:
         found, first = self.found, 0
         outside = (found.y <= found.prior.lower + CLOSE) | (found.y >= found.prior.upper - CLOSE)
         for name in SWING:
@@ -261,9 +261,9 @@ class SwingFit:
             first += len(own)
             if own.mean() > ON_BOUNDS:
                 words = f"{own.sum()} of {len(own)} values of {name} lie on their public bounds"
-                yield Finding("doubtful", words)
+                yield Doubt("doubtful", words)
 
-    def _events(self) -> Iterator[Finding]:
+    def _events(self) -> Iterator[Doubt]:
         """Sizes on their bounds, and splits that no event has."""
         loads = float(np.abs(self.facts.loads).sum()) if self.facts.loads_are_public else np.inf
         for event in self.found.events:
@@ -272,27 +272,27 @@ class SwingFit:
             total, largest = abs(event.total), float(np.abs(event.split).max())
             size = self.observed[event.observation].unknown.size
             if size and np.abs(np.log(total / np.array(size))).min() < CLOSE:
-                yield Finding(
+                yield Doubt(
                     "discarded",
                     f"the size found for an event, {total:.3g} p.u., is the end of what was "
                     "declared possible: its unit or the record's may be wrong",
                 )
             if max(total, largest) > loads or largest > MOST_OF_TOTAL * total:
-                yield Finding(
+                yield Doubt(
                     "discarded",
                     f"an event was found to put {largest:.3g} p.u. on one machine, of "
                     f"{total:.3g} p.u. in all"
                     + (f", on a grid with {loads:.3g} p.u. of load" if np.isfinite(loads) else ""),
                 )
 
-    def _modes(self) -> Iterator[Finding]:
+    def _modes(self) -> Iterator[Doubt]:
         before, after = (modes(model) for model in (self.unfitted_model, self.found.model))
         if not before or not after:
             return
         old, new = before[-1].frequency_hz, after[-1].frequency_hz
         if not 1 / MODE_FACTOR <= new / old <= MODE_FACTOR:
             words = f"its fastest mode is at {new:.3g} Hz, that of the release at {old:.3g} Hz"
-            yield Finding("doubtful", words)
+            yield Doubt("doubtful", words)
 
 
 def found_by_records(found: TwoStage) -> Array:

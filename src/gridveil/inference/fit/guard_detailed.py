@@ -23,7 +23,7 @@ from gridveil.inference.fit.controls import FitControls, answers_of, record_port
 from gridveil.inference.fit.detailed import DetailedFit
 from gridveil.inference.fit.factors import factors_of
 from gridveil.inference.fit.guard import (
-    Finding,
+    Doubt,
     Verdict,
     held_out_findings,
     residual_findings,
@@ -61,7 +61,7 @@ class DetailedGuard:
         """Judge the fit, on public data alone."""
         return Verdict.of([*self._answer(), *self._residual(), *self._held_out(), *self._factors()])
 
-    def _answer(self) -> Iterator[Finding]:
+    def _answer(self) -> Iterator[Doubt]:
         """The record against what the unfitted release answers: its size, and its shape."""
         ports = record_ports(self.released, self.controls.observed)
         model = linearise(self.released, solve(self.released), ports)
@@ -77,26 +77,26 @@ class DetailedGuard:
                 best = min(others, key=lambda bus: others[bus])
                 ratio = unlike / max(others[best], np.finfo(float).tiny)
                 if ratio > ELSEWHERE or (ratio > ELSEWHERE_LEFT and self._share() > LEFT):
-                    yield Finding(
+                    yield Doubt(
                         "discarded",
                         f"record {number} is {ratio:.1f} times as unlike the release's answer at "
                         "the declared bus as that at another: the event may have been elsewhere",
                     )
             if size <= 0 or unlike > MOST_UNLIKE:
-                yield Finding(
+                yield Doubt(
                     "discarded",
                     f"record {number} has another shape than what the release answers to its "
                     f"event: {100 * unlike:.0f} % of it is unlike",
                 )
             if size > 0 and abs(np.log(size)) > MOST_DEVIATIONS * self.deviation:
-                yield Finding(
+                yield Doubt(
                     "discarded",
                     f"record {number} is {size:.2g} times as large as what the release answers to "
                     f"its event, {abs(np.log(size)) / self.deviation:.1f} deviations of the noise "
                     "away",
                 )
 
-    def _residual(self) -> Iterator[Finding]:
+    def _residual(self) -> Iterator[Doubt]:
         hz = self.controls.observed[0].trajectory.frequency_hz
         left, size, peak = self._left()
         if len(left):
@@ -124,7 +124,7 @@ class DetailedGuard:
         left, size, _ = self._left()
         return float((left / np.maximum(size, np.finfo(float).tiny)).max(initial=0.0))
 
-    def _held_out(self) -> Iterator[Finding]:
+    def _held_out(self) -> Iterator[Doubt]:
         parts = [(place.held_out, place.whole) for place in self.misfit]
         hz = self.controls.observed[0].trajectory.frequency_hz
         columns: list[list[float | None]] = [
@@ -141,9 +141,9 @@ class DetailedGuard:
             fitted, whole, unfitted, control, hz, "a frequency response of one machine"
         )
 
-    def _factors(self) -> Iterator[Finding]:
+    def _factors(self) -> Iterator[Doubt]:
         if (far := self._far()) > FARTHEST:
-            yield Finding(
+            yield Doubt(
                 "discarded",
                 "it contradicts the release: its factors together lie beyond all but "
                 f"{1 - far:.0e} of what public priors allow",
@@ -152,9 +152,9 @@ class DetailedGuard:
             low, high = own.range
             if own.kind == "factor" and not low + 1e-6 < factor.x < high - 1e-6:
                 words = f"{factor.title}: {factor.value:.3g} times the released value is a bound"
-                yield Finding("discarded", words)
+                yield Doubt("discarded", words)
         if self.fitted.moved_back:
-            yield Finding(
+            yield Doubt(
                 "doubtful",
                 f"it was moved {100 * self.fitted.moved_back:.0f} % of the way back to the "
                 "release, since its model was not stable",

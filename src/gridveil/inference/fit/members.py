@@ -17,7 +17,7 @@ from gridveil.dynamics.swing import SWING
 from gridveil.foundation.progress import told_to
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.least_squares import Gaussian, minimise
-from gridveil.inference.fit.outcome import Ended
+from gridveil.inference.fit.outcome import SearchEnd
 from gridveil.inference.fit.task import DirectResiduals, NetworkResiduals, triangle
 from gridveil.inference.fit.two_stage import _follow, _polish, windows
 
@@ -30,7 +30,7 @@ ROUNDS, LINEAR, STEPS, CLOSE = 10, 1.0, 40, 1e-3
 class Members:
     """Makes members around where a fit ended."""
 
-    ended: Ended
+    ended: SearchEnd
 
     @property
     def few_places(self) -> bool:

@@ -17,7 +17,7 @@ WINDOW_S = 1.0  # over which sums of the residual are compared with single sampl
 
 
 @dataclass(frozen=True, eq=False)
-class Noise:
+class Residue:
     """What is left of records.
 
     rms : (r, h) root mean square at each place of each record [p.u.]; 0 where nothing was seen.
@@ -33,7 +33,7 @@ class Noise:
         return self.rms * np.sqrt(self.together)
 
 
-def noise_of(left: Array, seen: NDArray[np.bool_], dt_s: float) -> Noise:
+def noise_of(left: Array, seen: NDArray[np.bool_], dt_s: float) -> Residue:
     """Deviation of residuals, and how many go together.
 
     left : (r, samples, h) [p.u.], 0 where nothing was seen; seen : the same shape; dt_s : the clock
@@ -52,4 +52,4 @@ def noise_of(left: Array, seen: NDArray[np.bool_], dt_s: float) -> Noise:
     together = np.clip(
         squares / np.maximum(variance, np.finfo(float).tiny), 1.0, np.maximum(counts.max(axis=1), 1)
     )
-    return Noise(np.sqrt(variance), together)
+    return Residue(np.sqrt(variance), together)

@@ -14,7 +14,7 @@ from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array
 from gridveil.grid.tables import Values
 from gridveil.inference.fit.least_squares import Gaussian, Minimum
-from gridveil.inference.fit.noise import Noise, noise_of
+from gridveil.inference.fit.noise import Residue, noise_of
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import Task
@@ -48,7 +48,7 @@ class Identifiability:
 
 
 @dataclass(frozen=True, eq=False)
-class Ended:
+class SearchEnd:
     """Where a two-stage fit ended: what error bars start from.
 
     minimum : over y, of the records at the samples looked at. sigma : as for `two_stage`.
@@ -94,8 +94,8 @@ class TwoStage:
     prior: Gaussian
     recorded: Array
     left: Callable[[Array], tuple[Array, NDArray[np.bool_]]]
-    noise: Noise
-    ended: Ended
+    noise: Residue
+    ended: SearchEnd
 
 
 def covariance(prior: Gaussian, minimum: Minimum) -> Array:
@@ -106,7 +106,7 @@ def covariance(prior: Gaussian, minimum: Minimum) -> Array:
 
 
 def outcome(
-    ended: Ended, observed: Sequence[Observation], costs: tuple[float, ...], history: Array
+    ended: SearchEnd, observed: Sequence[Observation], costs: tuple[float, ...], history: Array
 ) -> TwoStage:
     """Turn the posterior's maximum into a network, its reduced model, its errors and the events."""
     task, prior, minimum = ended.task, ended.prior, ended.minimum

@@ -30,7 +30,7 @@ from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import Belief
 from gridveil.inference.fit.coordinates import independent, linked, push
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise, scale_shift
-from gridveil.inference.fit.outcome import Ended, TwoStage, covariance, outcome
+from gridveil.inference.fit.outcome import SearchEnd, TwoStage, covariance, outcome
 from gridveil.inference.fit.problem import NOT_FITTED, Observation, report_step
 from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import (
@@ -159,7 +159,7 @@ def two_stage(
         prior = replace(prior, mean=prior.mean + alike)
         last, more = _polish(task, prior, last.x, everything, sigma, rounds)
         history = np.concatenate([history, more[1:]])
-    ended = Ended(task, prior, last, everything, sigma)
+    ended = SearchEnd(task, prior, last, everything, sigma)
     return outcome(ended, observed, tuple(map(_cost, minima)), history)
 
 
