@@ -23,6 +23,7 @@ from gridveil.inference.fit.controls import FitControls, answers_of, record_port
 from gridveil.inference.fit.detailed import DetailedFit
 from gridveil.inference.fit.factors import factors_of
 from gridveil.inference.fit.guard import (
+    ON_BOUNDS,
     Doubt,
     Verdict,
     held_out_findings,
@@ -34,6 +35,7 @@ from gridveil.privacy.noisy import NoisyGrid
 
 # What fixes the size of a response, and its deviation [of a logarithm] where nothing was drawn.
 SIZED_BY, UNDRAWN = ("M", "gov_gain"), 0.5
+SIZING = ("inertia", "governor_gain")  # common factors that do, too
 # Deviations that a record's size may lie from what the release answers; and the share of it that
 # no multiple of that answer explains.
 MOST_DEVIATIONS, MOST_UNLIKE = 2.7, 0.08
@@ -148,11 +150,14 @@ class DetailedGuard:
                 "it contradicts the release: its factors together lie beyond all but "
                 f"{1 - far:.0e} of what public priors allow",
             )
-        for factor, own in zip(self.fitted.factors, self._priors(), strict=True):
-            low, high = own.range
-            if own.kind == "factor" and not low + 1e-6 < factor.x < high - 1e-6:
+        own = list(zip(self.fitted.factors, self._priors(), strict=True))
+        ends = [one for one, prior in own if prior.kind == "factor" and _on_bound(one.x, prior)]
+        for factor in ends:
+            if factor.name in SIZING:
                 words = f"{factor.title}: {factor.value:.3g} times the released value is a bound"
                 yield Doubt("discarded", words)
+        if len(ends) > ON_BOUNDS * len(own):
+            yield Doubt("doubtful", f"{len(ends)} of {len(own)} common factors lie on their bounds")
         if self.fitted.moved_back:
             yield Doubt(
                 "doubtful",
@@ -171,6 +176,11 @@ class DetailedGuard:
             for one, prior in zip(self.fitted.factors, self._priors(), strict=True)
         ]
         return float(chi2.cdf(np.sum(np.square(own)), max(len(own), 1)))
+
+
+def _on_bound(x: float, prior: Any) -> bool:
+    low, high = prior.range
+    return not low + 1e-6 < x < high - 1e-6
 
 
 def compared_with(answer: Array, omega: Array) -> tuple[float, float]:
