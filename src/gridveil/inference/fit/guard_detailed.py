@@ -39,9 +39,9 @@ SIZING = ("inertia", "governor_gain")  # common factors that do, too
 # Deviations that a record's size may lie from what the release answers; and the share of it that
 # no multiple of that answer explains.
 MOST_DEVIATIONS, MOST_UNLIKE = 2.7, 0.08
-# How much more unlike the answer at the declared bus may be than that at the best other one; and
-# the same where a fit leaves more of the record than this share.
-ELSEWHERE, ELSEWHERE_LEFT, LEFT = 2.5, 1.5, 0.035
+# How much more unlike the answer at the declared bus may be than that at the best other one, where
+# a fit leaves more of the record than this share.
+ELSEWHERE, DOUBTFUL_ELSEWHERE, LEFT = 2.5, 1.5, 0.035
 FARTHEST = 1 - 1e-12  # quantile of the factors' priors that no grid of this structure is beyond
 
 
@@ -78,9 +78,9 @@ class DetailedGuard:
             if others:
                 best = min(others, key=lambda bus: others[bus])
                 ratio = unlike / max(others[best], np.finfo(float).tiny)
-                if ratio > ELSEWHERE or (ratio > ELSEWHERE_LEFT and self._share() > LEFT):
+                if ratio > DOUBTFUL_ELSEWHERE and self._share() > LEFT:
                     yield Doubt(
-                        "discarded",
+                        "discarded" if ratio > ELSEWHERE else "doubtful",
                         f"record {number} is {ratio:.1f} times as unlike the release's answer at "
                         "the declared bus as that at another: the event may have been elsewhere",
                     )
