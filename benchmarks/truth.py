@@ -159,6 +159,7 @@ def _released(
         adjacency=Adjacency(rule, family=source.facts.family),
         ledger=None,
         sampler=DemoSampler(seed=seed),
+        error_bars=False,
     )
     model = release.model
     assert isinstance(model, DetailedModel)

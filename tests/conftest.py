@@ -12,6 +12,14 @@ import pytest
 from ledger_helpers import folder, home, location, postgres, postgres_server  # noqa: F401 - fixtures; below the home, which gridveil reads
 
 
+@pytest.fixture(autouse=True)
+def no_lines_of_progress(monkeypatch):
+    """What a command prints does not depend on how busy the machine is."""
+    from gridveil.cli import output
+
+    monkeypatch.setattr(output, "BETWEEN_LINES_S", float("inf"))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session):
     """Fail a run in which a test was skipped, where `.ci/run` says that none may be."""

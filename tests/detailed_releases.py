@@ -64,8 +64,9 @@ def detailed(name="andes:kundur"):
 
 
 def demo(name="andes:kundur", seed=1, **settings):
-    """A release from a seed."""
-    given = {"epsilon": HALF, "ledger": None, "sampler": DemoSampler(seed)} | settings
+    """A release from a seed, without error bars unless they are asked for."""
+    given = {"epsilon": HALF, "ledger": None, "sampler": DemoSampler(seed), "error_bars": False}
+    given |= settings
     return publish_detailed(detailed(name), **given)
 
 

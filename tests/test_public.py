@@ -155,6 +155,16 @@ WRONG = {
         (lambda s, r: gridveil.read_trajectory("record.toml", s), "source.facts"),
         (lambda s, r: gridveil.read_trajectory(None, s.facts), "a path to the TOML"),
     ],
+    "compare": [
+        (lambda s, r: gridveil.compare(r), "missing a required argument"),
+        (lambda s, r: gridveil.compare(r, 3), "release"),
+        (lambda s, r: gridveil.compare(r, r, 0.1), "event"),
+    ],
+    "init_record": [
+        (lambda s, r: gridveil.init_record(3), "DataFrame"),
+        (lambda s, r: gridveil.init_record([]), "1 to"),
+        (lambda s, r: gridveil.init_record("nowhere.csv"), "nowhere.csv"),
+    ],
     "reduce": [
         (lambda s, r: gridveil.reduce(s), r"perturb\(\)"),
         (lambda s, r: gridveil.reduce("star5"), r"perturb\(\)"),

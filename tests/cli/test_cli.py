@@ -271,7 +271,8 @@ def test_profile_paper_is_one_per_group_with_a_third_of_epsilon_each(tmp_path, l
 
 def test_release_toml_knows_every_option():
     assert (
-        set(inspect.signature(release_command).parameters) - {"config", "json", "yes", "dry_run"}
+        set(inspect.signature(release_command).parameters)
+        - {"config", "json", "yes", "dry_run", "plot"}
         == ReleaseSettings.keys()
     )
 

@@ -139,5 +139,5 @@ def test_dispatch_goes_to_where_the_load_is():
 
 
 def test_projection_sees_released_and_public_values_alone():
-    assert list(inspect.signature(project).parameters) == ["public", "values", "halvings"]
+    assert list(inspect.signature(project).parameters) == ["public", "values"]
     assert list(inspect.signature(released_case).parameters) == ["public", "values"]

@@ -27,7 +27,7 @@ from gridveil.readers.detailed import locked
 from gridveil.readers.dynamics import Detailed as DeclaredLoads
 from gridveil.vault.perturb import PlannedDraw, perturb_planned
 from gridveil.vault.sampler import DemoSampler
-from gridveil.workflow.detailed import allocate
+from gridveil.workflow.detailed import allocate, estimates
 from small_detailed import PORTS, SETTINGS, moved, recorded, small_case
 
 
@@ -157,9 +157,14 @@ def test_loads_of_which_nothing_is_known_are_anything_between_power_and_impedanc
 # --- members --------------------------------------------------------------------------------------
 
 
+def released(noisy):
+    own = project(noisy.facts.public, estimates(noisy))
+    return own.case, own.equilibrium
+
+
 def test_members_stand_differ_and_follow_from_what_was_drawn_alone(noisy):
-    models = detailed_members(noisy, members=5)
-    again = detailed_members(noisy, members=5)
+    models = detailed_members(noisy, released(noisy), members=5)
+    again = detailed_members(noisy, released(noisy), members=5)
     assert all(is_stable(model) for model in models)
     for model, other in zip(models, again, strict=True):
         assert (model.A == other.A).all()
@@ -168,7 +173,7 @@ def test_members_stand_differ_and_follow_from_what_was_drawn_alone(noisy):
 
 
 def test_a_detailed_release_carries_its_ensemble_and_gives_bands():
-    release = demo(epsilon=Fraction(2))
+    release = demo(epsilon=Fraction(2), error_bars=True)
     assert release.ensemble is not None
     assert release.ensemble.members >= 20
     assert release.ensemble.ports == release.model.ports
@@ -193,7 +198,8 @@ def test_bands_hold_the_truth_about_as_often_as_they_say(noisy):
     for seed in range(14):
         true = project(plausible_case(public, np.random.default_rng([9, seed])), values)
         drawn = drawn_from(locked(true.case, DeclaredLoads(zip="Z")), seed)
-        low, high = quantiles(np.stack([answer(model) for model in detailed_members(drawn)]))
+        members = detailed_members(drawn, released(drawn))
+        low, high = quantiles(np.stack([answer(model) for model in members]))
         truth = answer(linearise(true.case, true.equilibrium, true.case.loads.bus))
         inside.append(((low <= truth) & (truth <= high)).mean())
     assert 0.6 < np.mean(inside) < 0.97

@@ -90,7 +90,7 @@ def test_a_data_frame_is_written_beside_its_declaration(tmp_path, facts):
     with pytest.raises(GridveilError, match="exists already"):
         init_record(numbers, tmp_path / "frame.toml")
     assert 'time_format = "seconds"' in init_record(numbers, tmp_path / "numbers.toml").text
-    with pytest.raises(GridveilError, match="out is a int"):
+    with pytest.raises(GridveilError, match="out cannot be 7"):
         init_record(frame, 7)
     for wrong in (7, None, [], [7]):
         with pytest.raises(GridveilError, match="record"):

@@ -60,7 +60,12 @@ def test_ten_drawn_releases_run_in_andes_and_agree_with_their_linear_models(ande
             options={"zip": loads, "unknown_devices": "typical"},
         )
         release = publish_detailed(
-            source, epsilon=Fraction(1), ledger=None, sampler=DemoSampler(seed=seed), form=form
+            source,
+            epsilon=Fraction(1),
+            ledger=None,
+            sampler=DemoSampler(seed=seed),
+            form=form,
+            error_bars=False,
         )
         bundle = Path(release.save(tmp_path / f"{seed}").path)
         opened = load(bundle)

@@ -507,7 +507,7 @@ BAD_SIMULATIONS = {
         ["does not fit a horizon of 30 s", "Nothing was simulated"],
     ),
     "horizon": ([LOAD, "--horizon=inf"], ["horizon", "above 0 s", "Nothing was simulated"]),
-    "scheme": ([LOAD, "--scheme=rk4"], ["'rk4' is unknown", "exact, trapezoidal, euler"]),
+    "scheme": ([LOAD, "--scheme=rk4"], ["cannot be 'rk4'", "exact, trapezoidal, euler"]),
     "figure nowhere": (
         [LOAD, "--plot=nowhere/a.png"],
         ["nowhere/a.png", "could not be written", "--plot"],

@@ -19,6 +19,7 @@ RELEASE = (
     "drawing the noise",
     "reducing to the machines",
     "sharing the loads out",
+    "drawing error bars",
     "simulating the reference",
     "writing the bundle",
 )

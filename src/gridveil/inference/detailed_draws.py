@@ -83,7 +83,7 @@ def alike_draws(logs: Array, deviation: float, random: np.random.Generator, coun
     return centre + np.sqrt(tau2 * noise / v) * random.standard_normal((count, n))
 
 
-def typical_factors(name: str, random: np.random.Generator, size: int, reach: float = 1.0) -> Array:
+def typical_factors(name: str, random: np.random.Generator, size: int) -> Array:
     """Draw by how much entries (size,) differ from a typical value, nothing of which was drawn."""
     apart = TYPICAL * random.standard_normal() + scatter(name, random, 1, size)[0]
-    return np.exp(reach * apart)
+    return np.exp(apart)

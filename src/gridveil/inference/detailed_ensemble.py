@@ -1,7 +1,7 @@
 """Members of a detailed release's ensemble: cases that the release leaves possible.
 
 Each draws the entries from what was released, and what was not drawn from its public prior; then it
-goes the release's own way: projected, fitted to records where there are any, linearised.
+goes the release's own way: balanced, fitted to records where there are any, linearised.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ import numpy as np
 from gridveil.dynamics.detailed.entries import ENTRIES, released_case
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.model import DetailedModel
-from gridveil.dynamics.detailed.projection import NoPublicEnd, Projected, project
+from gridveil.dynamics.detailed.numbers import numbers_of
+from gridveil.dynamics.detailed.projection import LEAST_DAMPING, Standing, standing
 from gridveil.foundation.progress import counted
+from gridveil.grid.case import DetailedCase
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
 from gridveil.inference.detailed_draws import entry_draws, typical_factors
+from gridveil.inference.fit.detailed import case_with
 from gridveil.inference.fit.detailed_members import MemberFits
 from gridveil.inference.plausible import plausible_case, plausible_loads
 from gridveil.privacy.noisy import NoisyGrid
 
 MEMBERS = 24
 SEED = 15  # public and fixed: an ensemble is a function of its release
-HALVINGS = 1  # of a rung of the ladder, for members that need it
+SHARES = (0.0, 0.5)  # of the way to the released case, until a member stands
 # What a linear model misses of a nonlinear grid, as a share of a response: 1 to 3 % were measured.
 LINEAR = 0.02
-# How far what was not drawn goes from its public values, until a public end stands.
-REACHES = (1.0, 0.5, 0.25, 0.0)
 
 # What the spread of members counts.
 OF_NOISE = "noise of the release"
@@ -53,6 +54,7 @@ def offsets(members: int, ports: int, seed: int = SEED) -> Array:
 
 def detailed_members(
     noisy: NoisyGrid[DetailedFacts],
+    released: Standing,
     fits: MemberFits | None = None,
     *,
     unknown_loads: bool = False,
@@ -61,21 +63,22 @@ def detailed_members(
 ) -> list[DetailedModel]:
     """Models that a release leaves possible, each as likely as the others.
 
+    released : the release before its fit, and its operating point.
     fits : to the release's records; None: there are none, or their fit was discarded.
     unknown_loads : nobody declared how loads depend on voltage, and no fit says so.
 
     Privacy
     -------
     Uses what was drawn, public values, public records and a public seed only: post-processing. A
-    member that does not stand is moved by the release's own ladder; none is drawn again.
+    member that does not stand is moved toward the release; none is drawn again.
     """
     draws = entry_draws(noisy, np.random.default_rng([seed, 0]), members)
     models = []
     with counted("error bars", members) as more:
         for number in range(members):
             values = {name: entries[number] for name, entries in draws.items()}
-            own = _standing(noisy.facts, values, [seed, 1, number], unknown_loads)
-            case, equilibrium = own.case, own.equilibrium
+            drawn = _drawn_case(noisy.facts, values, [seed, 1, number], unknown_loads)
+            case, equilibrium = _standing(drawn, released)
             if fits is not None:
                 case, equilibrium = fits.fitted(case, np.random.default_rng([seed, 2, number]))
             models.append(linearise(case, equilibrium, case.loads.bus))
@@ -83,24 +86,35 @@ def detailed_members(
     return models
 
 
-def _standing(
+def _drawn_case(
     facts: DetailedFacts, values: Mapping[str, Array], seed: list[int], unknown_loads: bool
-) -> Projected:
-    """A case of drawn entries that stands."""
-    for reach in REACHES:
-        random = np.random.default_rng(seed)
-        public = plausible_case(facts.public, random, reach)
-        if unknown_loads:
-            public = plausible_loads(public, random)
-        sized = released_case(public, values)
-        typical = {
-            name: ENTRIES[name].read(sized)[0]
-            * typical_factors(name, random, facts.sizes[name], reach)
-            for name in facts.parameters
-            if name not in values
+) -> DetailedCase:
+    """A case of drawn entries, and of what was not drawn by its public prior."""
+    random = np.random.default_rng(seed)
+    public = plausible_case(facts.public, random)
+    if unknown_loads:
+        public = plausible_loads(public, random)
+    sized = released_case(public, values)
+    typical = {
+        name: ENTRIES[name].read(sized)[0] * typical_factors(name, random, facts.sizes[name])
+        for name in facts.parameters
+        if name not in values
+    }
+    return released_case(public, {**values, **typical})
+
+
+def _standing(drawn: DetailedCase, released: Standing) -> Standing:
+    """A drawn case, moved toward the released one until it stands; at last that one, which does."""
+    own, goal = numbers_of(drawn), numbers_of(released[0])
+    for share in SHARES:
+        between = {
+            table: {
+                name: (1 - share) * values + share * goal[table][name]
+                for name, values in columns.items()
+            }
+            for table, columns in own.items()
         }
-        try:
-            return project(public, {**values, **typical}, HALVINGS)
-        except NoPublicEnd:
-            continue
-    raise NoPublicEnd
+        found = standing(case_with(drawn, between), LEAST_DAMPING)
+        if found is not None:
+            return found
+    return released

@@ -22,7 +22,7 @@ from gridveil.grid.tables import PublicTable
 from gridveil.inference.alike import Alike, split
 from gridveil.inference.fit.members import Members
 from gridveil.inference.fit.outcome import SearchEnd
-from gridveil.inference.posterior import Posterior
+from gridveil.inference.posterior import Posterior, middle
 from gridveil.inference.prior import LOG_UNIFORM, around_middle, prior_of
 from gridveil.privacy.allocation import machine_shares
 from gridveil.privacy.noisy import NoisyGrid
@@ -70,6 +70,10 @@ def tables(noisy: NoisyGrid, count: int, random: np.random.Generator) -> dict[st
     found: dict[str, Array] = {}
     for name, entries in noisy.facts.sizes.items():
         takes, loss = noisy.allocation.of(name).takes, noisy.guarantee.groups.get(name)
+        if loss is None and noisy.allocation.hides_network:
+            # not even how many lines there are may show, in what is drawn after them
+            found[name] = np.full((count, entries), middle(noisy.bounds[name]))
+            continue
         if loss is None:
             found[name] = around_middle(random.random((count, entries)), noisy.bounds[name])
             continue

@@ -228,7 +228,7 @@ class Release:
         return not_protected(
             self.guarantee,
             self.public_inputs,
-            loads=self.publishes_loads,
+            loads=self.guarantee.family == SWING and self.publishes_loads,
             fitted=bool(self.provenance),
         )
 

@@ -12,7 +12,7 @@ from gridveil.dynamics.detailed.entries import ENTRIES, ITEM_SHARE, Treatment
 from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.estimate import toward_mean
 from gridveil.dynamics.detailed.linearise import linearise
-from gridveil.dynamics.detailed.projection import check_public_end, project
+from gridveil.dynamics.detailed.projection import Projected, check_public_end, project
 from gridveil.dynamics.detailed.reduction import reduce_case
 from gridveil.dynamics.ensemble import Ensemble
 from gridveil.foundation import crash_points
@@ -132,12 +132,14 @@ def publish_detailed(
     allocation: Allocation | None = None,
     form: Form = "reduced",
     settings: DetailedFitSettings | None = None,
+    error_bars: bool = True,
 ) -> Release:
     """Release a private grid with its devices: draw, solve the released power flow, move what is
     not stable toward public values, linearise, and fit to public records, if there are any.
 
     treatments : what is done with parameters, where it is not the usual; or a whole allocation.
     settings : of the fit; it estimates how loads depend on voltage unless told otherwise.
+    error_bars : whether to make an ensemble, which takes longer than all the rest.
 
     Without arguments of their own, adjacency, bounds and allocation are the usual ones of detailed
     tables: one-asset-relative, α = 5 %.
@@ -159,7 +161,13 @@ def publish_detailed(
     check_detailed_records(records.observed, facts)
     controls = fit_controls(facts, records, settings or DetailedFitSettings())
     return detailed_algorithm(
-        plan, records, ledger=ledger, lineage=lineage, form=form, controls=controls
+        plan,
+        records,
+        ledger=ledger,
+        lineage=lineage,
+        form=form,
+        controls=controls,
+        error_bars=error_bars,
     )
 
 
@@ -248,6 +256,7 @@ def detailed_algorithm(
     lineage: str | None = None,
     form: Form = "reduced",
     controls: FitControls | None = None,
+    error_bars: bool = True,
 ) -> Release:
     """Draw what was planned, and make a model of it. `check_public_end` and
     `check_detailed_records` come before.
@@ -290,28 +299,33 @@ def detailed_algorithm(
         records.observed,
         misfit,
     )
-    return replace(release, ensemble=_ensemble(noisy, projected.case, controls, fitted))
+    if not error_bars:
+        return release
+    return replace(release, ensemble=_ensemble(noisy, projected, controls, fitted))
 
 
 def _ensemble(
     noisy: NoisyGrid[DetailedFacts],
-    released: DetailedCase,
+    released: Projected,
     controls: FitControls | None,
     fitted: DetailedFit | None,
 ) -> Ensemble:
     """Models that a release leaves possible; post-processing, with a public seed.
 
-    released : the case before its fit.
+    released : before its fit.
     """
+    case = released.case
     fits, unknown_loads = None, False
     if controls is not None and fitted is not None:
         observed, settings = controls.observed, controls.settings
         if fitted.verdict is not None and fitted.verdict.discarded:
             unknown_loads = settings.exponents
         else:
-            ports = record_ports(released, observed)
-            fits = MemberFits.of(released, ports, observed, settings, fitted)
-    members = detailed_members(noisy, fits, unknown_loads=unknown_loads)
+            ports = record_ports(case, observed)
+            fits = MemberFits.of(case, ports, observed, settings, fitted)
+    members = detailed_members(
+        noisy, (case, released.equilibrium), fits, unknown_loads=unknown_loads
+    )
     models = [neutral_model(member) for member in members]
     return Ensemble.of(
         models,

@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gridveil.foundation.archive import check_free
+from gridveil.foundation.arguments import a_place, of_type, takes
 from gridveil.foundation.errors import InputError, OptionError
 from gridveil.inference.records.look import Looked, look
 from gridveil.inference.records.skeleton import skeleton
@@ -30,6 +31,21 @@ class Begun:
     found: tuple[Looked, ...]
 
 
+RECORDS = "CSV or .cfg files, or a DataFrame whose index is the time"
+
+
+def _records(value: Any) -> list[Any]:
+    """Read one record or several."""
+    listed = list(value) if isinstance(value, list | tuple) else [value]
+    return [one if _is_frame(one) else a_place(RECORDS)(one) for one in listed]
+
+
+@takes(
+    outcome=NOTHING_WRITTEN,
+    source=_records,
+    out=a_place("a path for the TOML"),
+    time_format=of_type(str, 'words such as "epoch-ms"'),
+)
 def init_record(
     source: str | Path | pd.DataFrame | Sequence[str | Path | pd.DataFrame],
     out: str | Path | None = None,
@@ -43,22 +59,14 @@ def init_record(
     out : the TOML; default: beside the first file, under its name.
     time_format : of the times, where it cannot be told, such as "%d-%b-%Y %H:%M:%S".
     """
-    several = isinstance(source, Sequence) and not isinstance(source, str)
-    listed: list[object] = list(source) if several else [source]  # pyright: ignore[reportArgumentType]
+    listed = _records(source)
     if not 1 <= len(listed) <= MOST_RECORDS:
         raise OptionError(
             "There is no record to look at, or too many.",
             expected=f"1 to {MOST_RECORDS} files of one event",
             outcome=NOTHING_WRITTEN,
         )
-    for name, value in (("out", out), ("time_format", time_format)):
-        if not isinstance(value, (str, Path, type(None))):
-            raise OptionError(
-                f"{name} is a {type(value).__name__}.",
-                expected="a path, or words" if name == "out" else 'words such as "epoch-ms"',
-                outcome=NOTHING_WRITTEN,
-            )
-    paths = [Path(one) for one in listed if isinstance(one, (str, Path))]
+    paths = [one for one in listed if not _is_frame(one)]
     if out is None and not paths:
         raise OptionError(
             "It is not said where the declaration of a data frame goes.",
@@ -69,7 +77,7 @@ def init_record(
     check_free(place)
     check_place(place, "--out")
     files = [
-        Path(one) if isinstance(one, (str, Path)) else _written(one, place, number)
+        _written(one, place, number) if _is_frame(one) else one
         for number, one in enumerate(listed, start=1)
     ]
     try:
@@ -88,12 +96,6 @@ def _is_frame(source: object) -> bool:
 
 def _written(frame: object, place: Path, number: int) -> Path:
     """A data frame as a CSV beside the declaration; its index is the time."""
-    if not _is_frame(frame):
-        raise OptionError(
-            f"A record is a {type(frame).__name__}.",
-            expected="the path of a CSV or .cfg, or a DataFrame whose index is the time",
-            outcome=NOTHING_WRITTEN,
-        )
     table: pd.DataFrame = frame  # pyright: ignore[reportAssignmentType]
     path = place.with_name(f"{place.stem}{f'-{number}' if number > 1 else ''}.csv")
     check_free(path)

@@ -324,6 +324,7 @@ def by_bundle(
                 lineage=NAME,
                 allocation=kind.allocation,
                 start=kind.start,
+                error_bars=False,  # of what is read off below, nothing is theirs
             )
             write(release, path)
             loaded = load(path)

@@ -101,7 +101,8 @@ class Redraws:
 
     def at(self, epsilon: Fraction, number: int) -> Release:
         """A demo release at some ε."""
-        return publish(self.source, **self._settings(epsilon, number), ports=None)
+        settings = self._settings(epsilon, number)
+        return publish(self.source, **settings, ports=None, error_bars=False)
 
     def noisy(self, epsilon: Fraction, number: int) -> NoisyGrid:
         """What perturb drew for the demo release of that number."""

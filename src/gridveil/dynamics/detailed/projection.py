@@ -289,15 +289,12 @@ def _why_not(case: DetailedCase) -> str:
     )
 
 
-def project(
-    public: DetailedCase, values: Mapping[str, Array], halvings: int = HALVINGS
-) -> Projected:
+def project(public: DetailedCase, values: Mapping[str, Array]) -> Projected:
     """Move released values toward public ones, no further than their model needs to stand.
 
     Rungs are gone to their ends one after the other until the case stands; then each is gone back,
     the last one first, as far as it goes on standing.
     public : the structure with public values; values : released entries, as in `released_case`.
-    halvings : of a rung, by which its share is known; fewer are faster and go further.
     """
     shares: dict[Rung, float] = dict.fromkeys(RUNGS, 0.0)
     if (case := standing(moved(public, values, shares), LEAST_DAMPING)) is not None:
@@ -307,8 +304,7 @@ def project(
         for number, rung in enumerate(rungs):
             shares[rung] = 1.0
             if (case := standing(moved(public, values, shares), damping)) is not None:
-                gone = rungs[: number + 1]
-                return _gone_back(public, values, shares, gone, case, damping, halvings)
+                return _gone_back(public, values, shares, rungs[: number + 1], case, damping)
     raise NoPublicEnd
 
 
@@ -319,7 +315,6 @@ def _gone_back(
     gone: tuple[Rung, ...],
     case: Standing,
     damping: float,
-    halvings: int,
 ) -> Projected:
     """Go each rung back, the last one first, as far as the case goes on standing."""
     for rung in reversed(gone):
@@ -327,20 +322,16 @@ def _gone_back(
         def at(share: float, rung: Rung = rung) -> Standing | None:
             return standing(moved(public, values, {**shares, rung: share}), damping)
 
-        shares[rung], case = _least_share(at, case, halvings)
+        shares[rung], case = _least_share(at, case)
     return Projected(*case, shares)
 
 
-def _least_share(
-    at: Callable[[float], Standing | None], whole: Standing, halvings: int
-) -> tuple[float, Standing]:
-    """Find the least share of a rung, by so many halvings, at which the case stands; whole : it, at
-    a share of 1.
-    """
+def _least_share(at: Callable[[float], Standing | None], whole: Standing) -> tuple[float, Standing]:
+    """Find the least share of a rung at which the case stands; whole : it, at a share of 1."""
     if (case := at(0.0)) is not None:
         return 0.0, case
     stands, falls, case = 1.0, 0.0, whole
-    for _ in range(halvings):
+    for _ in range(HALVINGS):
         half = (stands + falls) / 2
         if (nearer := at(half)) is None:
             falls = half
