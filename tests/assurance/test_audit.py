@@ -461,7 +461,8 @@ def test_the_command_prints_a_row_a_pattern_and_a_verdict(command):
     # patterns, sums of each rule, the sampler, noise; joint noise likewise; detailed tables
     swing = 6 + 6 + 7 + 3 + 1 + 3 * 5
     joint = 8 + 1 + 1 + 3
-    assert done.stdout.count("stands") == swing + joint + 2 * (7 + 2)
+    pairs_of_sums = 2 + 1 + 2
+    assert done.stdout.count("stands") == swing + joint + pairs_of_sums + 2 * (7 + 2)
     assert (
         "Passed: no bound exceeds the ε that was charged, and the noise is what was charged for."
         in done.stdout
