@@ -325,7 +325,8 @@ def check_same(account: Account, adjacency: Adjacency) -> None:
             f"{alpha}, for ever; α may only grow.",
             outcome=NOTHING_SPENT,
             remedy="Use them, or leave --adjacency and --alpha out. For larger α: gridveil ledger "
-            f"budget {account.lineage} --alpha … --epsilon …, which counts past draws for them.",
+            f"budget {quote(account.lineage)} --alpha NAME=ALPHA --epsilon EPSILON, which "
+            "counts past draws for them.",
         )
     if fixed.published != adjacency.published:
         raise LedgerError(
