@@ -176,6 +176,7 @@ def test_a_single_machine_runs_too(andes, fitted, tmp_path):
     one = {name: getattr(model, name)[:1] for name in ("m", "d", "governor_rate", "droop_gain")}
     alone = replace(
         fitted,
+        ensemble=None,
         model=replace(model, ports=("G1",), k_r=[], K_ac=np.zeros((1, 0)), loads=[0.2], **one),
     )
     (tmp_path / "one.json").write_bytes(export(alone, "andes", "load:G1=+0.1@0.5s")["andes.json"])

@@ -25,6 +25,7 @@ from gridveil.inference.fit.outcome import SearchEnd
 from gridveil.inference.posterior import Posterior, middle
 from gridveil.inference.prior import LOG_UNIFORM, around_middle, prior_of
 from gridveil.privacy.allocation import machine_shares
+from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.noisy import NoisyGrid
 
 SEED = 20261117  # public: members are no privacy noise
@@ -47,13 +48,20 @@ def members_for(machines: int, loaded: int) -> int:
     return MEMBERS if MEMBERS * each <= MOST_NUMBERS else FEWER
 
 
-def counted(noisy: NoisyGrid, ended: SearchEnd | None) -> tuple[str, ...]:
-    """What the spread of an ensemble counts, in words."""
-    takes = {noisy.allocation.of(name).takes for name in noisy.facts.sizes}
+def counted(guarantee: Guarantee, *, fitted: bool) -> tuple[str, ...]:
+    """What the spread of an ensemble counts, in words.
+
+    fitted : whether its members were fitted to records.
+    """
+    groups = guarantee.groups
+    takes = {
+        groups[name].mechanism.takes if name in groups else "nothing"
+        for name in guarantee.parameters
+    }
     found = [OF_NOISE]
     found += [OF_SPLIT] if takes & {"sum", "mean"} else []
     found += [OF_LINES] if "nothing" in takes else []
-    return (*found, OF_RECORDS) if ended is not None else tuple(found)
+    return (*found, OF_RECORDS) if fitted else tuple(found)
 
 
 def tables(noisy: NoisyGrid, count: int, random: np.random.Generator) -> dict[str, Array]:

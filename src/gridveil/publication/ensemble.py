@@ -81,9 +81,11 @@ def read_ensemble(data: bytes, release: Release, stated: EnsembleDocument) -> Re
     holds what no ensemble has.
     """
     model, k = release.model, stated.members
+    if stated.counts != _counted(release):
+        raise ValueError("its spread counts something else")
     ports, units = len(model.ports), len(model.machines)
     if isinstance(model, ReducedModel):
-        if stated.states:
+        if stated.states or stated.truncation:
             raise ValueError("a swing model's members are kept by their parameters")
         own = ReducedModel.shapes(units, ports - units)
         shapes = {name: (k, *own[name]) for name in (*released(), "K_ac")}
@@ -109,6 +111,19 @@ def read_ensemble(data: bytes, release: Release, stated: EnsembleDocument) -> Re
             counts=stated.counts,
         )
     return replace(release, ensemble=found)
+
+
+def _counted(release: Release) -> tuple[str, ...]:
+    """What the spread of a release's ensemble counts."""
+    known = release.fitted
+    fitted = known is not None and not (known.verdict is not None and known.verdict.discarded)
+    if isinstance(release.model, ReducedModel):
+        from gridveil.inference.ensemble import counted
+
+        return counted(release.guarantee, fitted=fitted)
+    from gridveil.inference.detailed_ensemble import counted_words
+
+    return counted_words(fitted)
 
 
 def _problems(arrays: Mapping[str, Array], *, swing: bool) -> Iterator[str]:

@@ -171,7 +171,8 @@ def _ensemble(noisy: NoisyGrid, release: Release, fitted: FitResult | None) -> E
         else fitted_members(ended, noisy, loaded, count)
     )
     return Ensemble.of(
-        [replace(member, ports=ports) for member in members], counts=counted(noisy, ended)
+        [replace(member, ports=ports) for member in members],
+        counts=counted(noisy.guarantee, fitted=ended is not None),
     )
 
 
