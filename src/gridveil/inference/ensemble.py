@@ -32,6 +32,8 @@ SEED = 20261117  # public: members are no privacy noise
 # Numbers plus one are multiples of ten: bands then hold a further member in 80 % exactly. With
 # records of few places every member is a search of its own.
 MEMBERS, FEWER, OF_FEW_PLACES = 49, 29, 19
+# Members that are fitted to records take seconds each on grids of more machines than this.
+MANY_MACHINES, OF_MANY_MACHINES = 20, 9
 # Machines above which there is no ensemble, and numbers that all members hold at most.
 MOST_MACHINES, MOST_NUMBERS = 100, 400_000
 OF_NOISE = "noise of the release"
@@ -141,6 +143,8 @@ def fitted_members(
     random, making = np.random.default_rng(SEED), Members(ended)
     if making.few_places:
         count = min(count, OF_FEW_PLACES)
+    if len(noisy.facts.machines) > MANY_MACHINES:
+        count = min(count, OF_MANY_MACHINES)
     drawn = tables(noisy, count, random)
     facts, prior = noisy.facts, ended.prior
     logs = np.log(np.concatenate([drawn[name] for name in SWING], axis=1))
