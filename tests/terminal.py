@@ -21,7 +21,7 @@ class Terminal:
     """
 
     def __init__(self, *arguments, cwd, columns=80, **environment):
-        self.shown, self._seen = "", 0
+        self._raw, self.shown, self._seen = b"", "", 0
         self._process, self._terminal = pty.fork()
         if self._process == 0:
             os.chdir(cwd)
@@ -57,7 +57,7 @@ class Terminal:
     def lines(self):
         """Its lines, progress bars left out, and notices, which the terminal breaks itself."""
         lines = self.shown.splitlines()
-        return [line for line in lines if "━" not in line and not line.startswith("gridveil: ")]
+        return [line for line in lines if "━" not in line and "gridveil: " not in line]
 
     def _read(self):
         ready, _, _ = select.select([self._terminal], [], [], 240)
@@ -65,5 +65,6 @@ class Terminal:
             data = os.read(self._terminal, 1 << 16) if ready else b""
         except OSError:  # how Linux says that it has ended
             data = b""
-        self.shown += CODES.sub("", data.decode(errors="replace"))
+        self._raw += data  # a character or a code may come in two parts
+        self.shown = CODES.sub("", self._raw.decode(errors="replace"))
         return bool(data)

@@ -258,7 +258,8 @@ def test_a_bundle_carries_the_verdict_and_one_without_it_still_loads(tmp_path):
     assert saved.fitted.verdict.reasons[0] in text
     document = json.loads((bundle / "release.json").read_text())["fit"]
     assert document["verdict"]["grade"] == "discarded"
-    before = replace(saved, fitted=replace(saved.fitted, verdict=None, sigma_mhz=None))
+    known = replace(saved.fitted, verdict=None, sigma_mhz=None)
+    before = replace(saved, fitted=known, ensemble=None)
     before.save(tmp_path / "before")
     document = json.loads((tmp_path / "before/release.json").read_text())["fit"]
     assert not {"verdict", "sigma_mhz"} & document.keys()  # as an earlier gridveil wrote it
