@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import sys
 import termios
@@ -45,10 +46,25 @@ class Terminal:
         """Press keys."""
         os.write(self._terminal, keys.encode())
 
+    def interrupt(self):
+        """Press Ctrl-C until it ends; give the exit code.
+
+        Python takes no notice of one that comes just before it starts to read.
+        """
+        for _ in range(60):
+            self.type("\x03")
+            while data := self._read(4):
+                pass
+            if data is not None:
+                break
+        return self.end()
+
     def end(self):
         """Wait for the end; give the exit code."""
-        while self._read():
+        while data := self._read():
             pass
+        if data is None:
+            os.kill(self._process, signal.SIGKILL)
         _, status = os.waitpid(self._process, 0)
         os.close(self._terminal)
         return os.waitstatus_to_exitcode(status)
@@ -59,12 +75,15 @@ class Terminal:
         lines = self.shown.splitlines()
         return [line for line in lines if "━" not in line and "gridveil: " not in line]
 
-    def _read(self):
-        ready, _, _ = select.select([self._terminal], [], [], 240)
+    def _read(self, wait_s=240):
+        """What came, nothing after the end, None where nothing came in time."""
+        ready, _, _ = select.select([self._terminal], [], [], wait_s)
+        if not ready:
+            return None
         try:
-            data = os.read(self._terminal, 1 << 16) if ready else b""
+            data = os.read(self._terminal, 1 << 16)
         except OSError:  # how Linux says that it has ended
             data = b""
         self._raw += data  # a character or a code may come in two parts
         self.shown = CODES.sub("", self._raw.decode(errors="replace"))
-        return bool(data)
+        return data
