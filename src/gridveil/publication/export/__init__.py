@@ -11,7 +11,17 @@ from collections.abc import Iterable
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import BundleError, OptionError
-from gridveil.publication.export import andes, matlab, matpower, psse, statespace, tables
+from gridveil.publication.export import (
+    andes,
+    fmu,
+    matlab,
+    matpower,
+    matrices,
+    modelica,
+    psse,
+    statespace,
+    tables,
+)
 from gridveil.publication.export.common import NOT_WRITTEN, Format
 from gridveil.publication.release import Release, reference_event
 
@@ -24,6 +34,9 @@ FORMATS: dict[str, Format] = {
         matlab.FORMAT,
         tables.FORMAT,
         statespace.FORMAT,
+        modelica.FORMAT,
+        fmu.FORMAT,
+        matrices.FORMAT,
     )
 }
 

@@ -23,6 +23,10 @@ BASE_KV = 1.0
 NO_LINE = 1e-12
 # Steps of load that stand for a ramp, in a tool that knows steps alone.
 STAIRS = 100
+# Machines up to which matrices are written as text; of a detailed model, with 15 states each, that
+# is some tens of MB.
+LARGEST_DENSE = 100
+LINEAR_GROWS = "it writes dense matrices as text"
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class Format:
     carries_devices : whether it holds the parameters of devices.
     write_detailed : makes the files of a release with a detailed model; None: it has no words for
     one.
+    build : adds to a file what a compiler makes of it, on this machine; never inside a bundle.
+    runs_built : the line that runs what was built.
     """
 
     name: str
@@ -49,6 +55,8 @@ class Format:
     because: str = ""
     carries_devices: bool = False
     write_detailed: Callable[[Release, Event | None], Mapping[str, bytes]] | None = None
+    build: Callable[[bytes], bytes] | None = None
+    runs_built: str = ""
 
     def check_model(self, release: Release) -> None:
         """Refuse a model, or devices of one, that the format has no words for."""
@@ -71,7 +79,7 @@ class Format:
             raise GridveilError(
                 f"The format {self.name} has no words for a detailed model.",
                 outcome=NOT_WRITTEN,
-                remedy="Use andes, psse, mat or statespace.",
+                remedy="Use andes, psse, mat, statespace, modelica, fmu or matrices.",
             )
 
     def check_size(self, machines: int) -> None:
