@@ -1,6 +1,7 @@
 /* A linear model x' = A x + B u, y = C x + D u behind the interface of FMI 2.0, written by gridveil.
 
-   model.h has the numbers: A, B, C, D (row by row), their sizes and the GUID.
+   model.h has the numbers: A, B, C, D (row by row), their sizes, the GUID, and NOMINAL, the usual size
+   of a state.
    Value references: states, then their derivatives, then inputs, then outputs.
 
    Co-simulation is exact: inputs are held over a communication step h, and
@@ -281,7 +282,7 @@ EXPORT Status FMI(GetEventIndicators)(void *c, double indicators[], size_t count
 EXPORT Status FMI(GetNominalsOfContinuousStates)(void *c, double nominals[], size_t count) {
     (void)c;
     if (count != STATES) return ERROR;
-    for (size_t n = 0; n < count; n++) nominals[n] = 1.0;
+    for (size_t n = 0; n < count; n++) nominals[n] = NOMINAL;
     return OK;
 }
 

@@ -38,6 +38,8 @@ FILE = f"{MODEL}.fmu"
 DESCRIPTION, PROGRAM, NUMBERS = "modelDescription.xml", f"sources/{MODEL}.c", "sources/model.h"
 BASE_UNITS = {HERTZ: 's="-1"', ANGLE: 'rad="1"'}  # p.u. have none
 NO_GUID = f"{{{UUID(int=0)}}}"
+# States are deviations: usually so large [p.u., rad], by which solvers choose their tolerance.
+NOMINAL = 0.001
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-std=c99", "-O3", "-shared", "-fPIC", "-Wall", "-Wextra")
 LONGEST_BUILD_S = 600
@@ -65,6 +67,7 @@ def _numbers(own: Linear, told: tuple[str, ...]) -> str:
         *(f"/* {line.replace('*/', '* /')} */" for line in told),
         "/* Units of all signals stand in modelDescription.xml. */",
         f'#define GUID "{NO_GUID}"',
+        f"#define NOMINAL {NOMINAL}",
         f"#define STATES {len(own.states)}",
         f"#define INPUTS {len(own.inputs)}",
         f"#define OUTPUTS {len(own.outputs)}",
@@ -127,8 +130,9 @@ def _description(own: Linear, told: tuple[str, ...]) -> str:
 def _variables(own: Linear) -> Iterator[tuple[Signal, str, str]]:
     """All variables in the order of their references, with their attributes and those of `Real`."""
     calculated = 'variability="continuous" initial="calculated"'
+    start = f'start="0" nominal="{NOMINAL}"'
     for one in own.states:
-        yield one, 'causality="local" variability="continuous" initial="exact"', 'start="0"'
+        yield one, 'causality="local" variability="continuous" initial="exact"', start
     for i, one in enumerate(own.states, start=1):
         rate = Signal(f"der_{one.name}", f"{one.unit}/s", f"derivative of {one.words}")
         yield rate, f'causality="local" {calculated}', f'derivative="{i}"'

@@ -56,34 +56,21 @@ class Linear:
         machine's.
         """
         model = release.model
-        every, hz = len(model.ports), model.frequency_hz
-        states = [Signal(f"x_{name}", unit, name) for name, unit in state_names(model)]
-        outputs = [
-            Signal(f"f_{port}", HERTZ, f"frequency deviation at {port}") for port in model.ports
-        ]
-        if isinstance(model, ReducedModel):
-            lti, scale = model.lti(np.eye(every), np.arange(every)), np.full((every, 1), hz)
-            inputs = [Signal(f"P_{port}", POWER, f"load added at {port}") for port in model.ports]
-        else:
-            lti, scale = model.whole, np.repeat([hz, 1.0], every)[:, None]
-            inputs = [
-                Signal(f"{letter}_{port}", POWER, f"{kind} power added to the load at {port}")
-                for letter, kind in (("P", "active"), ("Q", "reactive"))
-                for port in model.ports
-            ]
-            outputs += [
-                Signal(f"v_{port}", VOLTAGE, f"deviation of |V| at {port}") for port in model.ports
-            ]
+        every = np.arange(len(model.ports))
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            lti = (
+                model.lti(np.eye(len(every)), every)
+                if isinstance(model, ReducedModel)
+                else model.whole
+            )
         if not (np.isfinite(lti.F).all() and np.isfinite(lti.H).all()):
             raise BundleError(
                 "The model's matrices hold a number that is not finite.",
                 outcome="Nothing was written.",
                 remedy="Do not use the bundle; ask its publisher for it again.",
             )
-        states += [
-            Signal(f"x_device_{number}", OTHER, f"state {number} of devices at the machines")
-            for number in range(1, lti.states - len(states) + 1)
-        ]
+        states, (inputs, outputs) = _states(model, lti.states), _at_ports(model)
+        scale = np.array([[model.frequency_hz if y.unit == HERTZ else 1.0] for y in outputs])
         named = iter(_with_identifiers((*states, *inputs, *outputs)))
         return cls(
             lti.A,
@@ -116,6 +103,29 @@ def state_names(model: ReducedModel | DetailedModel) -> list[tuple[str, str]]:
         for place, name in enumerate(model.states)
         if place != model.angles[-1]
     ]
+
+
+def _states(model: ReducedModel | DetailedModel, count: int) -> list[Signal]:
+    found = [Signal(f"x_{name}", unit, name) for name, unit in state_names(model)]
+    return found + [
+        Signal(f"x_device_{number}", OTHER, f"state {number} of devices at the machines")
+        for number in range(1, count - len(found) + 1)
+    ]
+
+
+def _at_ports(model: ReducedModel | DetailedModel) -> tuple[list[Signal], list[Signal]]:
+    """Inputs and outputs, in the order of the matrices."""
+    ports = model.ports
+    outputs = [Signal(f"f_{port}", HERTZ, f"frequency deviation at {port}") for port in ports]
+    if isinstance(model, ReducedModel):
+        return [Signal(f"P_{port}", POWER, f"load added at {port}") for port in ports], outputs
+    inputs = [
+        Signal(f"{letter}_{port}", POWER, f"{kind} power added to the load at {port}")
+        for letter, kind in (("P", "active"), ("Q", "reactive"))
+        for port in ports
+    ]
+    voltages = [Signal(f"v_{port}", VOLTAGE, f"deviation of |V| at {port}") for port in ports]
+    return inputs, outputs + voltages
 
 
 def identifiers(names: Iterable[str]) -> list[str]:

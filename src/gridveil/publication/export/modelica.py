@@ -70,7 +70,7 @@ FORMAT = Format(
     write,
     runs=(
         f"python -c \"import pymoca.parser; print(*pymoca.parser.parse(open('{FILE}').read())"
-        '.classes)"'
+        f".classes['{MODEL}'].symbols)\""
     ),
     largest=LARGEST_DENSE,
     because=LINEAR_GROWS,
