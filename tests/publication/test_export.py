@@ -398,6 +398,17 @@ def test_a_model_that_is_too_large_is_refused_with_limit_and_way_out(demo, to, l
     assert export(large, "mat")["release.mat"]
 
 
+@pytest.mark.parametrize("to", ["modelica", "fmu", "matrices"])
+def test_a_model_with_too_many_ports_for_text_is_refused(demo, to):
+    ports = (*demo.model.machines, *(f"L{n}" for n in range(1, 499)))
+    large = with_model(demo, ports=ports, K_ac=np.zeros((3, 498)), loads=np.zeros(501))
+    with pytest.raises(GridveilError, match=rf"501 ports are too many .*{to}.* up to 500 ports"):
+        export(large, to)
+    with pytest.raises(GridveilError, match="501 ports are too many"):
+        check_formats([to], 3, 501)
+    check_formats([to], 3, 500)
+
+
 @pytest.mark.parametrize("name", ["G1'", "G1;quit", "G 1", "é", "G1\n0 /", "", "A234567890123"])
 @pytest.mark.parametrize("to", FORMATS)
 def test_a_forged_bundles_names_do_not_become_another_tools_commands(demo, to, name):

@@ -303,6 +303,19 @@ def test_a_number_that_is_not_finite_is_refused(hostile):
             export(broken, to)
 
 
+def test_more_states_than_devices_have_are_refused(hostile):
+    own, n = hostile.model, 30 * hostile.model.units + 1
+    sizes = {"A": (n, n), "B": (n, own.B.shape[1]), "C": (len(own.C), n)}
+    sizes |= {"given": (len(own.given), n), "turn": (len(own.turn), n)}
+    grown = replace(
+        own,
+        states=tuple(map(str, range(n))),
+        **{name: np.zeros(shape) for name, shape in sizes.items()},
+    )
+    with pytest.raises(BundleError, match=r"more states than devices"):
+        export(replace(hostile, model=grown), "fmu")
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 

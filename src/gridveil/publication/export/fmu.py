@@ -24,10 +24,8 @@ from gridveil.dynamics.events import Event
 from gridveil.foundation.archive import canonical_zip
 from gridveil.foundation.errors import GridveilError
 from gridveil.publication.export.common import (
-    LARGEST_DENSE,
-    LINEAR_GROWS,
     NOT_WRITTEN,
-    Format,
+    TextFormat,
     about,
 )
 from gridveil.publication.export.linear import ANGLE, HERTZ, Linear, Signal
@@ -74,7 +72,7 @@ def _numbers(own: Linear, told: tuple[str, ...]) -> str:
     ]
     for name, (matrix, rows, columns) in own.matrices().items():
         lines.append(f"static const double {name}[{len(rows)} * {len(columns)}] = {{")
-        lines += [f"  {', '.join(map(number, row))}," for row in matrix.tolist()]
+        lines += [f"  {', '.join(map(number, row.tolist()))}," for row in matrix]
         lines.append("};")
     return "\n".join([*lines, ""])
 
@@ -203,13 +201,11 @@ def _platform() -> tuple[str, str]:
     return f"linux{bits}", "so"
 
 
-FORMAT = Format(
+FORMAT = TextFormat(
     "fmu",
     1,
     write,
     runs=f"python -m fmpy compile {FILE} && {SIMULATED}",
-    largest=LARGEST_DENSE,
-    because=LINEAR_GROWS,
     write_detailed=write,
     build=compiled,
     runs_built=SIMULATED,

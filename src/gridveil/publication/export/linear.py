@@ -15,12 +15,14 @@ from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import BundleError
 from gridveil.grid.facts import Array
+from gridveil.publication.export.common import MOST_STATES_EACH, NOT_WRITTEN
 from gridveil.publication.release import Release
 
 POWER, FREQUENCY, VOLTAGE = "p.u. power", "p.u. frequency", "p.u. voltage"
 ANGLE, HERTZ, OTHER = "rad", "Hz", "p.u."
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_]")
 LONGEST_NAME = 60
+ASK_AGAIN = "Do not use the bundle; ask its publisher for it again."
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,12 @@ class Linear:
         machine's.
         """
         model = release.model
+        if isinstance(model, DetailedModel) and len(model.states) > MOST_STATES_EACH * model.units:
+            raise BundleError(
+                "The model has more states than devices of gridveil have.",
+                outcome=NOT_WRITTEN,
+                remedy=ASK_AGAIN,
+            )
         every = np.arange(len(model.ports))
         with np.errstate(all="ignore"):  # what is not finite is refused
             lti = (
@@ -66,8 +74,8 @@ class Linear:
         if not (np.isfinite(lti.F).all() and np.isfinite(lti.H).all()):
             raise BundleError(
                 "The model's matrices hold a number that is not finite.",
-                outcome="Nothing was written.",
-                remedy="Do not use the bundle; ask its publisher for it again.",
+                outcome=NOT_WRITTEN,
+                remedy=ASK_AGAIN,
             )
         states, (inputs, outputs) = _states(model, lti.states), _at_ports(model)
         scale = np.array([[model.frequency_hz if y.unit == HERTZ else 1.0] for y in outputs])

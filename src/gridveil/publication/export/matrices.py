@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gridveil.dynamics.events import Event
 from gridveil.foundation.shown import csv_cell
-from gridveil.publication.export.common import LARGEST_DENSE, LINEAR_GROWS, Format, about
+from gridveil.publication.export.common import TextFormat, about
 from gridveil.publication.export.linear import Linear, Signal
 from gridveil.publication.release import Release
 
@@ -18,8 +18,8 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
     for name, (matrix, rows, columns) in Linear.of(release).matrices().items():
         lines = [f"# {line}" for line in (*about(release), MEANING)]
         lines.append(",".join(csv_cell(head) for head in (name, *map(_head, columns))))
-        for signal, values in zip(rows, matrix.tolist(), strict=True):
-            lines.append(",".join(map(csv_cell, (_head(signal), *values))))
+        for signal, values in zip(rows, matrix, strict=True):
+            lines.append(",".join(map(csv_cell, (_head(signal), *values.tolist()))))
         files[f"matrix_{name}.csv"] = "\n".join([*lines, ""]).encode("ascii")
     return files
 
@@ -28,7 +28,7 @@ def _head(signal: Signal) -> str:
     return f"{signal.name} [{signal.unit}]"
 
 
-FORMAT = Format(
+FORMAT = TextFormat(
     "matrices",
     1,
     write,
@@ -36,7 +36,5 @@ FORMAT = Format(
         "python -c \"import pandas; print(pandas.read_csv('matrix_A.csv', comment='#', "
         'index_col=0))"'
     ),
-    largest=LARGEST_DENSE,
-    because=LINEAR_GROWS,
     write_detailed=write,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gridveil.dynamics.events import Event
 from gridveil.grid.facts import Array
-from gridveil.publication.export.common import LARGEST_DENSE, LINEAR_GROWS, Format, about
+from gridveil.publication.export.common import TextFormat, about
 from gridveil.publication.export.linear import HERTZ, Linear, Signal
 from gridveil.publication.release import Release
 
@@ -51,7 +51,7 @@ def _declared(kind: str, signal: Signal) -> str:
 
 
 def _matrix(matrix: Array) -> str:
-    rows = ("{" + ", ".join(map(number, row)) + "}" for row in matrix.tolist())
+    rows = ("{" + ", ".join(map(number, row.tolist())) + "}" for row in matrix)
     return "{" + ",\n    ".join(rows) + "}"
 
 
@@ -64,7 +64,7 @@ def number(value: float) -> str:
     return repr(value) if value else "0"
 
 
-FORMAT = Format(
+FORMAT = TextFormat(
     "modelica",
     1,
     write,
@@ -72,7 +72,5 @@ FORMAT = Format(
         f"python -c \"import pymoca.parser; print(*pymoca.parser.parse(open('{FILE}').read())"
         f".classes['{MODEL}'].symbols)\""
     ),
-    largest=LARGEST_DENSE,
-    because=LINEAR_GROWS,
     write_detailed=write,
 )
