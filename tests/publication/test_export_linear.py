@@ -92,7 +92,11 @@ def test_fmpy_finds_no_problem_in_the_fmu(release, fmu):
     units = {one.name: one.unit for one in described.modelVariables}
     assert units["f_G1"] == "Hz"
     assert units["P_G1"] == "p.u. power"
-    assert {one.name for one in described.unitDefinitions} == set(units.values())
+    bases = {one.name: one.baseUnit for one in described.unitDefinitions}
+    assert bases.keys() == set(units.values())
+    per_second = {name for name, base in bases.items() if base.s == -1}
+    assert per_second == {"Hz", *(name for name in bases if name.endswith("/s"))}
+    assert {name for name, base in bases.items() if base.rad == 1} == {"rad", "rad/s"}
     assert fmpy.supported_platforms(str(fmu)) == ["c-code", "linux64"]
 
 

@@ -34,7 +34,7 @@ from gridveil.publication.release import Release
 
 FILE = f"{MODEL}.fmu"
 DESCRIPTION, PROGRAM, NUMBERS = "modelDescription.xml", f"sources/{MODEL}.c", "sources/model.h"
-BASE_UNITS = {HERTZ: 's="-1"', ANGLE: 'rad="1"'}  # p.u. have none
+BASE_UNITS = {HERTZ: ' s="-1"', ANGLE: ' rad="1"'}  # p.u. have none
 NO_GUID = f"{{{UUID(int=0)}}}"
 # States are deviations: usually so large [p.u., rad], by which solvers choose their tolerance.
 NOMINAL = 0.001
@@ -96,7 +96,7 @@ def _description(own: Linear, told: tuple[str, ...]) -> str:
         f'<CoSimulation {kind[0]} canHandleVariableCommunicationStepSize="true">{kind[1]}'
         "</CoSimulation>",
         "<UnitDefinitions>",
-        *(f'<Unit name="{unit}"><BaseUnit {BASE_UNITS.get(unit, "")}/></Unit>' for unit in units),
+        *(f'<Unit name="{unit}"><BaseUnit{_base(unit)}/></Unit>' for unit in units),
         "</UnitDefinitions>",
         '<DefaultExperiment startTime="0" stopTime="30" stepSize="0.01"/>',
         "<ModelVariables>",
@@ -123,6 +123,12 @@ def _description(own: Linear, told: tuple[str, ...]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _base(unit: str) -> str:
+    """A unit, or a unit a second, in units of the SI."""
+    whole = unit.removesuffix("/s")
+    return BASE_UNITS.get(whole, "") + (' s="-1"' if whole != unit else "")
 
 
 def _variables(own: Linear) -> Iterator[tuple[Signal, str, str]]:
