@@ -44,6 +44,7 @@ from gridveil.privacy.ledger import Ledger
 from gridveil.publication.bundle import contents, verify, verify_files
 from gridveil.publication.certificate import CertificateDocument, in_plain_words
 from gridveil.publication.document import from_document
+from gridveil.publication.export import FORMATS
 from gridveil.publication.matfile import HEADER
 from gridveil.publication.readme import readme
 from gridveil.publication.schema import ReleaseDocument
@@ -124,9 +125,7 @@ def bases():
         Base("signed", contents(items, owner)),
         Base(
             "exports",
-            contents(
-                items, owner, formats=["andes", "psse", "matpower", "mat", "csv", "statespace"]
-            ),
+            contents(items, owner, formats=list(FORMATS)),
         ),
         Base("sums", contents(real("sums", allocation=aggregates(sharing="rating")), owner)),
         Base("topology", contents(real("topology", allocation=topology()))),

@@ -25,8 +25,11 @@ from gridveil.publication.detailed import NOT_MOVED, arrays_of, moved_words
 from gridveil.publication.export import export
 from gridveil.publication.matfile import to_mat
 
-EXPORTS = ("andes", "psse", "mat", "statespace")
-FILES = ("network.json", "network.raw", "network.dyr", "release.mat", "statespace.mat")
+EXPORTS = ("andes", "psse", "mat", "statespace", "modelica", "fmu", "matrices")
+FILES = (
+    *("network.json", "network.raw", "network.dyr", "release.mat", "statespace.mat"),
+    *("gridveil_release.mo", "gridveil_release.fmu", "matrix_A.csv"),
+)
 # Columns of devices that the linear model does not depend on: limits, and blocks and curves that
 # these devices have not.
 IN_NO_MATRIX = ("VMAX", "VMIN", "VRMAX", "VRMIN", "TC", "E1", "E2", "SE1", "SE2", "S12")

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from math import pi
 
@@ -44,6 +45,18 @@ def andes_case(release, event=None):
     return json.loads(export(release, "andes", event)["andes.json"])
 
 
+def words_of(name, content):
+    """What a file says in words, in ASCII."""
+    if name.endswith(".mat"):
+        return str(loadmat(io.BytesIO(content))["about"])
+    if name.endswith(".fmu"):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            own = [archive.read(one) for one in ("modelDescription.xml", "sources/model.h")]
+        assert (b"DEMO" in own[0]) == (b"DEMO" in own[1])
+        return own[0].decode("ascii")
+    return content.decode("ascii")
+
+
 def column(case, model, name):
     return [row[name] for row in case.get(model, [])]
 
@@ -61,22 +74,14 @@ def test_the_same_release_gives_the_same_bytes_before_and_after_a_bundle(demo, t
 def test_every_file_says_demo_where_one_is_and_nowhere_else(demo, real, to):
     for release in (demo, real):
         for name, content in export(release, to).items():
-            texts = (
-                str(loadmat(io.BytesIO(content))["about"])
-                if name.endswith(".mat")
-                else content.decode("ascii")
-            )
+            texts = words_of(name, content)
             assert ("DEMO" in texts) == release.demo, name
 
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_every_file_states_omega_b_and_the_base(demo, to):
     for name, content in export(demo, to).items():
-        texts = (
-            str(loadmat(io.BytesIO(content))["about"])
-            if name.endswith(".mat")
-            else content.decode("ascii")
-        )
+        texts = words_of(name, content)
         assert f"omega_b = {demo.model.omega_b!r} rad/s" in texts, name
         assert "p.u. of 100.0 MVA" in texts, name
 
@@ -97,6 +102,8 @@ def test_no_tool_is_imported_to_write_its_files(tmp_path, demo):
         "matpowercaseframes",
         "openpyxl",
         "pandas",
+        "fmpy",
+        "pymoca",
     }
     script = (
         "import sys, gridveil; from gridveil.publication.export import FORMATS, export; release = "
@@ -364,7 +371,11 @@ def test_an_event_that_the_model_does_not_have_is_refused(demo, event):
 
 @pytest.mark.parametrize(
     ("to", "limit"),
-    [("andes", 500), ("psse", 500), ("matpower", 500), ("csv", 1000), ("statespace", 1000)],
+    [
+        *((to, 500) for to in ("andes", "psse", "matpower")),
+        *((to, 1000) for to in ("csv", "statespace")),
+        *((to, 100) for to in ("modelica", "fmu", "matrices")),
+    ],
 )
 def test_a_model_that_is_too_large_is_refused_with_limit_and_way_out(demo, to, limit):
     g = limit + 1
@@ -385,6 +396,17 @@ def test_a_model_that_is_too_large_is_refused_with_limit_and_way_out(demo, to, l
         check_formats(["mat", to], g)
     check_formats([to], limit)
     assert export(large, "mat")["release.mat"]
+
+
+@pytest.mark.parametrize("to", ["modelica", "fmu", "matrices"])
+def test_a_model_with_too_many_ports_for_text_is_refused(demo, to):
+    ports = (*demo.model.machines, *(f"L{n}" for n in range(1, 499)))
+    large = with_model(demo, ports=ports, K_ac=np.zeros((3, 498)), loads=np.zeros(501))
+    with pytest.raises(GridveilError, match=rf"501 ports are too many .*{to}.* up to 500 ports"):
+        export(large, to)
+    with pytest.raises(GridveilError, match="501 ports are too many"):
+        check_formats([to], 3, 501)
+    check_formats([to], 3, 500)
 
 
 @pytest.mark.parametrize("name", ["G1'", "G1;quit", "G 1", "é", "G1\n0 /", "", "A234567890123"])

@@ -16,6 +16,9 @@ from gridveil.dynamics.simulate import eigenvalues
 from gridveil.publication.export import FORMATS, export
 
 OCTAVE = shutil.which("octave-cli")
+needs_compiler = pytest.mark.skipif(
+    not shutil.which("c++"), reason="no compiler that CMake takes is installed"
+)
 needs_octave = pytest.mark.skipif(OCTAVE is None, reason="Octave is not installed")
 
 
@@ -42,13 +45,20 @@ def run_line(line, folder):
 
 @pytest.mark.parametrize(
     "to",
-    ["csv", "statespace", *(pytest.param(to, marks=needs_octave) for to in ("matpower", "mat"))],
+    [
+        *("csv", "statespace", "modelica", "matrices"),
+        *(pytest.param(to, marks=needs_octave) for to in ("matpower", "mat")),
+        pytest.param("fmu", marks=needs_compiler),
+    ],
 )
 def test_the_line_that_is_printed_runs(release, to, tmp_path):
     """Of andes and psse, in test_export_andes."""
     expected = {
         "csv": {*release.model.machines},
         "statespace": {f"{abs(value):.4g}" for value in eigenvalues(release.model)},
+        "modelica": {"P_G1", "f_L1"},
+        "matrices": {"x_omega_G1 [p.u. frequency]"},
+        "fmu": {"Built target gridveil_release"},
         "matpower": {"360"},
         "mat": {"p.u. power / rad"},
     }

@@ -44,7 +44,7 @@ from psse_helpers import ANDES
 
 CASES = ("andes:kundur", "andes:ieee39")
 MEASURED = Provenance("measured", "an operator", "2026-01-02", "https://example.org", "its report")
-EXPORTS = ("andes", "psse", "mat", "statespace")
+EXPORTS = ("andes", "psse", "mat", "statespace", "modelica", "fmu", "matrices")
 
 
 @pytest.fixture

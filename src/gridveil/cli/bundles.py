@@ -267,7 +267,13 @@ def _with_band(value: float, band: tuple[float, float] | None) -> list[str]:
 
 def export(
     bundle: options.Bundle,
-    to: Annotated[str, options.option("andes, psse, matpower, mat, csv or statespace")],
+    to: Annotated[
+        str,
+        options.option(
+            "andes, psse, matpower, mat, csv, statespace, modelica, fmu or matrices (CSV of A, B, "
+            "C, D)"
+        ),
+    ],
     event: Annotated[
         list[str] | None,
         options.option(
@@ -278,14 +284,18 @@ def export(
     out: Annotated[
         Path | None, options.option("folder, or .zip, to write; default BUNDLE-FORMAT")
     ] = None,
+    compiled: Annotated[
+        bool,
+        typer.Option("--compile", help="build the FMU's binary with the C compiler here (fmu)"),
+    ] = False,
     json: options.Json = False,
 ) -> None:
-    """Write a release for another tool: ANDES, PSS/E, MATPOWER, MATLAB, CSV or state space; print
-    the line that runs it.
+    """Write a release for another tool: ANDES, PSS/E, MATPOWER, MATLAB, Modelica, FMI, CSV or state
+    space; print the line that runs it.
     """
     from gridveil.workflow.bundles import export_bundle
 
-    made = export_bundle(bundle, to, ";".join(event) if event else None, out)
+    made = export_bundle(bundle, to, ";".join(event) if event else None, out, compiled=compiled)
     if json:
         print_json(
             {

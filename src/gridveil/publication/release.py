@@ -45,6 +45,7 @@ from gridveil.privacy.guarantee import (
 from gridveil.privacy.ledger import Ledger, Receipt
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.privacy.provenance import Provenance
+from gridveil.publication.interop import InTools
 from gridveil.publication.replay import Replay, replays_of
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def _no_path(value: Any) -> Any:
 )
 @takes(model=_no_path)
 @dataclass(frozen=True, eq=False)
-class Release:
+class Release(InTools):
     """A Kron-reduced, synthetic model of a grid's frequency dynamics that may be published.
 
     model : buses carry neutral names, G1 … for machines and L1 … for loaded buses.

@@ -413,7 +413,9 @@ class ReferenceDocument(Document):
 class ExportDocument(Document):
     """A release in another tool's format, beside the other files of the bundle."""
 
-    format: Literal["andes", "psse", "matpower", "mat", "csv", "statespace"]
+    format: Literal[
+        "andes", "psse", "matpower", "mat", "csv", "statespace", "modelica", "fmu", "matrices"
+    ]
     version: int = Field(
         ge=1,
         le=1000,
@@ -468,7 +470,7 @@ class ReleaseDocument(Document):
     not_valid_for: Words
     licence: Words
     exports: Many[ExportDocument] = Field(
-        default=(), max_length=6, description="formats of other tools that the bundle holds"
+        default=(), max_length=9, description="formats of other tools that the bundle holds"
     )
     ensemble: EnsembleDocument | None = Field(
         default=None, description="error bars; absent in large grids and old bundles"

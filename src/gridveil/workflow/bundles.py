@@ -17,9 +17,11 @@ from gridveil.dynamics.metrics import FirstSwing, Metrics, Validity, first_swing
 from gridveil.dynamics.simulate import Clock, Mode
 from gridveil.dynamics.trajectory import BusResponse, Trajectory
 from gridveil.foundation.archive import check_free, write_files
+from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array
 from gridveil.publication.bundle import load
 from gridveil.publication.export import export, format_named
+from gridveil.publication.export.common import NOT_WRITTEN
 from gridveil.publication.release import Release
 from gridveil.publication.replay import fitted_answer, rms_mhz
 from gridveil.publication.replay_drawing import check_replays, plot_replays
@@ -184,17 +186,31 @@ class Exported:
 
 
 def export_bundle(
-    bundle: Path, to: str, event: str | None = None, out: Path | None = None
+    bundle: Path,
+    to: str,
+    event: str | None = None,
+    out: Path | None = None,
+    *,
+    compiled: bool = False,
 ) -> Exported:
     """Write a release for another tool.
 
     event : what to write along; None: the bundle's reference event.
     out : a folder, or a file that ends in .zip; None: BUNDLE-FORMAT.
+    compiled : build the binary of this platform into it (fmu).
     """
     chosen = format_named(to)
+    if compiled and chosen.build is None:
+        raise OptionError(
+            f"The format {to} has nothing to compile.",
+            expected="--compile with --to fmu alone",
+            outcome=NOT_WRITTEN,
+        )
     release = load(bundle)
     place = out or Path(f"{bundle.absolute().stem}-{to}")
     check_free(place)
     files = export(release, to, event)
+    if compiled and chosen.build is not None:
+        files = {name: chosen.build(content) for name, content in files.items()}
     write_files(place, files, what="The export", outcome="No file was left there.")
-    return Exported(release.demo, place, files, chosen.runs)
+    return Exported(release.demo, place, files, chosen.runs_built if compiled else chosen.runs)

@@ -36,7 +36,7 @@ from gridveil.publication.bundle import Report, write
 from gridveil.publication.certificate import SELECTION
 from gridveil.publication.export import check_formats
 from gridveil.publication.ports import equal_ports, named_ports, zone_ports
-from gridveil.publication.release import Release
+from gridveil.publication.release import Release, detailed_names, neutral_names
 from gridveil.publication.signing import open_signer
 from gridveil.publication.unpack import read_files
 from gridveil.vault.perturb import PlannedDraw, version_of
@@ -203,7 +203,8 @@ def prepare(settings: ReleaseSettings, dialogue: Dialogue, *, dry: bool = False)
     detailed = facts.family == DETAILED
     if detailed:
         settings.check_detailed()
-    check_formats(settings.formats, len(facts.machines), detailed=detailed)
+    ports = detailed_names(facts) if isinstance(facts, DetailedFacts) else neutral_names(facts)
+    check_formats(settings.formats, len(facts.machines), len(ports), detailed=detailed)
     chosen = choose_bounds(
         settings.bounds,
         facts,

@@ -11,7 +11,17 @@ from collections.abc import Iterable
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import BundleError, OptionError
-from gridveil.publication.export import andes, matlab, matpower, psse, statespace, tables
+from gridveil.publication.export import (
+    andes,
+    fmu,
+    matlab,
+    matpower,
+    matrices,
+    modelica,
+    psse,
+    statespace,
+    tables,
+)
 from gridveil.publication.export.common import NOT_WRITTEN, Format
 from gridveil.publication.release import Release, reference_event
 
@@ -24,6 +34,9 @@ FORMATS: dict[str, Format] = {
         matlab.FORMAT,
         tables.FORMAT,
         statespace.FORMAT,
+        modelica.FORMAT,
+        fmu.FORMAT,
+        matrices.FORMAT,
     )
 }
 
@@ -39,7 +52,7 @@ def export(release: Release, to: str, event: Event | str | None = None) -> dict[
     event : written along where the format carries one, by default the bundle's reference event.
     """
     chosen = format_named(to)
-    chosen.check_size(len(release.model.machines))
+    chosen.check_size(len(release.model.machines), len(release.model.ports))
     chosen.check_model(release)
     if not all(PLAIN_NAME.fullmatch(port) for port in release.model.ports):
         raise BundleError(
@@ -75,12 +88,14 @@ def format_named(name: str) -> Format:
     return FORMATS[name]
 
 
-def check_formats(names: Iterable[str], machines: int, *, detailed: bool = False) -> None:
-    """Refuse unknown formats, those too small for the machines, and those that have no words for a
-    detailed model, before anything is drawn.
+def check_formats(
+    names: Iterable[str], machines: int, ports: int = 0, *, detailed: bool = False
+) -> None:
+    """Refuse unknown formats, those too small for the machines or ports, and those that have no
+    words for a detailed model, before anything is drawn.
     """
     for name in names:
         chosen = format_named(name)
-        chosen.check_size(machines)
+        chosen.check_size(machines, ports)
         if detailed:
             chosen.check_detailed()

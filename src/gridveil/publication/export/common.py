@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import fsum, pi
 
 import numpy as np
@@ -23,6 +24,8 @@ BASE_KV = 1.0
 NO_LINE = 1e-12
 # Steps of load that stand for a ramp, in a tool that knows steps alone.
 STAIRS = 100
+# More states than the devices of any unit have.
+MOST_STATES_EACH = 30
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,13 @@ class Format:
     knows what to recompute.
     write : makes the files of a release, by name; event is None where the format carries none.
     runs : the line that runs the files, in the folder that holds them.
-    largest : most machines that it takes, None for any number.
-    because : what grows too large beyond it.
+    largest, largest_ports : most machines and most ports that it takes, None for any number.
+    because : what grows too large beyond them.
     carries_devices : whether it holds the parameters of devices.
     write_detailed : makes the files of a release with a detailed model; None: it has no words for
     one.
+    build : adds to a file what a compiler makes of it, on this machine; never inside a bundle.
+    runs_built : the line that runs what was built.
     """
 
     name: str
@@ -46,9 +51,12 @@ class Format:
     runs: str
     carries_event: bool = False
     largest: int | None = None
+    largest_ports: int | None = None
     because: str = ""
     carries_devices: bool = False
     write_detailed: Callable[[Release, Event | None], Mapping[str, bytes]] | None = None
+    build: Callable[[bytes], bytes] | None = None
+    runs_built: str = ""
 
     def check_model(self, release: Release) -> None:
         """Refuse a model, or devices of one, that the format has no words for."""
@@ -71,18 +79,28 @@ class Format:
             raise GridveilError(
                 f"The format {self.name} has no words for a detailed model.",
                 outcome=NOT_WRITTEN,
-                remedy="Use andes, psse, mat or statespace.",
+                remedy="Use andes, psse, mat, statespace, modelica, fmu or matrices.",
             )
 
-    def check_size(self, machines: int) -> None:
+    def check_size(self, machines: int, ports: int) -> None:
         """Refuse a model that is too large for the format; a release asks this before it draws."""
-        if self.largest is not None and machines > self.largest:
-            raise GridveilError(
-                f"{machines} machines are too many for the format {self.name}: {self.because}, and "
-                f"it is written for up to {self.largest} machines.",
-                outcome=NOT_WRITTEN,
-                remedy="Use the format mat, which takes any number.",
-            )
+        for what, count, largest in (
+            ("machines", machines, self.largest),
+            ("ports", ports, self.largest_ports),
+        ):
+            if largest is not None and count > largest:
+                raise GridveilError(
+                    f"{count} {what} are too many for the format {self.name}: {self.because}, and "
+                    f"it is written for up to {largest} {what}.",
+                    outcome=NOT_WRITTEN,
+                    remedy="Use the format mat, which takes any number.",
+                )
+
+
+# A format that writes dense matrices as text: about 100 MB of it at most.
+TextFormat = partial(
+    Format, largest=100, largest_ports=500, because="it writes dense matrices as text"
+)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.engine import LTI
 from gridveil.dynamics.events import Event
 from gridveil.publication.export.common import Format, about
+from gridveil.publication.export.linear import state_names
 from gridveil.publication.matfile import cells, mat_file
 from gridveil.publication.release import Release
 
@@ -38,15 +39,10 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
     """
     del event
     model = release.swing
-    names, every = model.machines, len(model.ports)
+    every = len(model.ports)
     lti = model.lti(np.eye(every), np.arange(every))
-    states = (
-        *(f"omega_{name}" for name in names),
-        *(f"delta_{name}_{names[-1]}" for name in names[:-1]),
-        *(f"p_{name}" for name in names),
-    )
     loads, outputs = ([f"{what}_{port}" for port in model.ports] for what in ("load", "omega"))
-    return _mat(release, lti, states, loads, outputs, UNITS)
+    return _mat(release, lti, loads, outputs, UNITS)
 
 
 def write_detailed(release: Release, event: Event | None) -> dict[str, bytes]:
@@ -57,18 +53,16 @@ def write_detailed(release: Release, event: Event | None) -> dict[str, bytes]:
     del event
     model = release.model
     assert isinstance(model, DetailedModel), "a swing model has a writer of its own"
-    kept = [name for place, name in enumerate(model.states) if place != model.angles[-1]]
     powers, outputs = (
         [f"{what}_{port}" for what in both for port in model.ports]
         for both in ("PQ", ("omega", "v"))
     )
-    return _mat(release, model.whole, kept, powers, outputs, DETAILED_UNITS)
+    return _mat(release, model.whole, powers, outputs, DETAILED_UNITS)
 
 
 def _mat(
     release: Release,
     lti: LTI,
-    states: Sequence[str],
     inputs: Sequence[str],
     outputs: Sequence[str],
     units: Mapping[str, str],
@@ -76,7 +70,7 @@ def _mat(
     model = release.model
     content = {
         **{name: getattr(lti, name) for name in "ABCD"},
-        "states": cells(states),
+        "states": cells([name for name, _ in state_names(model)]),
         "inputs": cells(inputs),
         "outputs": cells(outputs),
         **{name: getattr(model, name) for name in ("loads", "omega_b", "frequency_hz", "base_mva")},
