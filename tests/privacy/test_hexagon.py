@@ -165,7 +165,7 @@ def test_a_pair_tells_no_more_of_its_sums_than_each_value_alone(sums):
     """Why estimates use each value's own law. Oracle: the joint posterior of unclipped pairs, on a
     grid, with the same priors.
     """
-    law, prior, low, high = Hexagon(Fraction(1, 4)), OfSum(entries=6), math.log(6), math.log(240)
+    law, prior, (low, high) = Hexagon(Fraction(1, 4)), OfSum(entries=6), np.log([6.0, 240.0])
     s = low + (high - low) * (np.arange(400) + 0.5) / 400
     x, weight = np.exp(s), prior.density(s, low, high)
     pairs = sums + law.seeded(np.random.default_rng(7), 1.0, (100, 2))
