@@ -57,7 +57,7 @@ AT_MIDDLE: dict[tuple[Rule, Fraction], Fraction] = {
     ("one-per-group", Fraction(1, 2)): Fraction(3, 20),
     ("one-asset", Fraction(1)): Fraction(1, 4),
 }
-TABLES, TABLE_DRAWS = 16, 200
+TABLE_DRAWS = 200
 UNLIKE: tuple[Rule, ...] = ("one-per-group", "one-asset")
 MECHANISMS: tuple[MechanismName, ...] = ("aggregates", "topology")
 PARTS = ("choice", "items", "ieee118", "tables", "unlike")
@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--draws", type=int, default=1000, help="noisy grids a row")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tables", type=int, default=16, help="another number is another list")
     parser.add_argument(
         "--only", choices=PARTS, action="append", help="these parts alone (default: all)"
     )
@@ -77,7 +78,7 @@ def main() -> None:
     found = []
     if not asked.json:
         print(f"{'release':<66} {'mean':>9} {'±':>8} {'median':>9} {'80 % interval':>19}")
-    for row in rows(asked.draws, asked.seed, asked.only or PARTS):
+    for row in rows(asked.draws, asked.seed, asked.only or PARTS, asked.tables):
         found.append(row)
         if not asked.json:
             print(in_words(row), flush=True)
@@ -85,7 +86,7 @@ def main() -> None:
         json.dump({"draws": asked.draws, "seed": asked.seed, "rows": found}, sys.stdout, indent=2)
 
 
-def rows(draws: int, seed: int, parts: Sequence[str]) -> Iterator[Row]:
+def rows(draws: int, seed: int, parts: Sequence[str], tables: int) -> Iterator[Row]:
     """Measure each row."""
     if "choice" in parts:
         yield from choice_rows(draws, seed)
@@ -97,7 +98,7 @@ def rows(draws: int, seed: int, parts: Sequence[str]) -> Iterator[Row]:
     if "ieee118" in parts:
         yield from rows_of_118(draws, seed)
     if "tables" in parts:
-        yield from table_rows()
+        yield from table_rows(tables)
     if "unlike" in parts:
         yield from unlike_rows(draws, seed)
 
@@ -151,12 +152,12 @@ def rows_of_118(draws: int, seed: int) -> Iterator[Row]:
         yield _row(name, rule, epsilon, allocation, np.array(L), began)
 
 
-def table_rows() -> Iterator[Row]:
+def table_rows(tables: int) -> Iterator[Row]:
     """Tables drawn from the bounds of IEEE-30: the choice's L over the control's, by allocation
     alone; means over tables, and the worst of them.
     """
     facts, bounds = open_grid("ieee30").facts, PROFILE.bounds
-    drawn, began = from_prior(facts, bounds, draws=TABLES), time.perf_counter()
+    drawn, began = from_prior(facts, bounds, draws=tables), time.perf_counter()
     trials = [
         Trials(
             PublicTable(facts, {name: values[number] for name, values in drawn.items()}),
@@ -166,7 +167,7 @@ def table_rows() -> Iterator[Row]:
             seed=9,
             dt_s=0.2,
         )
-        for number in range(TABLES)
+        for number in range(tables)
     ]
     for rule, epsilon in AT_MIDDLE:
         adjacency = Adjacency(rule)
@@ -177,7 +178,7 @@ def table_rows() -> Iterator[Row]:
         )
         ratio = ours / theirs
         name = (
-            f"{TABLES} tables: choice over control ({ours.mean() / theirs.mean():.2f} of means, "
+            f"{tables} tables: choice over control ({ours.mean() / theirs.mean():.2f} of means, "
             f"worst {ratio.max():.2f})"
         )
         yield _row(name, rule, epsilon, chosen, ratio, began)

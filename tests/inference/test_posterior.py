@@ -10,6 +10,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import exp1, expi
 from scipy.stats import kstest
+from scipy.stats import t as student
 
 from detailed_releases import detailed
 from gridveil.foundation.errors import OptionError
@@ -294,10 +295,11 @@ def test_the_estimate_of_a_sum_is_what_a_fine_grid_gives(entries, scale):
         assert found.estimate[0] == pytest.approx(weight @ np.exp(s) / weight.sum(), rel=2e-4)
 
 
-def test_the_estimate_of_a_line_is_a_geometric_mean_with_a_log_normal_prior():
+def test_the_estimate_of_a_line_is_a_geometric_mean_with_a_prior_around_the_middle():
+    """Oracle: SciPy's density of Student's law on a fine grid."""
     s = np.linspace(0, np.log(100), 400_001)
     for y, scale in ((1.0, 2.0), (8.0, 1.0), (100.0, 6.0)):
-        weight = np.exp(-np.abs(np.exp(s) - y) / scale - (s - np.log(10)) ** 2 / 2)
+        weight = np.exp(-np.abs(np.exp(s) - y) / scale) * student.pdf((s - np.log(10)) / 0.6, 2)
         found = Posterior.of(y, scale, 1.0, 100.0, prior=AROUND_MIDDLE).estimate[0]
         assert found == pytest.approx(np.exp(weight @ s / weight.sum()), rel=1e-4)
 

@@ -48,16 +48,16 @@ def test_a_choice_is_the_same_whatever_the_private_values_are(ieee30):
         )
     ]
     assert chosen[0] == chosen[1]
-    assert chosen[0].draws == {"k": "items", "m": "hexagon-0.3", "d": "hexagon-0.3"}
+    assert chosen[0].draws == {"k": "items", "m": "hexagon-0.25", "d": "hexagon-0.25"}
     assert set(chosen[0].shares.values()) == {ONE}
     assert "drawn from the prior" in chosen[0].origin
 
 
-def test_lines_get_nothing_where_epsilon_is_small_and_a_fifth_where_it_is_large(ieee30):
+def test_lines_get_nothing_where_epsilon_is_small_and_more_the_larger_it_is(ieee30):
     rule = Adjacency("one-per-group")
     assert choose(ieee30.facts, rule, HALF, BOUNDS).draws["k"] == "nothing"
-    large = choose(ieee30.facts, rule, Fraction(2), BOUNDS)
-    assert large.draws["k"] == "items" and large.shares["k"] == Fraction(1, 5)
+    for epsilon, share in ((1, Fraction(1, 8)), (2, Fraction(1, 5))):
+        assert choose(ieee30.facts, rule, Fraction(epsilon), BOUNDS).shares["k"] == share
     # in the middle of the bounds, where nothing drawn of k is a perfect guess, it looks free
     middle = choose(at_middle(ieee30.facts, BOUNDS), rule, Fraction(2), BOUNDS)
     assert middle.draws["k"] == "nothing"
@@ -97,7 +97,7 @@ def test_few_draws_of_a_table_have_the_mean_square_of_each_law(ieee30):
     tables = from_prior(ieee30.facts, BOUNDS, draws=4)
     table = at_middle(ieee30.facts, BOUNDS)
     trials = Trials(table, trial_event(table.facts), BOUNDS, draws=32, seed=1, tables=tables)
-    for way in ("sum", "hexagon-0.2", "hexagon-0.6"):
+    for way in ("sum", "hexagon-0.25", "hexagon-0.6"):
         shares = dict.fromkeys("kmd", ONE) if way != "sum" else {"k": ONE, "m": HALF, "d": HALF}
         draws = {"k": "items", "m": way, "d": way}
         trials.reduced(Adjacency(), Allocation(draws, shares), ONE)

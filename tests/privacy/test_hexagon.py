@@ -14,6 +14,7 @@ from scipy.stats import chi2, kstest
 from gridveil.foundation.errors import BudgetExceeded, OptionError
 from gridveil.grid.parameters import Bounds, assets
 from gridveil.inference.posterior import Posterior
+from gridveil.inference.prior import OfSum
 from gridveil.privacy.adjacency import RULES, Adjacency
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.guarantee import whole_loss
@@ -157,6 +158,28 @@ def test_posterior_means_grow_with_what_was_drawn():
         law = Hexagon(FIFTH, place)
         mean = Posterior.of(y, 20.0, 6.0, 240.0, noise=law).mean
         assert (np.diff(mean) > 0).all()
+
+
+@pytest.mark.parametrize("sums", [(60.0, 30.0), (8.0, 26.0), (21.0, 12.0)], ids=str)
+def test_a_pair_tells_no_more_of_its_sums_than_each_value_alone(sums):
+    """Why estimates use each value's own law. Oracle: the joint posterior of unclipped pairs, on a
+    grid, with the same priors.
+    """
+    law, prior, (low, high) = Hexagon(Fraction(1, 4)), OfSum(entries=6), np.log([6.0, 240.0])
+    s = low + (high - low) * (np.arange(400) + 0.5) / 400
+    x, weight = np.exp(s), prior.density(s, low, high)
+    pairs = sums + law.seeded(np.random.default_rng(7), 1.0, (100, 2))
+    size = np.abs(x - pairs[:, :, None])
+    far = np.maximum(size[:, None, 1], 0.25 * size[:, 0, :, None] + 0.75 * size[:, None, 1])
+    joint = np.exp(-far) * weight[:, None] * weight
+    joint /= joint.sum(axis=(1, 2), keepdims=True)
+    for place in (0, 1):
+        alone = Posterior.of(
+            pairs[:, place], 1.0, 6.0, 240.0, noise=replace(law, place=place), prior=prior
+        )
+        both = joint.sum(axis=2 - place) @ x
+        errors = [np.mean(np.log(found / sums[place]) ** 2) for found in (alone.mean, both)]
+        assert errors[0] == pytest.approx(errors[1], rel=0.03)
 
 
 def test_the_advantage_is_what_the_plane_integrates_to():

@@ -144,7 +144,7 @@ def test_only_the_proven_mechanisms_themselves_are_real():
         "mean",
         "box",
         "box-means",
-        "hexagon-0.2",
+        "hexagon-0.25",
         "hexagon-0.3",
         "hexagon-0.4",
         "hexagon-0.6",

@@ -357,6 +357,6 @@ def _splits(counts: str, drawn: tuple[str, ...]) -> list[dict[str, Fraction]]:
     return [
         {name: part / len(lines) for name in lines}
         | {name: (1 - part) * share for name, share in split.items()}
-        for part in (Fraction(1, 10), Fraction(3, 20), Fraction(1, 5), Fraction(1, 3))
+        for part in (Fraction(1, 8), Fraction(1, 5), Fraction(1, 3))
         for split in machines
     ]

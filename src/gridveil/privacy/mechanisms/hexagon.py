@@ -301,5 +301,5 @@ HEXAGONS = tuple(
         f"their sum, jointly with the other, c = {c}",
         "their sum",
     )
-    for c in (Fraction(n, 10) for n in (2, 3, 4, 6))
+    for c in (Fraction(n, 20) for n in (5, 6, 8, 12))
 )
