@@ -109,6 +109,22 @@ def write_files(
         ) from None
 
 
+def write_private(path: Path, data: bytes, *, what: str) -> None:
+    """Write one new file for its owner's eyes, in one move. `check_free` comes before.
+
+    what : how an error calls it.
+    """
+    try:
+        with _in_one_move(path) as made:
+            write_synced(made, data, 0o600)
+    except OSError as error:
+        raise GridveilError(
+            f"{what} could not be written to {path} ({error.strerror}).",
+            outcome="Nothing was left there.",
+            remedy="Make room or choose another place with --out.",
+        ) from None
+
+
 @contextmanager
 def _in_one_move(path: Path) -> Iterator[Path]:
     """Give a place beside a path to make something at; move it there once it is whole."""
