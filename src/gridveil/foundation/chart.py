@@ -84,7 +84,7 @@ class _Scale:
             low, high = (low / 1.2, high * 1.2) if high < 2 * low else (low / 1.05, high * 1.05)
         else:
             room = 0.05 * (high - low) or 0.5 * abs(high) or 1.0
-            low, high = low - (room if low else 0.0), high + (room if high else 0.0)
+            low, high = low - (room if low else 0.0), high + (room if high or not low else 0.0)
         return cls(low, high, start, end, log)
 
     def at(self, values: ArrayLike) -> np.ndarray:
