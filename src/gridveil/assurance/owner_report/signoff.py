@@ -232,6 +232,9 @@ def attack_charts(private: Private[Assessment]) -> list[str]:
     assessed = Private.open(private)
     charts = []
     if assessed.tried:
+        own = "guessed, this release"
+        if assessed.alpha is None:
+            own = "blind guess: this release tells nothing of lines"
         ends = [float(assessed.truth.min()), float(assessed.truth.max())]
         guesses = [
             Series("the truth", "truth", ends, ends),
@@ -242,9 +245,7 @@ def attack_charts(private: Private[Assessment]) -> list[str]:
                 assessed.plain_guess,
                 dots=True,
             ),
-            Series(
-                "guessed, this release", "release", assessed.truth, assessed.release_guess, True
-            ),
+            Series(own, "release", assessed.truth, assessed.release_guess, True),
         ]
         unit = "[p.u. power / rad]"
         charts.append(
