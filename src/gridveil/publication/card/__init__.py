@@ -55,7 +55,7 @@ step="any" inputmode="decimal"><select id="unit" aria-label="Unit of the size">
 <p id="status" role="status" class="quiet">Starting …</p>
 <div id="chart"></div>
 <p id="legend" class="legend"></p>
-<div class="wide" role="region" aria-label="Figures of each bus" tabindex="0">
+<div class="figures" role="region" aria-label="Figures of each bus" tabindex="0">
 <table id="figures">
 <caption class="unseen">Nadir, rate of change of frequency and settling value of each bus</caption>
 <thead></thead><tbody></tbody></table></div>

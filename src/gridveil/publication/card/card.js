@@ -219,6 +219,7 @@ async function run() {
   $("command").textContent = `gridveil simulate . --event "${inWords(event)}"`;
   draw(shown);
   fill(shown);
+  performance.mark("drawn");
   if (FACTS.members) {
     const spread = await bandsOf(event, answer, horizon, ports.filter(hasBand), () => mine !== turn);
     if (spread === null) return;

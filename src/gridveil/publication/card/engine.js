@@ -10,9 +10,15 @@ function numbers({ kind, data }) {
 }
 
 function dot(a, i, b, j, n) {
-  let s = 0, t = 0, k = 0;
-  for (; k + 1 < n; k += 2) { s += a[i + k] * b[j + k]; t += a[i + k + 1] * b[j + k + 1]; }
-  return k < n ? s + t + a[i + k] * b[j + k] : s + t;
+  let p = 0, q = 0, r = 0, s = 0, k = 0;
+  for (; k + 3 < n; k += 4) {
+    p += a[i + k] * b[j + k];
+    q += a[i + k + 1] * b[j + k + 1];
+    r += a[i + k + 2] * b[j + k + 2];
+    s += a[i + k + 3] * b[j + k + 3];
+  }
+  for (; k < n; k++) p += a[i + k] * b[j + k];
+  return p + q + r + s;
 }
 
 // ---- Swing models: M w' = -L delta + p - D w - u, delta' = omega_b w, p' = -T (p + G w). ----
@@ -317,8 +323,10 @@ function withoutUnit(model, unit) {
   const B = picked(loads(model.B, n), inputs, keep, range(inputs));
   const C = states(model.C, model.D, ports), D = loads(model.D, ports);
   const turn = states(model.turn, model.turn_through, ports);
-  for (const bus of [unit, ...range(ports).slice(units)]) { // frequency is how fast an angle turns
-    const row = turn.subarray(bus * keep.length, (bus + 1) * keep.length);
+  // Frequency of a bus without a unit: how fast its angle turns from the mean, and how fast that does.
+  for (const bus of [unit, ...range(ports).slice(units)]) {
+    const row = turn.slice(bus * keep.length, (bus + 1) * keep.length);
+    for (const angle of staying) row[angle] += 1 / (model.omegaB * staying.length);
     const through = (M, width, out) => {
       for (let j = 0; j < width; j++) {
         let s = 0;
@@ -381,7 +389,7 @@ class ReleasedModel {
       this.model = new Swing({ ...arrays, ...this.fixed, shares: arrays.K_ac });
     } else {
       this.whole = new Matrices({ ...arrays, n: facts.owners.length, inputs: 2 * ports.length, ports: ports.length });
-      Object.assign(this.whole, arrays, { units: machines, owners: facts.owners, angles: facts.angles });
+      Object.assign(this.whole, arrays, { units: machines, owners: facts.owners, angles: facts.angles, omegaB: facts.omega_b });
       this.model = withoutCommonAngle(this.whole, facts.angles);
     }
     this.inertia = this.model.inertia;
@@ -410,7 +418,7 @@ class ReleasedModel {
 
   // The load that stands for an event [p.u.]: of a trip, what the unit gave.
   load({ kind, port, size }) {
-    if (kind === "trip") return numbers(this.facts.arrays.dispatch)[port];
+    if (kind === "trip") return this.whole.dispatch[port];
     return kind === "generation" ? -size : size;
   }
 

@@ -38,7 +38,7 @@ def simulator_facts(release: Release) -> dict[str, Any] | str:
         if len(model.machines) > LARGE:
             return f"The simulator in a page takes up to {LARGE} machines."
         arrays = {name: model.arrays[name] for name in SWING_ARRAYS}
-        own: dict[str, Any] = {"kind": "swing", "omega_b": model.omega_b, "trips": []}
+        own: dict[str, Any] = {"kind": "swing", "trips": []}
     else:
         if len(model.states) > MOST_STATES:
             return f"The simulator in a page takes models of up to {MOST_STATES} states."
@@ -61,6 +61,7 @@ def simulator_facts(release: Release) -> dict[str, Any] | str:
         "ports": list(model.ports),
         "machines": len(model.machines),
         "frequency_hz": model.frequency_hz,
+        "omega_b": model.omega_b,
         "base_mva": model.base_mva,
         "level": LEVEL,
         "largest": np.sort(largest).tolist(),

@@ -14,7 +14,8 @@ import numpy as np
 from gridveil.grid.facts import Array, IntArray
 
 LONGEST = 6.0  # a weak line, in lengths of the strongest
-ROUNDS, PUSHES = 120, 80
+# Rounds of either kind, of few buses and of more than MANY, where each takes longer.
+MANY, ROUNDS, ROUNDS_OF_MANY = 100, 120, 30
 
 
 def lengths(count: int, edges: IntArray, weights: Array) -> Array:
@@ -45,12 +46,16 @@ def places(d: Array, box: tuple[int, int], apart: int) -> IntArray:
     safe = np.where(d > 0, d, 1.0)
     weight = np.where(d > 0, 1 / (safe * safe), 0.0)
     total = np.maximum(_summed(weight), 1e-12)[:, None]
-    for _ in range(ROUNDS):
+    for _ in range(_rounds(n)):
         gap = x[:, None] - x[None]
         far = np.maximum(np.sqrt(gap[..., 0] * gap[..., 0] + gap[..., 1] * gap[..., 1]), 1e-9)
         pull = (weight * (d / far))[..., None] * gap
         x = (_summed(weight[..., None] * x[:, None]) - _summed(pull)) / total
     return _apart(_into(x, box), box, apart)
+
+
+def _rounds(count: int) -> int:
+    return ROUNDS if count <= MANY else ROUNDS_OF_MANY
 
 
 def _known(turn: object, i: int, n: int) -> float:
@@ -77,7 +82,7 @@ def _into(x: Array, box: tuple[int, int]) -> Array:
 
 def _apart(x: Array, box: tuple[int, int], least: int) -> IntArray:
     """Push those that are too near to one another, and keep all inside the box."""
-    for _ in range(PUSHES):
+    for _ in range(_rounds(len(x))):
         gap = x[:, None] - x[None]
         # Of two in one place, the later goes to the right.
         order = np.sign(np.arange(len(x))[:, None] - np.arange(len(x))[None]) * 1e-3
