@@ -474,8 +474,11 @@ def _check_card(path: Path, files: Mapping[str, bytes], loaded: _Loaded) -> tupl
         return (CARD,)
     if CARD not in files:
         return ()
-    again = card_page(loaded.release, loaded.document, loaded.certificate)
-    if files[CARD] != again.encode():
+    try:
+        again = card_page(loaded.release, loaded.document, loaded.certificate).encode()
+    except (GridveilError, ArithmeticError, ValueError, np.linalg.LinAlgError):
+        again = b""  # a forged model may hold numbers of any size
+    if files[CARD] != again:
         raise broken(path, f"{CARD} is not what gridveil writes for such a release")
     return ()
 

@@ -24,6 +24,8 @@ from gridveil.publication.release import Release
 # States of a detailed model whose exponential a browser takes seconds for; bytes of a card's
 # arrays; of K_ac, above which single precision does: a share is then off by 6e-8 of itself.
 MOST_STATES, MOST_BYTES, EXACT_BYTES = 400, 2**23, 2**20
+# Units times states³ up to which each is tried without each of its units: a second or two.
+MOST_WORK = 3e8
 # Machines up to which all have bands, and how many of more do.
 ALL_BANDS, SOME_BANDS = 50, 10
 SWING_ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac")
@@ -97,7 +99,7 @@ def _trips(model: DetailedModel) -> list[int]:
             return False
         return True
 
-    if not model.can_trip:
+    if not model.can_trip or model.units * len(model.states) ** 3 > MOST_WORK:
         return []
     return [unit for unit, machine in enumerate(model.machines) if survives(machine)]
 

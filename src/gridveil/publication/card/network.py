@@ -16,7 +16,9 @@ from gridveil.publication.release import Release
 LABELLED, MOST_LINES, MOST_BUSES = 60, 300, 400
 LINES_A_BUS = 2  # of more than LABELLED
 LABELS_OF_MANY = 10
-BOX, MARGIN = (600, 400), 28
+LEAST_IMPEDANCE = 1e-9  # p.u.; a branch of none
+# Of a drawing of few buses, which a telephone shows without scrolling, and of more.
+FEW, SMALL_BOX, BOX, MARGIN = 12, (290, 220), (600, 400), 28
 APART, APART_OF_MANY = 42, 12
 # Widths of lines: of those stronger than these shares of the strongest.
 WIDTHS = (0.5, 0.2, 0.05)
@@ -38,13 +40,18 @@ class _Drawn:
 
 def network_svg(release: Release) -> str:
     """Draw the machines and the lines between them, the strongest lines widest."""
-    drawn = _drawn(release)
+    with np.errstate(all="ignore"):  # weights may lie any distance apart
+        return _svg(_drawn(release))
+
+
+def _svg(drawn: _Drawn) -> str:
     count = len(drawn.names)
+    if count > MOST_BUSES:
+        return f"<p>{text(drawn.words)} That is too many to draw.</p>"
     many = count > LABELLED
-    where = places(
-        lengths(count, drawn.edges, drawn.weights), BOX, APART_OF_MANY if many else APART
-    )
-    where = where + MARGIN
+    box = SMALL_BOX if count <= FEW else BOX
+    apart = APART_OF_MANY if many else APART
+    where = places(lengths(count, drawn.edges, drawn.weights), box, apart) + MARGIN
     order = np.argsort(-drawn.weights, kind="stable")
     shown = order[: LINES_A_BUS * count if many else MOST_LINES]
     shown = shown[drawn.weights[shown] > 0]
@@ -56,13 +63,14 @@ def network_svg(release: Release) -> str:
         for i, j in [drawn.edges[e]]
     )
     buses = _many(drawn, where) if many else _each(drawn, where)
-    width, height = BOX[0] + 2 * MARGIN, BOX[1] + 2 * MARGIN
+    width, height = box[0] + 2 * MARGIN, box[1] + 2 * MARGIN
     left = len(drawn.weights[drawn.weights > 0]) - len(shown)
     words = drawn.words + (
         f" The {len(shown)} strongest lines are drawn, {left} weaker ones are not." if left else ""
     )
     return (
-        f'<figure class="network"><div class="wide"><svg viewBox="0 0 {width} {height}" role="img" '
+        f'<figure class="network{" few" if count <= FEW else ""}"><div class="wide" role="region" '
+        f'aria-label="The drawing" tabindex="0"><svg viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{text(words)}">{lines}{buses}</svg></div>'
         f"<figcaption>{text(words)}</figcaption></figure>"
     )
@@ -78,6 +86,7 @@ def _drawn(release: Release) -> _Drawn:
     for unit, bus in zip(model.machines, case.units.bus.tolist(), strict=True):
         units.setdefault(bus, []).append(unit)
     z = case.branches.series
+    far = np.maximum(np.sqrt(z.real * z.real + z.imag * z.imag), LEAST_IMPEDANCE)
     size = np.zeros(len(case.buses))
     for bus, own in units.items():
         size[bus] = len(own)
@@ -91,7 +100,7 @@ def _drawn(release: Release) -> _Drawn:
         tuple(bus in units for bus in range(len(case.buses))),
         size,
         case.branches.ends,
-        1 / np.sqrt(z.real * z.real + z.imag * z.imag),
+        1 / far,
         f"The released case: {len(case.buses)} buses with {model.units} units, G1 to "
         f"{model.machines[-1]}. A wide line is a strong one, by its admittance; where buses stand "
         "on the page follows from that alone.",
@@ -101,13 +110,8 @@ def _drawn(release: Release) -> _Drawn:
 def _swing(model: ReducedModel) -> _Drawn:
     g = len(model.machines)
     kept = np.sort(np.argsort(-model.m, kind="stable")[:MOST_BUSES])
-    pairs, weights = complete_edges(g), model.k_r
-    if len(kept) < g:
-        new = np.full(g, -1)
-        new[kept] = np.arange(len(kept))
-        pairs = new[pairs]
-        both = (pairs >= 0).all(axis=1)
-        pairs, weights = pairs[both], weights[both]
+    pairs = complete_edges(len(kept))
+    i, j = kept[pairs].T
     ports = len(model.ports) - g
     felt = f" {ports} ports for load are felt by the machines, and not drawn." if ports else ""
     some = f" The {MOST_BUSES} with the most inertia are drawn." if len(kept) < g else ""
@@ -116,7 +120,7 @@ def _swing(model: ReducedModel) -> _Drawn:
         (True,) * len(kept),
         model.m[kept],
         pairs,
-        weights,
+        model.k_r[i * g - i * (i + 1) // 2 + j - i - 1],
         f"The released network, reduced to its {g} machines.{some} A wide line is a strong one, by "
         f"its weight in p.u. power per rad; where machines stand on the page follows from that "
         f"alone.{felt}",
