@@ -41,6 +41,7 @@ from gridveil.publication.schema import ReleaseDocument
 CARD = "card.html"
 # Of the page's bytes: one more whenever a release would give others.
 CARD_VERSION = 1
+SCRIPTS = ("swing.js", "matrices.js", "answers.js", "drawing.js", "card.js")
 SOME_HAVE_BANDS = f"; here for the system and the {SOME_BANDS} machines of most inertia"
 
 FORM = """<form id="event" class="controls" autocomplete="off">
@@ -86,7 +87,7 @@ def card_page(
 {_check(document)}
 </main>
 {_data(facts)}"""
-    script = "" if isinstance(facts, str) else _own("engine.js") + _own("card.js")
+    script = "" if isinstance(facts, str) else "".join(map(_own, SCRIPTS))
     return standalone(title, body, style=_own("card.css"), script=script)
 
 
