@@ -1,4 +1,4 @@
-"""Records in a bundle of a detailed release: the same files, checks and figures as of a swing one."""
+"""Records in a bundle of a detailed release: files, checks and figures as of a swing one."""
 
 import shutil
 from dataclasses import replace

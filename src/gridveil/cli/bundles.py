@@ -43,7 +43,7 @@ def verify(
 
     report = check(bundle, key, beside)
     if json:
-        print_json({"ok": True, **asdict(report)})
+        print_json({"ok": True, **asdict(report), "signed_by": _key(report)})
         return
     kind = "DEMO (made with a seed; protects nothing)" if report.demo else "real release"
     print_text(
@@ -90,12 +90,17 @@ def _exports(report: Report) -> list[str]:
     return told
 
 
-def _signature(report: Report) -> str:
-    if report.signed_by is None:
-        return "Not signed."
-    from gridveil.publication.signing import KeyInfo
+def _key(report: Report) -> str | None:
+    """The name of the key that signed, as `keys show` has it."""
+    from gridveil.publication.signing.public import key_name
 
-    key = KeyInfo(bytes.fromhex(report.signed_by), "active").id
+    return key_name(bytes.fromhex(report.signed_by)) if report.signed_by else None
+
+
+def _signature(report: Report) -> str:
+    key = _key(report)
+    if key is None:
+        return "Not signed."
     return (
         f"Signed by key {key}, which you trust."
         if report.trusted

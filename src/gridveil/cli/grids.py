@@ -84,8 +84,9 @@ def demo(
         f"Figure   {figure}",
     )
     print_command("Next", "gridveil", "verify", out / "bundle")
-    simulate = ("gridveil", "simulate", out / "bundle", "--event", "load:G1=+0.1")
-    print_command("", *simulate, "--plot", "response.png")
+    place = out / "bundle"
+    event = "load:G1=+0.1"
+    print_command("", "gridveil", "simulate", place, "--event", event, "--plot", "response.png")
 
 
 @reads_grid
@@ -156,8 +157,12 @@ def inspect(
         texts=5,
     )
     if "treatments" in shown:
+        from gridveil.workflow.detailed import TREATMENTS
+
         print_text(
-            "Every treatment may be another one: --treatments x=protect, mean, typical or publish."
+            "Those are the usual treatments. A release takes another where you say so, such as "
+            "--treatments x=mean:",
+            *(f"  {words}" for words in TREATMENTS.values()),
         )
     shown_names = ", ".join(f"{bus}: {name}" for bus, name in list(names.items())[:60])
     rest = f", … ({len(names)} in all; --json lists them)" if len(names) > 60 else ""

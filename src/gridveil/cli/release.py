@@ -241,7 +241,7 @@ def _json(done: Released) -> dict[str, Any]:
         "bundles": [report.path for report in done.reports],
         "bundle": report.path,
         "digest": report.digest,
-        "signed_by": report.signed_by,
+        "signed_by": done.signed_by,
         "guarantee": guarantee_json(last.guarantee),
         "allocation": done.allocation.in_words(),
         "ports": dict(done.ports),

@@ -75,7 +75,8 @@ def _check_terminal(write: Path) -> None:
         raise OptionError(
             "gridveil start asks questions, and there is no terminal to ask at.",
             outcome=NOTHING,
-            remedy="Use gridveil release GRID --bounds derived --dry-run, and its options.",
+            remedy="Without one: gridveil release GRID --epsilon EPSILON --bounds derived "
+            "--dry-run",
         )
     if write.exists():
         raise OptionError(
@@ -279,16 +280,24 @@ def _planned(
     drawn = mechanism or ("items" if "trajectory" in answers.settings else "aggregates")
     with progress_bar(quiet=False):
         adjacency = _adjacency(answers, chosen, facts.family)
-        found, nadir = planned_epsilon(facts, chosen.bounds, adjacency, drawn, error)
+        planned = planned_epsilon(facts, chosen.bounds, adjacency, drawn, error)
+    nadirs = ", ".join(f"{nadir:.0f}" for nadir in planned.nadirs_mhz)
+    least = ", ".join("none" if own is None else f"{own:g}" for own in planned.epsilons)
     print_text(
-        f"Tried on a table drawn from the bounds, whose nadir is {nadir:.0f} mHz after 10 % more "
-        "load; the grid's own values have no part in it."
+        f"Tried on {len(planned.nadirs_mhz)} tables drawn from the bounds, whose nadirs are "
+        f"{nadirs} mHz after 10 % more load; the grid's own values have no part in it. "
+        f"The least ε of each: {least}."
     )
+    found = planned.chosen
     if found is None or found.epsilon is None:
-        print_text(f"No ε up to 100 meets {error}: the noise that hides so much is larger.")
+        print_text(
+            f"No ε up to 100 meets {error} on all of them: the noise that hides so much is larger."
+        )
         return "1", None
     epsilon = float(found.epsilon)
-    print_text(f"ε = {epsilon:g} meets {error} in {100 * found.share:.0f} % of draws.")
+    print_text(
+        f"ε = {epsilon:g} meets {error} on all, there in {100 * found.share:.0f} % of draws."
+    )
     if epsilon < LEAST:
         print_text(f"Below {LEAST:g}, little else of the model is left: that is proposed.")
         return f"{LEAST:g}", None

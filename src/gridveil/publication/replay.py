@@ -127,8 +127,9 @@ def detailed_replays(
         event = Event.parse(event.in_words(), base_mva=fitted.base_mva)
         buses = [names[one.trajectory.buses[place]] for place in shown]
         time_s = np.round(one.trajectory.time_s[::every], 9)
+        asked = (event, time_s, buses)
         before, after = (
-            tried(lambda model=model, event=event: answer(model, event, time_s, buses))
+            tried(lambda model=model, asked=asked: answer(model, *asked))
             for model in (unfitted, fitted)
         )
         if before is None or after is None:
