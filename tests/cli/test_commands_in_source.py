@@ -43,7 +43,7 @@ RUN = {
     "gridveil ledger budget {} --alpha NAME=ALPHA --epsilon EPSILON": ["star5"],
     "gridveil ledger register {} GRID": ["another"],
     "gridveil ledger adopt --head certificate.json": [],
-    "gridveil inspect GRID --trajectory {} --plot record.png": ["record/record.toml"],
+    "gridveil inspect GRID --trajectory {} --plot {}": ["record/record.toml", "record.png"],
     "gridveil inspect GRID --trajectory THIS.toml --plot record.png": [],
     "gridveil release --config {}": ["release.toml"],
     "gridveil release GRID --epsilon EPSILON --bounds derived --dry-run": [],

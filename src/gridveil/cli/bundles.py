@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text, verdict_in_words
+from gridveil.cli.output import (
+    print_json,
+    print_line,
+    print_table,
+    print_text,
+    verdict_in_words,
+)
 from gridveil.cli.replay import print_replay
+from gridveil.cli.terms import explained
 from gridveil.foundation.errors import OptionError
 
 if TYPE_CHECKING:
@@ -56,6 +63,7 @@ def verify(
         *_exports(report),
         _signature(report),
         *([_history(beside, trusted=report.trusted)] if beside else []),
+        explained("ε", "adjacency", "α", "scale"),
     )
 
 
@@ -215,7 +223,7 @@ def simulate(
             else []
         ),
         f"Valid    {done.validity.in_words()}",
-        "(nadir: the largest deviation; RoCoF: rate of change of frequency)",
+        explained("nadir", "RoCoF"),
     )
     if bands:
         nadirs, slopes, settled = (
@@ -305,8 +313,8 @@ def export(
     print_text(
         *["DEMO: made with a seed; it protects nothing."] * made.demo,
         f"Written  {made.place}: {', '.join(made.files)}",
-        f"Run      {_go_to(made.place)} && {made.runs}",
     )
+    print_line("Run", f"{_go_to(made.place)} && {made.runs}")
 
 
 def _go_to(place: Path) -> str:

@@ -122,18 +122,19 @@ def inspect(
             }
         print_json(document)
         return
-    shown = _facts_json(facts)
+    shown = {name: value for name, value in _facts_json(facts).items() if value != []}
     names = shown.pop("public_names")
     shown["policy"] = [f"{key} = {value or 'refuse'}" for key, value in shown["policy"].items()]
     for listed in ("devices", "treatments"):
         if listed in shown:
             shown[listed] = [f"{key}: {value}" for key, value in shown[listed].items()]
+    labels = LABELS | ({"operating_point": "operating point"} if "treatments" in shown else {})
     print_table(
         f"{facts.name}: public facts",
         ("fact", "value"),
         [
             (
-                LABELS.get(key, key.replace("_", " ")),
+                labels.get(key, key.replace("_", " ")),
                 value if isinstance(value, list) else _cell(value),
             )
             for key, value in shown.items()
