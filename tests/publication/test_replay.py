@@ -310,6 +310,8 @@ def test_a_release_draws_its_records(tmp_path, monkeypatch):
 def test_two_models_are_set_beside_each_other(bundle, release, measured, tmp_path):
     other = fitted_to(measured.observation, seed=4)
     same = compare(release, bundle, "load:G1=+0.1@1s", horizon_s=5.0)
+    assert repr(same) == "<ModelComparison 4 buses after load:G1=+0.1@1s>"
+    assert "G1: RMS difference [mHz]" in same._repr_html_()
     assert max(same.rms_mhz.values()) == 0
     found = compare(release, other.model, horizon_s=5.0)
     assert found.event == "uniform:+10%"
