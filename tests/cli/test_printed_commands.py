@@ -261,6 +261,11 @@ def test_swing_models_refuse_names_of_detailed_ones():
     done = gridveil("release", "star5", "--epsilon=1", "--model", "swing", "--alpha", "x=1/10")
     assert done.code == 2
     assert "x is of detailed models" in done.err
+    for command in ("release star5 --epsilon 1", "plan star5 --nadir-error 9%"):
+        words = [*command.split(), "--model", "swing", "--adjacency", "asset-l1-relative"]
+        done = gridveil(*words)
+        assert done.code == 2
+        assert "is an adjacency of detailed models" in done.err
 
 
 def test_ctrl_c_while_importing_shows_no_traceback():

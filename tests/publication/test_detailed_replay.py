@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bundle_helpers import seal
+from bundle_helpers import altered, seal
 from cli_helpers import as_json, gridveil
 from detailed_releases import demo, detailed
 from gridveil import load, verify
@@ -94,16 +94,6 @@ def test_a_record_that_may_not_be_carried_leaves_its_digest(release, tmp_path):
     assert again.measured is None
     assert again.digests == one.digests
     assert verify(tmp_path / "b").demo
-
-
-def altered(name, old, new):
-    def change(bundle):
-        path = bundle / name
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new, 1))
-
-    return change
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bundle_helpers import seal
+from bundle_helpers import altered, seal
 from cli_helpers import as_json, charges, gridveil
 from gridveil import (
     Adjacency,
@@ -129,16 +129,6 @@ def test_a_bundle_without_records_is_as_it_was(release):
     files = contents(replace(release, replays=()))
     assert not {"replay.json", "replay.csv"} & files.keys()
     assert b"replay" not in files["README.md"]
-
-
-def altered(name, old, new):
-    def change(bundle):
-        path = bundle / name
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new, 1))
-
-    return change
 
 
 def a_row(number, change):
