@@ -24,3 +24,15 @@ def edit_document(bundle, *keys, value):
         json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
     )
     seal(bundle)
+
+
+def altered(name, old, new):
+    """A forgery: other words in a file of a bundle."""
+
+    def change(bundle):
+        path = bundle / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+
+    return change

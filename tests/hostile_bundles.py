@@ -51,6 +51,7 @@ from gridveil.publication.matfile import HEADER
 from gridveil.publication.readme import readme
 from gridveil.publication.schema import ReleaseDocument
 from gridveil.publication.signing import Signer
+from gridveil.publication.signing.public import key_name
 from gridveil.publication.unpack import check_sums
 from gridveil.readers.cases import open_grid
 from gridveil.workflow.demo import run_demo
@@ -159,11 +160,10 @@ def sealed(base, files):
             base.document(CERTIFICATE)["signed_by"].encode(),
             FORGER.public_key.hex().encode(),
         )
-        files |= {
-            name: files[name].replace(owner, forger)
-            for name in (CERTIFICATE, "certificate.txt")
-            if name in files
-        }
+        names = [key_name(bytes.fromhex(key.decode())).encode() for key in (owner, forger)]
+        for name, (old, new) in ((CERTIFICATE, (owner, forger)), ("certificate.txt", names)):
+            if name in files:
+                files[name] = files[name].replace(old, new)
     files[SUMS] = checksums(files)
     return files | ({SIGNATURE: FORGER.sign(files[SUMS])} if base.signed else {})
 

@@ -447,7 +447,7 @@ def command(monkeypatch, tmp_path):
     monkeypatch.setattr(
         Effort,
         "of",
-        lambda canaries, full: Effort(canaries, 200, 20, 2, KINDS[:2], processes=False),
+        lambda canaries, power: Effort(canaries, 200, 20, 2, KINDS[:2], processes=False),
     )
     app = typer.Typer(rich_markup_mode=None)
     app.command()(assurance.audit)
@@ -456,7 +456,7 @@ def command(monkeypatch, tmp_path):
 
 
 def test_the_command_prints_a_row_a_pattern_and_a_verdict(command):
-    done = command("--canaries", "3000")
+    done = command("--canaries", "3000", "--thorough")
     assert done.exit_code == 0, done.output
     # patterns, sums of each rule, the sampler, noise; joint noise likewise; detailed tables
     swing = 6 + 6 + 7 + 3 + 1 + 3 * 5

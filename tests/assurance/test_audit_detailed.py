@@ -127,13 +127,14 @@ def test_a_true_value_in_the_12th_digit_of_a_detailed_bundle_is_caught(monkeypat
 
 
 def test_rules_are_audited_for_every_family_that_has_them():
-    def chosen(*rules, full=False):
-        return [(own.rule, own.family) for own in audited(rules or None, full=full)]
+    def chosen(*rules, power="quick"):
+        return [(own.rule, own.family) for own in audited(rules or None, power)]
 
     assert chosen("one-asset") == [("one-asset", "swing")]
     both = [("one-asset-relative", "swing"), ("one-asset-relative", "detailed")]
     assert chosen("one-asset-relative") == both
     assert chosen("asset-l1-relative") == [("asset-l1-relative", "detailed")]
-    assert len(chosen()) == 5 and len(chosen(full=True)) == 9
+    assert chosen() == [("one-asset", "swing"), ("one-asset-relative", "detailed")]
+    assert len(chosen(power="thorough")) == 5 and len(chosen(power="full")) == 9
     with pytest.raises(OptionError, match="unknown"):
         chosen("one-nothing")

@@ -308,7 +308,7 @@ def test_the_audit_lists_a_pair_of_sums_where_both_may_move_at_once():
         adjacency = Adjacency(rule, alphas())
         found = pair_of_sums(adjacency)
         assert len(found) == listed
-        names = [name for name, *_ in Effort.of(1000, full=False).fits(adjacency)]
+        names = [name for name, *_ in Effort.of(1000, "thorough").fits(adjacency)]
         assert ("pair of sums" in names) == bool(listed)
         for kind in found:
             assert kind.allocation.over(adjacency).together.keys() == {"m", "d"}

@@ -13,10 +13,14 @@ from rich.console import Console
 from cli_helpers import gridveil
 from gridveil.cli import output
 from gridveil.cli.output import confirm, print_command, print_table
+from gridveil.cli.terms import TERMS
 from gridveil.foundation.errors import OptionError
+from measured_helpers import write_measured
+from terminal import Terminal
 
 # What a user puts for a word in capitals.
 FILLED = {"GRID": "star5", "BUNDLE": "out bundle", "EPSILON": "2"}
+FILLED_DETAILED = {"GRID": "andes:kundur"}
 PRINTED = re.compile(r"^(?:[A-Z][a-z]+ +| +)(gridveil .*)$", re.MULTILINE)
 
 
@@ -97,6 +101,64 @@ def test_a_printed_command_is_quoted_and_in_one_line():
         print_command("Next", "gridveil", "verify", "a folder/" + 30 * "long name ", "--key", "k")
     (line,) = out.getvalue().splitlines()
     assert shlex.split(line.removeprefix("Next"))[2] == "a folder/" + 30 * "long name "
+
+
+# Terms that stand for themselves wherever they are printed.
+OF_ART = ("ε", "α", "adjacency", "lineage", "nadir", "RoCoF", "RMS", "Σℓ", "μ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "release star5 --epsilon 1/2 --lineage 'my grid' --dry-run",
+        "verify 'out bundle'",
+        "simulate 'out bundle' --event load:G1=+0.1",
+        "ledger show",
+        "leakage star5 --trajectory record/record.toml",
+        "plan star5 --nadir-error 30% --draws 50 --adjacency one-item --mechanism items",
+        "demo star5 --out 'another demo'",
+    ],
+)
+def test_every_term_of_art_has_a_word_of_explanation(printed, at_home, command):
+    if not (at_home / "record").exists():
+        write_measured(at_home / "record")
+    if command.startswith("release"):
+        assert gridveil("ledger", "budget", "my grid", "--epsilon", "3").code == 0
+    done = gridveil(*shlex.split(command))
+    assert done.code == 0, done.err
+    said = " ".join(done.out.split())
+    for term in OF_ART:
+        if re.search(rf"(?<!\w){term}(?!\w)", said):
+            assert f"{term}: {TERMS[term]}" in said, term
+
+
+def test_a_table_is_laid_out_row_by_row_before_a_cell_is_cut_off(at_home):
+    if not (at_home / "record").exists():
+        write_measured(at_home / "record")
+    terminal = Terminal("leakage", "star5", "--trajectory", "record/record.toml", cwd=at_home)
+    assert terminal.end() == 0
+    assert "…" not in "".join(terminal.lines)
+    assert max(map(len, terminal.lines)) <= 80
+
+
+def test_the_line_that_export_prints_is_not_wrapped(printed, at_home):
+    terminal = Terminal("export", "out bundle", "--to", "csv", cwd=at_home)
+    assert terminal.end() == 0
+    (line,) = (line for line in terminal.shown.splitlines() if line.startswith("Run "))
+    assert line.rstrip().endswith('"')
+
+
+@pytest.mark.slow
+def test_the_release_that_a_detailed_plan_prints_is_made_as_printed(at_home):
+    done = gridveil(
+        "plan", "andes:kundur", "--nadir-error", "60%", "--draws", "10", "--quantile", "0.5"
+    )
+    assert done.code == 0, done.err
+    (line,) = PRINTED.findall(done.out)
+    words = [FILLED_DETAILED.get(word, word) for word in shlex.split(line)]
+    ledger = ("--ledger", "detailed.sqlite", "--witness", "detailed-witness.sqlite")
+    made = gridveil(*words[1:], "--out", "detailed", *ledger)
+    assert made.code == 0, (line, made.err)
 
 
 # --- tables, questions, progress ------------------------------------------------------------------
@@ -199,6 +261,11 @@ def test_swing_models_refuse_names_of_detailed_ones():
     done = gridveil("release", "star5", "--epsilon=1", "--model", "swing", "--alpha", "x=1/10")
     assert done.code == 2
     assert "x is of detailed models" in done.err
+    for command in ("release star5 --epsilon 1", "plan star5 --nadir-error 9%"):
+        words = [*command.split(), "--model", "swing", "--adjacency", "asset-l1-relative"]
+        done = gridveil(*words)
+        assert done.code == 2
+        assert "is an adjacency of detailed models" in done.err
 
 
 def test_ctrl_c_while_importing_shows_no_traceback():

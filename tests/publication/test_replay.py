@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bundle_helpers import seal
+from bundle_helpers import altered, seal
 from cli_helpers import as_json, charges, gridveil
 from gridveil import (
     Adjacency,
@@ -133,16 +133,6 @@ def test_a_bundle_without_records_is_as_it_was(release):
     files = contents(replace(release, replays=()))
     assert not {"replay.json", "replay.csv"} & files.keys()
     assert b"replay" not in files["README.md"]
-
-
-def altered(name, old, new):
-    def change(bundle):
-        path = bundle / name
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new, 1))
-
-    return change
 
 
 def a_row(number, change):
@@ -314,6 +304,8 @@ def test_a_release_draws_its_records(tmp_path, monkeypatch):
 def test_two_models_are_set_beside_each_other(bundle, release, measured, tmp_path):
     other = fitted_to(measured.observation, seed=4)
     same = compare(release, bundle, "load:G1=+0.1@1s", horizon_s=5.0)
+    assert repr(same) == "<ModelComparison 4 buses after load:G1=+0.1@1s>"
+    assert "G1: RMS difference [mHz]" in same._repr_html_()
     assert max(same.rms_mhz.values()) == 0
     found = compare(release, other.model, horizon_s=5.0)
     assert found.event == "uniform:+10%"

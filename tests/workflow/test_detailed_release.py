@@ -507,7 +507,15 @@ def test_shares_of_a_files_loads_stay_private():
 
 
 @pytest.mark.parametrize(
-    "event", ["load:nowhere=+100MW", "trip:5", "trip:1;trip:1@2s", "trip:1,2,3,4", "uniform:+5%"]
+    "event",
+    [
+        "load:nowhere=+100MW",
+        "trip:5",
+        "trip:1;trip:1@2s",
+        "trip:1,2,3,4",
+        "uniform:+5%",
+        "ramp:7=+50MW@1s..3s",
+    ],
 )
 def test_an_event_that_cannot_be_fitted_is_refused_before_the_charge(event, room):
     source = detailed("andes:kundur")

@@ -13,25 +13,40 @@ if TYPE_CHECKING:
     from gridveil.assurance.audit import Finding, Fit
 
 
+QUICK = (
+    "This was the quick audit. It catches items (single values) without noise, with the noise of "
+    "another, or drawn again at a bound; noise half as large as charged for; and a true value in a "
+    "swing bundle. It cannot catch a scale that is a fifth off, sums drawn again at a bound, or "
+    "faults of other adjacencies and of detailed bundles. Half a minute more: "
+    "gridveil audit --thorough"
+)
+
+
 def audit(
     epsilon: Annotated[str, typer.Option(help="privacy loss to audit, exact: 1/2 or 0.5")] = "1",
     adjacency: Annotated[
         list[str] | None,
         options.option(
             "one-asset, one-item or one-per-group, or with -relative, or asset-l1-relative; may "
-            "be repeated; default: the first three and those of detailed tables, in full all"
+            "be repeated; default: one-asset, and one-asset-relative of detailed tables; "
+            "thoroughly the first three and those of detailed tables, in full all"
         ),
     ] = None,
-    full: Annotated[
+    thorough: Annotated[
         bool,
         typer.Option(
-            "--full", help="at full power, in some ten minutes; else within half a minute"
+            "--thorough", help="more adjacencies, bundles and canaries: about half a minute"
         ),
+    ] = False,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="everything, a million canaries each: some twenty minutes"),
     ] = False,
     canaries: Annotated[
         int | None,
         typer.Option(
-            help="secrets to guess, for each adjacency; default: 30 000, in full a million",
+            help="secrets to guess, for each adjacency; default: 10 000, thoroughly 30 000, in "
+            "full a million",
             min=1000,
             show_default=False,
         ),
@@ -41,19 +56,19 @@ def audit(
     """Attack releases of synthetic grids: lower bounds on epsilon, tests of the noise. Exit code 1
     if the claim falls.
 
-    It reads no grid of yours and charges no ledger of yours.
+    It reads no grid of yours and charges no ledger of yours. By default it takes some seconds, and
+    catches gross faults: see docs/audit.md.
     """
+    if not json:
+        words = "some twenty minutes" if full else "half a minute" if thorough else "some seconds"
+        print_notice(f"attacking releases of synthetic grids; about {words}")
     from gridveil.assurance.audit import Effort, audit_all, audited
     from gridveil.privacy.epsilon import exact
 
     claimed = exact(epsilon)
-    chosen = audited(adjacency, full=full)
-    effort = Effort.of(canaries, full=full)
-    if not json:
-        words = "ten minutes" if full else "half a minute"
-        print_notice(
-            f"attacking releases of synthetic grids under {len(chosen)} adjacencies; about {words}"
-        )
+    power = "full" if full else "thorough" if thorough else "quick"
+    chosen = audited(adjacency, power)
+    effort = Effort.of(canaries, power)
     with progress_bar(quiet=json):
         findings, fits = audit_all(chosen, claimed, effort)
     passed = all(row.passed for row in (*findings, *fits))
@@ -61,6 +76,7 @@ def audit(
         print_json(
             {
                 "passed": passed,
+                "power": power,
                 "epsilon": str(claimed),
                 "findings": [_finding_json(row) for row in findings],
                 "noise": [_fit_json(row) for row in fits],
@@ -68,6 +84,8 @@ def audit(
         )
     else:
         _print(findings, fits)
+        if passed and power == "quick":
+            print_text(QUICK)
     if not passed:
         raise typer.Exit(1)
 

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text, verdict_in_words
+from gridveil.cli.output import (
+    print_json,
+    print_line,
+    print_table,
+    print_text,
+    verdict_in_words,
+)
 from gridveil.cli.replay import print_replay
+from gridveil.cli.terms import explained
 from gridveil.foundation.errors import OptionError
 
 if TYPE_CHECKING:
@@ -43,7 +50,7 @@ def verify(
 
     report = check(bundle, key, beside)
     if json:
-        print_json({"ok": True, **asdict(report)})
+        print_json({"ok": True, **asdict(report), "signed_by": _key(report)})
         return
     kind = "DEMO (made with a seed; protects nothing)" if report.demo else "real release"
     print_text(
@@ -56,6 +63,7 @@ def verify(
         *_exports(report),
         _signature(report),
         *([_history(beside, trusted=report.trusted)] if beside else []),
+        explained("ε", "adjacency", "α", "scale"),
     )
 
 
@@ -90,12 +98,17 @@ def _exports(report: Report) -> list[str]:
     return told
 
 
-def _signature(report: Report) -> str:
-    if report.signed_by is None:
-        return "Not signed."
-    from gridveil.publication.signing import KeyInfo
+def _key(report: Report) -> str | None:
+    """The name of the key that signed, as `keys show` has it."""
+    from gridveil.publication.signing.public import key_name
 
-    key = KeyInfo(bytes.fromhex(report.signed_by), "active").id
+    return key_name(bytes.fromhex(report.signed_by)) if report.signed_by else None
+
+
+def _signature(report: Report) -> str:
+    key = _key(report)
+    if key is None:
+        return "Not signed."
     return (
         f"Signed by key {key}, which you trust."
         if report.trusted
@@ -210,7 +223,7 @@ def simulate(
             else []
         ),
         f"Valid    {done.validity.in_words()}",
-        "(nadir: the largest deviation; RoCoF: rate of change of frequency)",
+        explained("nadir", "RoCoF"),
     )
     if bands:
         nadirs, slopes, settled = (
@@ -310,8 +323,8 @@ def export(
     print_text(
         *["DEMO: made with a seed; it protects nothing."] * made.demo,
         f"Written  {made.place}: {', '.join(made.files)}",
-        f"Run      {_go_to(made.place)} && {made.runs}",
     )
+    print_line("Run", f"{_go_to(made.place)} && {made.runs}")
 
 
 def _go_to(place: Path) -> str:

@@ -13,6 +13,7 @@ from gridveil.cli.output import (
     print_table,
     print_text,
 )
+from gridveil.cli.terms import explained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,6 +95,7 @@ def _outline(foreseen: Foreseen) -> list[str]:
         words += f", of which ε = {float(account.left):g} is left of {account.epsilon}"
     return [
         words,
+        f"         {explained('lineage')}",
         f"Ledger   {foreseen.ledger or 'none yet: the release would make one'}",
         f"Model    {foreseen.ports}",
         *(f"Bundle   {place}" for place in foreseen.places),

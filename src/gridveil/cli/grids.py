@@ -84,8 +84,9 @@ def demo(
         f"Figure   {figure}",
     )
     print_command("Next", "gridveil", "verify", out / "bundle")
-    simulate = ("gridveil", "simulate", out / "bundle", "--event", "load:G1=+0.1")
-    print_command("", *simulate, "--plot", "response.png")
+    place = out / "bundle"
+    event = "load:G1=+0.1"
+    print_command("", "gridveil", "simulate", place, "--event", event, "--plot", "response.png")
 
 
 @reads_grid
@@ -121,18 +122,19 @@ def inspect(
             }
         print_json(document)
         return
-    shown = _facts_json(facts)
+    shown = {name: value for name, value in _facts_json(facts).items() if value != []}
     names = shown.pop("public_names")
     shown["policy"] = [f"{key} = {value or 'refuse'}" for key, value in shown["policy"].items()]
     for listed in ("devices", "treatments"):
         if listed in shown:
             shown[listed] = [f"{key}: {value}" for key, value in shown[listed].items()]
+    labels = LABELS | ({"operating_point": "operating point"} if "treatments" in shown else {})
     print_table(
         f"{facts.name}: public facts",
         ("fact", "value"),
         [
             (
-                LABELS.get(key, key.replace("_", " ")),
+                labels.get(key, key.replace("_", " ")),
                 value if isinstance(value, list) else _cell(value),
             )
             for key, value in shown.items()
@@ -156,8 +158,12 @@ def inspect(
         texts=5,
     )
     if "treatments" in shown:
+        from gridveil.workflow.detailed import TREATMENTS
+
         print_text(
-            "Every treatment may be another one: --treatments x=protect, mean, typical or publish."
+            "Those are the usual treatments. A release takes another where you say so, such as "
+            "--treatments x=mean:",
+            *(f"  {words}" for words in TREATMENTS.values()),
         )
     shown_names = ", ".join(f"{bus}: {name}" for bus, name in list(names.items())[:60])
     rest = f", … ({len(names)} in all; --json lists them)" if len(names) > 60 else ""

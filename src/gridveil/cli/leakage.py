@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gridveil.cli import options
 from gridveil.cli.options import GridReading, PublishLoads, reads_grid
 from gridveil.cli.output import print_json, print_table, print_text, progress_bar
+from gridveil.cli.terms import explained
 
 if TYPE_CHECKING:
     from gridveil.adversary.leakage import Attacker, Leakage
@@ -142,6 +143,7 @@ def print_leakage(name: str, leakage: Leakage) -> None:
         ("group", "bounds alone", *(part for bound in attackers for part in (bound, *shown))),
         rows,
     )
+    print_text(explained(*["Σℓ"] * bool(unknown), "bound", "μ"))
     entries = f"({', '.join(known.items)})" if unknown else "the entries"
     print_text(
         f"Rank     {known.rank} of {known.size} directions of {entries} seen, {known.seen} fixed "

@@ -19,6 +19,7 @@ from gridveil.cli.output import (
     print_table,
     print_text,
 )
+from gridveil.cli.terms import explained
 from gridveil.foundation.errors import LedgerError, OptionError
 from gridveil.foundation.shown import json_text
 
@@ -143,6 +144,7 @@ def show(
             for account in accounts[-SHOWN:]
         ],
     )
+    print_text(explained("lineage", "adjacency", "ε"))
     print_table(
         f"draws{_latest(draws)}",
         ("row", "lineage", "ε", "state", "bundle"),

@@ -18,6 +18,7 @@ from shlex import quote
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from gridveil.cli.terms import explained
 from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, OptionError
 from gridveil.foundation.sealed import places_of
 from gridveil.foundation.shown import json_text, shown
@@ -172,6 +173,11 @@ def print_command(label: str, *words: object) -> None:
     sys.stdout.write(f"{label:<9}{command}\n")
 
 
+def print_line(label: str, line: str) -> None:
+    """Print a line of a shell as it is, never wrapped."""
+    sys.stdout.write(f"{label:<9}{shown(line)}\n")
+
+
 def at_a_terminal() -> bool:
     """Whether somebody can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
@@ -229,7 +235,7 @@ def print_table(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=shown(title), title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
     for number, column in enumerate(columns):
         table.add_column(shown(column), justify="left" if number < texts else "right")
     for row in rows:
@@ -238,7 +244,11 @@ def print_table(
         )
     width = None if (sys.stderr if err else sys.stdout).isatty() else 160
     console = Console(highlight=False, markup=False, emoji=False, width=width, stderr=err)
-    if table.__rich_measure__(console, console.options).minimum <= console.width:
+    with console.capture() as captured:
+        console.print(table)
+    cells = "".join(map(str, (columns, rows)))
+    if captured.get().count("…") <= cells.count("…"):  # nothing was cut off
+        print_text(title, err=err)
         console.print(table)
     else:
         print_text(*_row_by_row(title, columns, rows), err=err)
@@ -279,10 +289,7 @@ def print_guarantee(guarantee: Guarantee, clipped: dict[str, int] | None) -> Non
         ],
         texts=2,
     )
-    print_text(
-        "(ε: how much a release may tell, less hides more; α: how far apart two grids may be that "
-        "must look alike; scale: typical size of the noise)"
-    )
+    print_text(explained("ε", "adjacency", "α", "scale"))
     print_text(guarantee.in_words())
     print_text("Conditional on: " + ("; ".join(guarantee.conditional_on) or "nothing"), "")
 

@@ -22,6 +22,7 @@ from gridveil.cli.output import (
     print_text,
     progress_bar,
 )
+from gridveil.cli.terms import explained
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -209,6 +210,7 @@ def _print(planned: Plan, event: str, command: Sequence[str]) -> None:
         [_row(row) for row in planned.choices],
         texts=3,
     )
+    print_text(explained("ε", "α", "adjacency", "mechanism", "nadir", "RoCoF", "mode", "L"))
     print_text(
         "Control    with the public bounds alone, and no release at all: nadir off by "
         f"{planned.control['nadir_mhz']:.3g} mHz, RoCoF by "

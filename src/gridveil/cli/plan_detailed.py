@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gridveil.cli.output import LARGE_EPSILON, print_command, print_json, print_table, print_text
 from gridveil.cli.plan import MET_WITHOUT, NOT_BINDING, target_json, yes_if_large
+from gridveil.cli.terms import explained
 
 if TYPE_CHECKING:
     from gridveil.workflow.plan import PlanSettings
@@ -77,6 +78,7 @@ def _print(planned: DetailedPlan, event: str | None, command: Sequence[str]) -> 
         [_row(row, planned) for row in planned.tried],
         texts=2,
     )
+    print_text(explained("ε", "α", "nadir", "RMS"))
     print_text(
         f"Control    nothing drawn at all, every value typical: {_figures(planned.control)}",
         f"           no noise at all, the surrogate's own entries: {_figures(planned.noiseless)}",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text
+from gridveil.cli.output import print_command, print_json, print_table, print_text
 
 app = typer.Typer(
     help="Begin the declaration of a public record.",
@@ -77,10 +76,9 @@ def init(
         ],
         texts=5,
     )
-    print_text(
-        f"Fill in  {len(left)} places that say EDIT in {begun.path}: buses, event, origin",
-        f"Next     gridveil inspect GRID --trajectory {quote(str(begun.path))} --plot record.png",
-    )
+    print_text(f"Fill in  {len(left)} places that say EDIT in {begun.path}: buses, event, origin")
+    path, plot = begun.path, "record.png"
+    print_command("Next", "gridveil", "inspect", "GRID", "--trajectory", path, "--plot", plot)
 
 
 def _file_json(one: Any) -> dict[str, Any]:

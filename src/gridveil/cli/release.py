@@ -28,6 +28,7 @@ from gridveil.cli.output import (
     verdict_in_words,
 )
 from gridveil.cli.replay import check_plot, draw_records
+from gridveil.cli.terms import explained
 from gridveil.cli.trajectories import (
     event_json,
     events_in_words,
@@ -241,7 +242,7 @@ def _json(done: Released) -> dict[str, Any]:
         "bundles": [report.path for report in done.reports],
         "bundle": report.path,
         "digest": report.digest,
-        "signed_by": report.signed_by,
+        "signed_by": done.signed_by,
         "guarantee": guarantee_json(last.guarantee),
         "allocation": done.allocation.in_words(),
         "ports": dict(done.ports),
@@ -281,6 +282,7 @@ def print_released(done: Released) -> None:
     print_text(
         f"Ledger   {done.ledger}: lineage {done.lineage}, ε = {spent:.6g} spent, {left:.6g} left "
         f"of {budget}",
+        f"         {explained('lineage')}",
         f"Signed   by key {done.signed_by}"
         if done.signed_by
         else "Signed   by nobody: gridveil keys new makes a key",
@@ -327,7 +329,8 @@ def _print_misfit(misfit: Sequence[PlaceMisfit], measured: Sequence[Measured]) -
 
 def _fit_in_words(fitted: FitSummary) -> list[str]:
     text = (
-        f"Fit      {fitted.method}: mismatch J from {fitted.mismatch_before:.3e} to "
+        f"Fit      {fitted.method}: mismatch J (squared distance to the records) from "
+        f"{fitted.mismatch_before:.3e} to "
         f"{fitted.mismatch_after:.3e} p.u.² s in {fitted.iterations} "
         f"iterations{'' if fitted.converged else ', where it stopped before converging'}"
     )

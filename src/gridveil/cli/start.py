@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -16,8 +17,9 @@ import typer
 from gridveil.cli import options
 from gridveil.cli.foreseen import print_bounds, print_outline
 from gridveil.cli.options import GridReading, reads_grid
-from gridveil.cli.output import note_outcome, print_notice, print_text, progress_bar
+from gridveil.cli.output import note_outcome, print_line, print_notice, print_text, progress_bar
 from gridveil.cli.release import dialogue, print_released
+from gridveil.cli.terms import explained
 from gridveil.foundation.errors import GridveilError, OptionError
 
 if TYPE_CHECKING:
@@ -75,7 +77,8 @@ def _check_terminal(write: Path) -> None:
         raise OptionError(
             "gridveil start asks questions, and there is no terminal to ask at.",
             outcome=NOTHING,
-            remedy="Use gridveil release GRID --bounds derived --dry-run, and its options.",
+            remedy="Without one: gridveil release GRID --epsilon EPSILON --bounds derived "
+            "--dry-run",
         )
     if write.exists():
         raise OptionError(
@@ -120,7 +123,7 @@ def _guide(grid: str, write: Path, model: str | None, reading: GridReading) -> N
     write_toml(write, answers, command)
     note_outcome(f"{write} was written; nothing was charged.")
     print_text(f"Written: {write}. All that would be charged, drawn and published:")
-    print_text(f"  {command} --dry-run")
+    print_line("", f"{command} --dry-run")
     _head("The release")
     if _agrees(f"Make the release now? It charges ε = {foreseen.cost} to {foreseen.lineage}"):
         _make(settings, foreseen, total)
@@ -241,6 +244,7 @@ def _ask_epsilon(
     from gridveil.privacy.epsilon import exact
 
     _head("4. Which error is tolerable?")
+    print_text(explained("nadir", "ε"))
 
     def ask_error() -> str:
         text = typer.prompt("Largest error of the nadir [mHz]", default="20").strip()
@@ -279,16 +283,24 @@ def _planned(
     drawn = mechanism or ("items" if "trajectory" in answers.settings else "aggregates")
     with progress_bar(quiet=False):
         adjacency = _adjacency(answers, chosen, facts.family)
-        found, nadir = planned_epsilon(facts, chosen.bounds, adjacency, drawn, error)
+        planned = planned_epsilon(facts, chosen.bounds, adjacency, drawn, error)
+    nadirs = ", ".join(f"{nadir:.0f}" for nadir in planned.nadirs_mhz)
+    least = ", ".join("none" if own is None else f"{own:g}" for own in planned.epsilons)
     print_text(
-        f"Tried on a table drawn from the bounds, whose nadir is {nadir:.0f} mHz after 10 % more "
-        "load; the grid's own values have no part in it."
+        f"Tried on {len(planned.nadirs_mhz)} tables drawn from the bounds, whose nadirs are "
+        f"{nadirs} mHz after 10 % more load; the grid's own values have no part in it. "
+        f"The least ε of each: {least}."
     )
+    found = planned.chosen
     if found is None or found.epsilon is None:
-        print_text(f"No ε up to 100 meets {error}: the noise that hides so much is larger.")
+        print_text(
+            f"No ε up to 100 meets {error} on all of them: the noise that hides so much is larger."
+        )
         return "1", None
     epsilon = float(found.epsilon)
-    print_text(f"ε = {epsilon:g} meets {error} in {100 * found.share:.0f} % of draws.")
+    print_text(
+        f"ε = {epsilon:g} meets {error} on all, there in {100 * found.share:.0f} % of draws."
+    )
     if epsilon < LEAST:
         print_text(f"Below {LEAST:g}, little else of the model is left: that is proposed.")
         return f"{LEAST:g}", None
@@ -344,7 +356,7 @@ def _ask_account(answers: Answers, facts: TableFacts) -> tuple[Answers, ReleaseS
         return name
 
     def ask_out() -> str:
-        out = typer.prompt("Bundle, a folder or a .zip", default="release")
+        out = typer.prompt("Bundle, a folder or a .zip", default=_free("release"))
         check_free(Path(out))
         return out
 
@@ -356,6 +368,12 @@ def _ask_account(answers: Answers, facts: TableFacts) -> tuple[Answers, ReleaseS
     with progress_bar(quiet=False) as bar:
         foreseen = foresee(settings, dialogue(bar, quiet=False, yes=True))
     return answers, settings, foreseen
+
+
+def _free(name: str) -> str:
+    """A name that nothing has yet: release, release-2, …"""
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(free for free in names if not Path(free).exists())
 
 
 def _ask_budget(foreseen: Foreseen) -> Fraction:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gridveil.dynamics.trajectory import Trajectory
 
-MOST_COLOURS = 12  # buses that a reader can tell apart
+MOST_COLOURS = 7  # buses that a reader can tell apart
 FIRST_S = 5.0  # that the second panel shows
 BEFORE_S = 0.5
 

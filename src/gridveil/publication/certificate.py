@@ -32,6 +32,7 @@ from gridveil.publication.schema import (
     group_losses,
     groups_document,
 )
+from gridveil.publication.signing.public import key_name
 
 CERTIFICATE_VERSION = 2
 
@@ -262,7 +263,7 @@ Several draws: {certificate.selection}
 
 Ledger {head.ledger}: entry {certificate.ledger_entry}, nonce {certificate.ledger_nonce},
 commitment to the draw {certificate.draw_commitment}; head after the draw: {head.count} rows, {head.mac}
-Signed by: {certificate.signed_by or "nobody: this bundle carries no signature"}
+Signed by: {_signer(certificate.signed_by)}
 """  # noqa: E501
 
 
@@ -279,6 +280,12 @@ def spent_in_words(certificate: CertificateDocument) -> str:
         f"Releases add up: with this one, ε = {spent} of a budget of "
         f"{certificate.lineage_budget} was spent on this grid."
     )
+
+
+def _signer(public_key: str | None) -> str:
+    if public_key is None:
+        return "nobody: this bundle carries no signature"
+    return f"key {key_name(bytes.fromhex(public_key))}"
 
 
 def operating_point(family: str) -> str:

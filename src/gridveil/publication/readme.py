@@ -233,7 +233,7 @@ def _replay(release: Release) -> str:
         else "what was measured, where its licence allows that (else the SHA-256 of its files)"
     )
     return f"""
-The records that the model was fitted to can be replayed: `gridveil simulate . --replay --plot replay.png`. `replay.json` has the
+The records that the model was fitted to can be replayed: `gridveil simulate . --replay --plot ../replay.png`. `replay.json` has the
 event of each, `replay.csv` {held}, and what the model gives before and after its fit.
 """  # noqa: E501
 

@@ -345,8 +345,9 @@ def detailed_release(
     fitted: DetailedFit | None = None,
     observed: Sequence[Observation] = (),
     misfit: tuple[PlaceMisfit, ...] = (),
+    replays: tuple[Replay, ...] = (),
 ) -> Release:
-    """Put a detailed release together; model and shown have neutral names already."""
+    """Put a detailed release together; model, shown and replays have neutral names already."""
     summary = None
     if fitted is not None:
         before, after = mismatches(misfit, model.frequency_hz)
@@ -364,6 +365,7 @@ def detailed_release(
         {"load_model": noisy.facts.zip_model},
         model=model,
         fitted=summary,
+        replays=replays,
         shown=shown,
         ledger=ledger,
     )

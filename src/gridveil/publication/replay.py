@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.events import Event, Step
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import is_large, simulate
@@ -86,39 +87,115 @@ def replays_of(
     if is_large(reduced) or len(observed) > MOST_RECORDS:
         return ()
     found = []
-    every = ceil(sum(one.trajectory.omega.size for one in observed) / MOST_VALUES)
+    every = _every(observed)
     for number, one in enumerate(observed):
         estimate = next((event for event in fitted.events if event.observation == number), None)
         if one.unknown.anything and estimate is None:  # the fit was discarded, and with it this
             continue
         event, late_s = _happened(one, estimate, fitted.model.machines)
         words = _in_words(event, fitted.model, names, loads_are_public)
-        shown = [place for place, bus in enumerate(one.trajectory.buses) if bus in names]
-        shown = shown[:MOST_PLACES]
-        if one.provenance.origin != "measured" or not shown or len(words) > LONGEST_WORDS:
+        shown = _shown(one, names)
+        if not shown or len(words) > LONGEST_WORDS:
             continue
         buses = [one.trajectory.buses[place] for place in shown]
         time_s = np.round(one.trajectory.time_s[::every] - late_s, 9)
-        measured = one.trajectory.omega[::every][:, shown]
-        found.append(
-            Replay(
-                record=number + 1,
-                event=words,
-                estimated=one.unknown.in_words(),
-                digests=one.digests,
-                carried=one.redistribute,
-                every=every,
-                time_s=time_s,
-                buses=tuple(names[bus] for bus in buses),
-                measured=measured,
-                unfitted=answer(reduced, event, time_s, buses),
-                samples=tuple(int(count) for count in np.isfinite(measured).sum(axis=0)),
-            )
-        )
+        unfitted = answer(reduced, event, time_s, buses)
+        found.append(_kept(one, number, every, shown, names, words, time_s, unfitted))
     return tuple(found)
 
 
-def answer(model: ReducedModel, event: Event, time_s: Array, buses: Sequence[str]) -> Array:
+def detailed_replays(
+    unfitted: DetailedModel,
+    fitted: DetailedModel,
+    observed: Sequence[Observation],
+    names: Mapping[str, str],
+) -> tuple[Replay, ...]:
+    """The same of a detailed release; nothing of a record whose event is at a bus that the bundle
+    does not show, or that either model cannot answer: a machine may leave that one of them needs.
+
+    unfitted, fitted : under neutral names.
+    """
+    if len(observed) > MOST_RECORDS:
+        return ()
+    found = []
+    every = _every(observed)
+    for number, one in enumerate(observed):
+        event = _renamed(one.event, names)
+        shown = _shown(one, names)
+        if event is None or not shown or len(event.in_words()) > LONGEST_WORDS:
+            continue
+        event = Event.parse(event.in_words(), base_mva=fitted.base_mva)
+        buses = [names[one.trajectory.buses[place]] for place in shown]
+        time_s = np.round(one.trajectory.time_s[::every], 9)
+        asked = (event, time_s, buses)
+        before, after = (
+            tried(lambda model=model, asked=asked: answer(model, *asked))
+            for model in (unfitted, fitted)
+        )
+        if before is None or after is None:
+            continue
+        words = event.in_words()
+        found.append(_kept(one, number, every, shown, names, words, time_s, before))
+    return tuple(found)
+
+
+def _every(observed: Sequence[Observation]) -> int:
+    """Each so many-th sample of all records is kept."""
+    return ceil(sum(one.trajectory.omega.size for one in observed) / MOST_VALUES)
+
+
+def _shown(one: Observation, names: Mapping[str, str]) -> list[int]:
+    """Places of a measured record that a bundle shows."""
+    if one.provenance.origin != "measured":
+        return []
+    return [i for i, bus in enumerate(one.trajectory.buses) if bus in names][:MOST_PLACES]
+
+
+def _kept(
+    one: Observation,
+    number: int,
+    every: int,
+    shown: list[int],
+    names: Mapping[str, str],
+    words: str,
+    time_s: Array,
+    unfitted: Array,
+) -> Replay:
+    measured = one.trajectory.omega[::every][:, shown]
+    return Replay(
+        record=number + 1,
+        event=words,
+        estimated=one.unknown.in_words(),
+        digests=one.digests,
+        carried=one.redistribute,
+        every=every,
+        time_s=time_s,
+        buses=tuple(names[one.trajectory.buses[place]] for place in shown),
+        measured=measured,
+        unfitted=unfitted,
+        samples=tuple(int(count) for count in np.isfinite(measured).sum(axis=0)),
+    )
+
+
+def _renamed(event: Event, names: Mapping[str, str]) -> Event | None:
+    """An event under neutral names; None: it is at a bus that has none."""
+    if not {place for step in event.steps for place in (*step.change, *step.trips)} <= names.keys():
+        return None
+    return Event(
+        tuple(
+            replace(
+                step,
+                change={names[bus]: size for bus, size in step.change.items()},
+                trips={names[machine]: power for machine, power in step.trips.items()},
+            )
+            for step in event.steps
+        )
+    )
+
+
+def answer(
+    model: ReducedModel | DetailedModel, event: Event, time_s: Array, buses: Sequence[str]
+) -> Array:
     """What a model gives at some times (n, h) [p.u.]: on the line between two steps of DT_S."""
     run = simulate(model, event, horizon_s=horizon_of(event, time_s), dt_s=DT_S, buses=buses)
     return read_off(run, time_s)
@@ -138,7 +215,7 @@ def read_off(run: Trajectory, time_s: Array) -> Array:
 def fitted_answer(release: Release, replay: Replay) -> Array:
     """What the release itself gives (n, h) [p.u.]."""
     event = Event.parse(replay.event, base_mva=release.model.base_mva)
-    return answer(release.swing, event, replay.time_s, replay.buses)
+    return answer(release.model, event, replay.time_s, replay.buses)
 
 
 def rms_mhz(replay: Replay, fitted: Array, frequency_hz: float) -> Array:

@@ -37,8 +37,8 @@ def check_replays(release: Release, source: str) -> None:
         raise GridveilError(
             f"{source} keeps no record that could be replayed.",
             outcome="Nothing was simulated.",
-            remedy="Only swing releases that were fitted to a measured trajectory keep one; give "
-            "an --event instead.",
+            remedy="Only releases that were fitted to a measured trajectory keep one; give an "
+            "--event instead.",
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 
@@ -86,7 +87,8 @@ def basis_of(
             "between them.",
             expected="the grid that it was made of",
             outcome=NOTHING_DONE,
-            remedy=f"gridveil leakage GRID --surrogate {settings.grid} computes at the bundle.",
+            remedy="To compute at the bundle: gridveil leakage GRID --trajectory RECORD "
+            f"--surrogate {quote(settings.grid)}",
         )
     facts = open_named(settings).facts
     if isinstance(facts, DetailedFacts):

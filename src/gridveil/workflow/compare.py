@@ -26,6 +26,7 @@ from gridveil.foundation.drawing import (
     written,
 )
 from gridveil.foundation.errors import OptionError
+from gridveil.foundation.looks import looks
 from gridveil.publication.bundle import load
 from gridveil.publication.release import Release, reference_event
 
@@ -37,6 +38,10 @@ MOST_PANELS = 12
 Comparable = Release | ReducedModel | DetailedModel | str | Path
 
 
+@looks(
+    lambda own: f"{len(own.a.buses)} buses after {own.event}",
+    lambda own: {f"{bus}: RMS difference [mHz]": f"{rms:.3g}" for bus, rms in own.rms_mhz.items()},
+)
 @dataclass(frozen=True, eq=False)
 class ModelComparison:
     """What two models answer to one event, at the machines that both have.

@@ -41,6 +41,7 @@ from gridveil.publication.detailed import Form, Shown, moved_words, neutral_case
 from gridveil.publication.export.detailed_andes import detailed_andes
 from gridveil.publication.export.detailed_psse import detailed_raw_dyr
 from gridveil.publication.release import Release, detailed_release
+from gridveil.publication.replay import Replay, detailed_replays
 from gridveil.publication.schema import MOST_BUSES, MOST_STATES
 from gridveil.vault.perturb import PlannedDraw, perturb_planned
 from gridveil.vault.sampler import SecureSampler
@@ -196,10 +197,10 @@ def check_detailed_records(observed: Sequence[Observation], facts: DetailedFacts
                 expected="load at buses of the grid, and trips of some of its machines",
                 outcome=NOTHING_SPENT,
             )
-        whole = any(step.uniform or step.lost for step in record.event.steps)
+        whole = any(step.uniform or step.lost or step.over_s for step in record.event.steps)
         if whole or record.unknown != KNOWN:
             raise OptionError(
-                "A detailed model is fitted to events of known places and sizes.",
+                "A detailed model is fitted to steps of known places and sizes.",
                 expected="an event such as load:BUS=+200MW or trip:BUS",
                 outcome=NOTHING_SPENT,
                 remedy="Give it bus by bus in MW, or release a swing model (--model swing).",
@@ -284,10 +285,16 @@ def detailed_algorithm(
         else:
             case, equilibrium = fitted.case, fitted.equilibrium
     model = linearise(case, equilibrium, case.loads.bus)
+    public = neutral_model(model)
+    replays: tuple[Replay, ...] = ()
+    if fitted is not None:
+        before = linearise(projected.case, projected.equilibrium, projected.case.loads.bus)
+        names = dict(zip(model.ports, public.ports, strict=True))
+        replays = detailed_replays(neutral_model(before), public, records.observed, names)
     shown = case if form == "network" else reduce_case(case, equilibrium).case
     release = detailed_release(
         noisy,
-        neutral_model(model),
+        public,
         Shown(
             neutral_case(shown),
             form,
@@ -298,6 +305,7 @@ def detailed_algorithm(
         fitted,
         records.observed,
         misfit,
+        replays,
     )
     if not error_bars:
         return release

@@ -152,8 +152,8 @@ def given_away(
         sigma, sigma_from = min(sigma_of(observation) for observation in observed)
     except OptionError:
         return (
-            "the record does not show its own noise: see gridveil leakage --sigma for what it "
-            "gives away."
+            "the record does not show its own noise. What it gives away under one that you name: "
+            "gridveil leakage GRID --trajectory RECORD --sigma SIGMA"
         )
     settings: Any = {"sigma": sigma, "dt_s": dt_s}
     with staged(LEAKAGE):

@@ -325,7 +325,8 @@ def _ask(dialogue: Dialogue, words: str) -> None:
         raise GridveilError(
             "The release was called off.",
             outcome=NOTHING_SPENT,
-            remedy="A coarser record may tell less: gridveil leakage --keep … --rate … --round …",
+            remedy="A coarser record may tell less; try one: gridveil leakage GRID --trajectory "
+            "RECORD --rate RATE",
         )
 
 

@@ -35,7 +35,7 @@ from gridveil.grid.parameters import (
 )
 from gridveil.inference.records import Declaration, declaration, read_declaration
 from gridveil.planning.profiles import PROFILES, Profile
-from gridveil.privacy.adjacency import Adjacency
+from gridveil.privacy.adjacency import RULES_OF, Adjacency
 from gridveil.privacy.allocation import ITEMS, MECHANISMS, Allocation, aggregates, topology
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.ledger import Account, default_location
@@ -106,6 +106,14 @@ class GridSettings:
                 expected=f"groups among {', '.join(PARAMETERS)}",
                 outcome=NOTHING_SPENT,
                 remedy="Leave it out, or choose --model detailed.",
+            )
+        if self.model == SWING and (self.adjacency or "").startswith("asset-l1"):
+            raise OptionError(
+                f"{self.adjacency} is an adjacency of detailed models, and --model swing was "
+                "chosen.",
+                expected=f"one of {', '.join(RULES_OF[SWING])}",
+                outcome=NOTHING_SPENT,
+                remedy="Choose another, or --model detailed.",
             )
         adjacency_over(None, self.adjacency, self.alpha, self.said_family or SWING)
 

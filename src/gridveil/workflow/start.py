@@ -23,34 +23,59 @@ from gridveil.planning.surrogate import from_prior, without_network
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.workflow.plan import EVENT
 
-DRAWS = 60
+TABLES, DRAWS = 3, 60
+
+
+@dataclass(frozen=True)
+class PlannedStart:
+    """What plans on several public tables found.
+
+    epsilons : the least ε of each that meets the error; None: none up to 100 does.
+    chosen : that of the largest ε, which meets it on all of them; None: there is none.
+    nadirs_mhz : of the tables, after 10 % more load.
+    """
+
+    epsilons: tuple[float | None, ...]
+    chosen: Choice | None
+    nadirs_mhz: tuple[float, ...]
 
 
 def planned_epsilon(
     facts: GridFacts, bounds: Bounds, adjacency: Adjacency, mechanism: Any, error: str
-) -> tuple[Choice | None, float]:
-    """The least ε whose release stays within an error of the nadir, None where none up to 100 does;
-    and the nadir itself, after 10 % more load [mHz].
+) -> PlannedStart:
+    """The least ε whose release stays within an error of the nadir, on each of some tables.
 
     error : such as 20mHz.
 
     Privacy
     -------
-    Tried on the declared topology with one table drawn from the prior on the public bounds, by a
+    Tried on the declared topology with tables drawn from the prior on the public bounds, by a
     public seed: the grid's own values have no part in it.
     """
     known = without_network(facts) if mechanism == "topology" else facts
-    table = {name: values[0] for name, values in from_prior(known, bounds, draws=1).items()}
-    found = plan(
-        PublicTable(known, table),
-        [Target.parse("nadir", error)],
-        event=Event.parse(EVENT, base_mva=facts.base_mva),
-        adjacencies=[adjacency],
-        bounds=bounds,
-        mechanisms=[mechanism],
-        draws=DRAWS,
+    drawn = from_prior(known, bounds, draws=TABLES)
+    plans = [
+        plan(
+            PublicTable(known, {name: values[number] for name, values in drawn.items()}),
+            [Target.parse("nadir", error)],
+            event=Event.parse(EVENT, base_mva=facts.base_mva),
+            adjacencies=[adjacency],
+            bounds=bounds,
+            mechanisms=[mechanism],
+            draws=DRAWS,
+        )
+        for number in range(TABLES)
+    ]
+    choices = [found.chosen for found in plans]
+    epsilons = tuple(
+        None if own is None or own.epsilon is None else float(own.epsilon) for own in choices
     )
-    return found.chosen, 1e3 * float(found.reference.nadir_hz[0])
+    met = [epsilon for epsilon in epsilons if epsilon is not None]
+    return PlannedStart(
+        epsilons,
+        choices[epsilons.index(max(met))] if len(met) == TABLES else None,
+        tuple(1e3 * float(found.reference.nadir_hz[0]) for found in plans),
+    )
 
 
 @dataclass(frozen=True)

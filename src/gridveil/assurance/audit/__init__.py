@@ -7,9 +7,10 @@ private value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from gridveil.assurance.audit.constant import audit_constant, audit_constant_detailed
 from gridveil.assurance.audit.detailed import audit_assets, detailed_kind, values_of_table
@@ -50,6 +51,7 @@ __all__ = [
     "Effort",
     "Finding",
     "Fit",
+    "Power",
     "alphas",
     "audit_adjacency",
     "audit_all",
@@ -63,7 +65,8 @@ __all__ = [
 ]
 
 
-CANARIES, CANARIES_IN_FULL = 30_000, 1_000_000
+Power = Literal["quick", "thorough", "full"]
+CANARIES: Mapping[Power, int] = {"quick": 10_000, "thorough": 30_000, "full": 1_000_000}
 JOINT_SHARE = 3  # of canaries, one in so many again in joint noise, which takes longer to draw
 
 
@@ -76,6 +79,7 @@ class Effort:
     items, bundles : releases whose noise is tested, one by one; of detailed tables half as many.
     kinds : of the bundles.
     processes : whether new processes are compared too.
+    detailed_bundles : whether bundles of two detailed tables are compared.
     """
 
     canaries: int
@@ -84,20 +88,21 @@ class Effort:
     bundles: int
     kinds: tuple[Kind, ...]
     processes: bool
+    detailed_bundles: bool = True
 
     @classmethod
-    def of(cls, canaries: int | None, *, full: bool) -> Effort:
-        """Choose what takes some twenty-five seconds, or in full some minutes; canaries : None for
-        the usual number.
+    def of(cls, canaries: int | None, power: Power = "quick") -> Effort:
+        """Choose what takes some seconds, half a minute, or some twenty; canaries : None for the
+        usual number.
         """
-        canaries = canaries or (CANARIES_IN_FULL if full else CANARIES)
-        quick = tuple(kind for kind in KINDS if kind.name in ("items", "aggregates"))
+        canaries = canaries or CANARIES[power]
         sums = max(500, canaries // 100)
-        return (
-            cls(canaries, sums, 1000, 200, KINDS, True)
-            if full
-            else cls(canaries, sums, 150, 30, quick, False)
-        )
+        if power == "full":
+            return cls(canaries, sums, 1000, 200, KINDS, True)
+        usual = tuple(kind for kind in KINDS if kind.name in ("items", "aggregates"))
+        if power == "thorough":
+            return cls(canaries, sums, 150, 30, usual, False)
+        return cls(canaries, max(100, canaries // 100), 80, 4, usual[:1], False, False)
 
     def fits(self, adjacency: Adjacency) -> list[tuple[str, int, Kind, Opens]]:
         """List the audits of noise for an adjacency: name, releases, kind and where the outputs are
@@ -238,7 +243,8 @@ def audit_all(
                     )
                 )
             if adjacency.family != SWING:
-                fits.append(audit_constant_detailed(adjacency, epsilon))
+                if effort.detailed_bundles:
+                    fits.append(audit_constant_detailed(adjacency, epsilon))
             else:
                 kinds = (*KINDS, *joint_kinds(adjacency))
                 fits.append(audit_constant(adjacency, epsilon, kinds))
@@ -266,14 +272,18 @@ def values_in_all(adjacencies: Sequence[Adjacency], effort: Effort) -> int:
     )
 
 
-def audited(rules: Sequence[str] | None, *, full: bool) -> list[Adjacency]:
+def audited(rules: Sequence[str] | None, power: Power = "quick") -> list[Adjacency]:
     """Choose what to audit: rules by name, each for swing tables and for detailed ones if it is a
-    rule of theirs; by default the usual ones of either, in full all.
+    rule of theirs; by default the first of either, thoroughly the usual ones, in full all.
     """
-    usual = {SWING: ABSOLUTE, DETAILED: ("one-asset-relative", "asset-l1-relative")}
+    usual = {
+        "quick": {SWING: ("one-asset",), DETAILED: ("one-asset-relative",)},
+        "thorough": {SWING: ABSOLUTE, DETAILED: ("one-asset-relative", "asset-l1-relative")},
+        "full": RULES_OF,
+    }[power]
     return [
         Adjacency(rule, alphas(family), family=family)  # pyright: ignore[reportArgumentType]
         for family, own in RULES_OF.items()
-        for rule in dict.fromkeys(rules or (own if full else usual[family]))
+        for rule in dict.fromkeys(rules or usual[family])
         if rule in own or (rule not in RULES_OF[DETAILED] and family == SWING)
     ]

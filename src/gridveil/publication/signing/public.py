@@ -45,6 +45,14 @@ class SigningError(GridveilError):
     """
 
 
+def key_name(public_key: bytes) -> str:
+    """Name a key wherever people read of it: 16 hex digits of the SHA-256 of its public half.
+
+    A label; trust compares whole keys.
+    """
+    return hashlib.sha256(public_key).hexdigest()[:16]
+
+
 @dataclass(frozen=True)
 class KeyInfo:
     """A public key (32 raw bytes) and what its owner says of it."""
@@ -54,11 +62,8 @@ class KeyInfo:
 
     @property
     def id(self) -> str:
-        """Name the key: 16 hex digits of the SHA-256 of its public half.
-
-        A label; trust compares whole keys.
-        """
-        return hashlib.sha256(self.public_key).hexdigest()[:16]
+        """Its name: see `key_name`."""
+        return key_name(self.public_key)
 
     @property
     def text(self) -> str:
