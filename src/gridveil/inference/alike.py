@@ -188,7 +188,7 @@ def split(
         lone = random.integers(len(shares), size=tries) == np.arange(len(shares))
         lone &= random.random(tries) < LONE
         logs += lone * random.random(tries) * np.log(each[1] / each[0])
-    parts = shares * np.exp(logs)
+    parts = shares * np.exp(logs - logs.max(axis=-1, keepdims=True))
     parts *= total[:, None, None] / parts.sum(axis=-1, keepdims=True)
     within = ((parts >= each[0]) & (parts <= each[1])).all(axis=-1)
     within[:, -1] = True

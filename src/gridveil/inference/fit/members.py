@@ -22,9 +22,9 @@ from gridveil.inference.fit.task import DirectResiduals, NetworkResiduals, trian
 from gridveil.inference.fit.two_stage import _follow, _polish, windows
 
 # Rounds of a member's polish at most, and the decrease at which it ends, in nats; how far records
-# may lie from linear where none is needed; how far above what they promise a search may end; steps
-# and last decrease of a search with linear records.
-ROUNDS, NEAR, LINEAR, WORSE, STEPS, CLOSE = 15, 0.1, 1.0, 100.0, 40, 1e-3
+# may lie from linear where none is needed; how far above the other a search may end; steps and last
+# decrease of a search with linear records.
+ROUNDS, NEAR, LINEAR, WORSE, STEPS, CLOSE = 12, 0.1, 1.0, 100.0, 40, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +45,10 @@ class Members:
         with fresh noise best.
 
         It is looked for with records that are linear where the fit ended, and followed from there
-        where they are not. Records of few places then have several explanations, and searches
-        from there stay near it: the member is looked for from its own mean, from the first period
-        of the records to all of them, and from there only where that ends far above.
+        where they are not. Where that does not come to an end, records of few places have several
+        explanations, and searches from there stay near it: the member is then looked for from its
+        own mean, from the first period of the records to all of them. That one is taken, unless it
+        ends far above.
         """
         prior, task, sigma = self.ended.prior, self.ended.task, self.ended.sigma
         near = Gaussian(mean, prior.precision, prior.lower, prior.upper)
@@ -59,13 +60,13 @@ class Members:
             self.ended.sampling, observed=self.ended.sampling.observed - self._noise * noise
         )
         with told_to(None):
-            if self.few_places:
-                own = np.clip(mean, prior.lower, prior.upper)
-                own = _follow(DirectResiduals, task, near, sigma, self._parts, own, rough=True).x
-                found = _polish(task, near, own, perturbed, sigma, ROUNDS, NEAR)[0]
-                if found.cost <= promised + WORSE:
-                    return found.x
-            return _polish(task, near, start, perturbed, sigma, ROUNDS, NEAR)[0].x
+            near_fit = _polish(task, near, start, perturbed, sigma, ROUNDS, NEAR)[0]
+            if near_fit.converged or not self.few_places:
+                return near_fit.x
+            own = np.clip(mean, prior.lower, prior.upper)
+            own = _follow(DirectResiduals, task, near, sigma, self._parts, own, rough=True).x
+            found = _polish(task, near, own, perturbed, sigma, ROUNDS, NEAR)[0]
+        return found.x if found.cost <= near_fit.cost + WORSE else near_fit.x
 
     def _linear(self, near: Gaussian, noise: Array) -> tuple[Array, float]:
         """The best y with records linear in θ at where the fit ended, Kron exact; and its cost."""
