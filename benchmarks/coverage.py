@@ -33,7 +33,7 @@ from gridveil.dynamics.simulate import Clock, simulate
 from gridveil.dynamics.trajectory import nadir, rocof
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds, Range
-from gridveil.inference.alike import half_normal, students
+from gridveil.inference.alike import LONE, half_normal, students
 from gridveil.inference.fit import FitSettings, Observation
 from gridveil.inference.prior import around_middle
 from gridveil.privacy.adjacency import Adjacency
@@ -145,7 +145,7 @@ def measure(one: Draw) -> dict[str, Any]:
     random = np.random.default_rng([one.run, one.places + 1, len(one.table)])
     facts, values = source.facts, public_table(source).values
     if one.table == "prior":
-        values = drawn_table(facts, case.bounds, random)
+        values = drawn_table(facts, case.bounds, random, lone=not one.places)
         source = SourceGrid.of(facts, **values)
     truth = reduced_model(facts, values)
     observed = recorded(truth, one.places, random)
@@ -166,8 +166,10 @@ def measure(one: Draw) -> dict[str, Any]:
     return {"inside": judged(release, neutral(truth, facts), events), "seconds": seconds}
 
 
-def drawn_table(facts: GridFacts, bounds: Bounds, random: np.random.Generator) -> dict[str, Array]:
-    """A table from what is believed before any release."""
+def drawn_table(
+    facts: GridFacts, bounds: Bounds, random: np.random.Generator, *, lone: bool
+) -> dict[str, Array]:
+    """A table from what is believed before any release; lone : as where sums alone are drawn."""
     table = {}
     for name, entries in facts.sizes.items():
         public = bounds[name]
@@ -177,8 +179,10 @@ def drawn_table(facts: GridFacts, bounds: Bounds, random: np.random.Generator) -
         low, high = np.log(public.least), np.log(public.upper)
         logs = np.full(entries, np.inf)
         mu, tau = low + (high - low) * random.random(), half_normal(random.random(1))
+        out_of_line = random.integers(entries) if lone and random.random() < LONE else entries
         while (out := (logs < low) | (logs > high)).any():
-            logs[out] = mu + tau * students(random.random(out.sum()))
+            more = (high - low) * random.random() * (np.flatnonzero(out) == out_of_line)
+            logs[out] = mu + tau * students(random.random(out.sum())) + more
         table[name] = np.exp(logs)
     return table
 

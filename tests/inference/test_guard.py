@@ -106,7 +106,7 @@ def test_what_is_left_of_a_record_is_judged_by_its_size(left, expected):
 )
 def test_held_out_a_fit_must_beat_the_unfitted_release(second, unfitted, control, expected):
     values = (1e-5 * value for value in (second, 1.0, unfitted, control))
-    assert grades(held_out_findings(*values, 60.0, "standing still")) == expected
+    assert grades(held_out_findings(*values, 60.0, "standing still", "doubtful")) == expected
 
 
 def test_a_fit_as_far_as_the_posterior_draws_is_good_and_a_common_factor_beyond_is_not():

@@ -11,10 +11,10 @@ from gridveil.dynamics.ensemble import quantiles
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import simulate
 from gridveil.grid.parameters import Bounds
-from gridveil.inference.alike import Alike, half_normal, split, student, students
+from gridveil.inference.alike import LONE, Alike, half_normal, split, student, students
 from gridveil.inference.ensemble import MEMBERS, OF_FEW_PLACES, members_for, tables
 from gridveil.inference.fit import FitSettings, Observation
-from gridveil.inference.posterior import Posterior
+from gridveil.inference.posterior import Posterior, seed_of
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, aggregates, topology
 from gridveil.privacy.provenance import Provenance
@@ -95,6 +95,34 @@ def test_a_split_sum_keeps_its_sum_and_its_bounds():
     np.testing.assert_allclose(parts.sum(axis=1), total)
     assert (parts[:2] >= 1.0).all()
     assert (parts[:2] <= 40.0).all()
+
+
+def test_a_machine_stands_out_of_a_split_as_often_as_a_simulation_with_scipy_says():
+    n, count, low, high = 5, 4000, 1.0, 100.0
+    total = np.full(count, 150.0)
+    found = split(total, np.full(n, 1 / n), (low, high), np.random.default_rng(5))
+    random, expected = np.random.default_rng(6), []
+    while len(expected) < count:
+        logs = stats.halfnorm.rvs(scale=0.7, random_state=random) * stats.t.rvs(
+            2, size=n, random_state=random
+        )
+        if random.random() < LONE:
+            logs[0] += random.uniform(0, np.log(high / low))
+        parts = 150.0 * np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+        if low <= parts.min() and parts.max() <= high:
+            expected.append(parts.max())
+    levels = [0.1, 0.3, 0.5, 0.7, 0.9]
+    np.testing.assert_allclose(
+        np.quantile(found.max(axis=1), levels), np.quantile(expected, levels), rtol=0.06
+    )
+
+
+def test_every_release_has_a_seed_of_its_own_that_follows_from_what_was_drawn():
+    one, again, other = draw(seed=1), draw(seed=1), draw(seed=2)
+    assert seed_of(one) == seed_of(again) != seed_of(other)
+    # of no network, nothing but the sums of its machines
+    first, second = draw(topology(), seed=1), draw(topology(), seed=2)
+    assert seed_of(first) != seed_of(second)
 
 
 @pytest.mark.parametrize("allocation", [ITEMS, aggregates(), topology()])

@@ -27,7 +27,7 @@ from gridveil.inference.fit import FitSettings, Observation, fit, problem
 from gridveil.inference.fit.coordinates import Coordinates, independent, linked, push
 from gridveil.inference.fit.least_squares import Gaussian, minimise
 from gridveil.inference.fit.problem import as_records
-from gridveil.inference.fit.sensitivity import Predictor, Sampling
+from gridveil.inference.fit.sensitivity import Predictor, Sampling, _powers
 from gridveil.inference.fit.task import DirectResiduals, Task
 from gridveil.inference.fit.two_stage import MOST_MACHINES, two_stage, windows
 from gridveil.inference.posterior import Posterior, beliefs, no_release
@@ -779,3 +779,11 @@ def test_records_of_two_observations_have_an_input_for_each_step(experiment):
     buses, records = as_records([one, two], 0.05)
     assert buses == ("1", "30")
     assert [record.steps for record in records] == [((0, 0),), ((0, 1), (100, 2))]
+
+
+def test_powers_by_two_tables_are_those_of_numpy():
+    factors = np.array([0.999 + 0.02j, 0.5 - 0.5j, 0.0, 1.0, -0.3])
+    for first, stride, count in ((0, 1, 1), (0, 3, 50), (2, 5, 301)):
+        expected = factors ** (first + stride * np.arange(count)[:, None])
+        found = _powers(factors, first, stride, count)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)

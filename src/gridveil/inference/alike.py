@@ -4,7 +4,9 @@ behind it.
 
 Of items drawn with noise, the posterior of (μ, τ) is summed up on a grid; given both, the items are
 independent, each on the cells of its own `Posterior`. So draws are exact up to the grids' width.
-Of a sum, shares e^(τ t_i) / Σ e^(τ t) do not depend on μ.
+Of a sum, shares e^(τ t_i) / Σ e^(τ t) do not depend on μ. Nothing else was seen there, so that one
+machine may well stand for a grid behind it: as likely as not, one has a factor e^u more, u uniform
+up to the width of the box.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from gridveil.privacy.noisy import NoisyGrid
 TAU = 0.7  # scale of the half-normal law of τ
 # Points of μ on the box, and quantiles of τ.
 PLACES, WIDTHS = 48, 16
+LONE = 0.5  # how likely it is that one machine stands out, where a sum alone was drawn
 TRIES = 32  # splits of a sum that are tried until one keeps every machine within the box
 
 
@@ -177,9 +180,15 @@ def split(
 
     shares : (n,) of the machines that are alike, such as equal ones.
     each : bounds of one machine; of several splits, the first within them is taken, else the last.
+    Where the lower one is 0, no machine stands out.
     """
-    tau = half_normal(random.random((len(total), TRIES, 1)))
-    parts = shares * np.exp(tau * students(random.random((len(total), TRIES, len(shares)))))
+    tries = (len(total), TRIES, 1)
+    logs = half_normal(random.random(tries)) * students(random.random((*tries[:2], len(shares))))
+    if each[0] > 0:
+        lone = random.integers(len(shares), size=tries) == np.arange(len(shares))
+        lone &= random.random(tries) < LONE
+        logs += lone * random.random(tries) * np.log(each[1] / each[0])
+    parts = shares * np.exp(logs - logs.max(axis=-1, keepdims=True))
     parts *= total[:, None, None] / parts.sum(axis=-1, keepdims=True)
     within = ((parts >= each[0]) & (parts <= each[1])).all(axis=-1)
     within[:, -1] = True

@@ -23,10 +23,10 @@ from gridveil.inference.detailed_draws import entry_draws, typical_factors
 from gridveil.inference.fit.detailed import case_with
 from gridveil.inference.fit.detailed_members import MemberFits
 from gridveil.inference.plausible import plausible_case, plausible_loads
+from gridveil.inference.posterior import seed_of
 from gridveil.privacy.noisy import NoisyGrid
 
 MEMBERS = 24
-SEED = 15  # public and fixed: an ensemble is a function of its release
 SHARES = (0.0, 0.5)  # of the way to the released case, until a member stands
 # What a linear model misses of a nonlinear grid, as a share of a response: 1 to 3 % were measured.
 LINEAR = 0.02
@@ -45,8 +45,11 @@ def counted_words(fitted: bool) -> tuple[str, ...]:
     return (*words, OF_RECORDS) if fitted else words
 
 
-def offsets(members: int, ports: int, seed: int = SEED) -> Array:
-    """Model error of each member (members, ports), half in common and half of each port."""
+def offsets(members: int, ports: int, seed: int) -> Array:
+    """Model error of each member (members, ports), half in common and half of each port.
+
+    seed : public, of the release: `gridveil.inference.posterior.seed_of`.
+    """
     random = np.random.default_rng([seed, 3])
     common = random.standard_normal((members, 1))
     return LINEAR * np.sqrt(0.5) * (common + random.standard_normal((members, ports)))
@@ -59,7 +62,6 @@ def detailed_members(
     *,
     unknown_loads: bool = False,
     members: int = MEMBERS,
-    seed: int = SEED,
 ) -> list[DetailedModel]:
     """Models that a release leaves possible, each as likely as the others.
 
@@ -72,6 +74,7 @@ def detailed_members(
     Uses what was drawn, public values, public records and a public seed only: post-processing. A
     member that does not stand is moved toward the release; none is drawn again.
     """
+    seed = seed_of(noisy)
     draws = entry_draws(noisy, np.random.default_rng([seed, 0]), members)
     models = []
     with counted("error bars", members) as more:

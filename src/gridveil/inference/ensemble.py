@@ -22,13 +22,12 @@ from gridveil.grid.tables import PublicTable
 from gridveil.inference.alike import Alike, split
 from gridveil.inference.fit.members import Members
 from gridveil.inference.fit.outcome import SearchEnd
-from gridveil.inference.posterior import Posterior, middle
+from gridveil.inference.posterior import Posterior, middle, seed_of
 from gridveil.inference.prior import LOG_UNIFORM, around_middle, prior_of
 from gridveil.privacy.allocation import machine_shares
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.noisy import NoisyGrid
 
-SEED = 20261117  # public: members are no privacy noise
 # Numbers plus one are multiples of ten: bands then hold a further member in 80 % exactly. With
 # records of few places every member is a search of its own.
 MEMBERS, FEWER, OF_FEW_PLACES = 49, 29, 19
@@ -103,7 +102,7 @@ def tables(noisy: NoisyGrid, count: int, random: np.random.Generator) -> dict[st
 
 def possible(noisy: NoisyGrid, buses: IntArray | None, count: int) -> list[ReducedModel]:
     """Models that a release without a record leaves possible; buses : as for `reduce`."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed_of(noisy))
     drawn = tables(noisy, count, random)
     each = [{name: values[number] for name, values in drawn.items()} for number in range(count)]
     if noisy.allocation.hides_network:
@@ -140,7 +139,7 @@ def fitted_members(
     Every member starts from its own draw of the release's posterior, and of what is believed of
     events that are not wholly known.
     """
-    random, making = np.random.default_rng(SEED), Members(ended)
+    random, making = np.random.default_rng(seed_of(noisy)), Members(ended)
     if making.few_places:
         count = min(count, OF_FEW_PLACES)
     if len(noisy.facts.machines) > MANY_MACHINES:

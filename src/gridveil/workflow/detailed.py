@@ -31,6 +31,7 @@ from gridveil.inference.fit.guard_detailed import DetailedGuard, response_deviat
 from gridveil.inference.fit.misfit import PlaceMisfit
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.unknown import KNOWN
+from gridveil.inference.posterior import seed_of
 from gridveil.inference.records import WRONG_SIZE
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation
@@ -338,7 +339,7 @@ def _ensemble(
     return Ensemble.of(
         models,
         counts=counted_words(fits is not None),
-        offset=offsets(len(models), len(models[0].ports)),
+        offset=offsets(len(models), len(models[0].ports), seed_of(noisy)),
     )
 
 

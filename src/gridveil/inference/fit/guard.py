@@ -119,12 +119,18 @@ def residual_findings(left: Array, size: Array, peak: Array, hz: float) -> Itera
 
 
 def held_out_findings(
-    fitted: float, expected: float, unfitted: float, control: float, hz: float, simple: str
+    fitted: float,
+    expected: float,
+    unfitted: float,
+    control: float,
+    hz: float,
+    simple: str,
+    grade: Grade,
 ) -> Iterator[Doubt]:
     """What second fits, to the first parts of records, leave of the rest.
 
     fitted : root mean square there [p.u.]; expected : that of the whole fit; unfitted : of the
-    unfitted release; control : of a simple model, in words.
+    unfitted release; control : of a simple model, in words; grade : where that one is better.
     """
     if fitted <= HELD_OUT_EXCESS * expected:
         return
@@ -132,7 +138,7 @@ def held_out_findings(
     if fitted > unfitted:
         yield Doubt("discarded", f"{told}, the unfitted release by {_mhz(unfitted, hz)}")
     elif fitted > control:
-        yield Doubt("doubtful", f"{told}, {simple} by {_mhz(control, hz)}")
+        yield Doubt(grade, f"{told}, {simple} by {_mhz(control, hz)}")
 
 
 def posterior_findings(
@@ -235,9 +241,8 @@ class SwingFit:
             tails.append(_rms(left[seen & after[..., None]]))
         seen = found.left(found.y)[1] & after[..., None]
         second, whole, unfitted = tails
-        yield from held_out_findings(
-            second, whole, unfitted, _rms(unmoved[seen]), self._hz, "a frequency that stays still"
-        )
+        still = _rms(unmoved[seen]), self._hz, "a frequency that stays still"
+        yield from held_out_findings(second, whole, unfitted, *still, "discarded")
 
     def _posterior(self) -> Iterator[Doubt]:
         found, known = self.found, found_by_records(self.found)

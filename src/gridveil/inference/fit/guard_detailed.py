@@ -140,7 +140,7 @@ class DetailedGuard:
         values = np.array(columns, dtype=np.float64) / (1000 * hz)
         fitted, whole, unfitted, control = np.sqrt(np.mean(values**2, axis=1)).tolist()
         yield from held_out_findings(
-            fitted, whole, unfitted, control, hz, "a frequency response of one machine"
+            fitted, whole, unfitted, control, hz, "a frequency response of one machine", "doubtful"
         )
 
     def _factors(self) -> Iterator[Doubt]:

@@ -21,9 +21,10 @@ from gridveil.inference.fit.outcome import SearchEnd
 from gridveil.inference.fit.task import DirectResiduals, NetworkResiduals, triangle
 from gridveil.inference.fit.two_stage import _follow, _polish, windows
 
-# Rounds of a member's polish at most; how far, in nats, the records may lie from linear where none
-# is needed; steps and last decrease of a search with linear records.
-ROUNDS, LINEAR, STEPS, CLOSE = 10, 1.0, 40, 1e-3
+# Rounds of a member's polish at most, and the decrease at which it ends, in nats; how far records
+# may lie from linear where none is needed; how far above the other a search may end; steps and last
+# decrease of a search with linear records.
+ROUNDS, NEAR, LINEAR, WORSE, STEPS, CLOSE = 12, 0.1, 1.0, 100.0, 40, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,25 +44,29 @@ class Members:
         """The y = (log k, log m, log d, z) that explains a prior around `mean` (n,) and the records
         with fresh noise best.
 
-        Of few places, it is looked for from its own start, from the first period of the records to
-        all of them: searches from where the fit ended stay near it. Of all places, records are
-        linear near there.
+        It is looked for with records that are linear where the fit ended, and followed from there
+        where they are not. Where that does not come to an end, records of few places have several
+        explanations, and searches from there stay near it: the member is then looked for from its
+        own mean, from the first period of the records to all of them. That one is taken, unless it
+        ends far above.
         """
-        prior, task = self.ended.prior, self.ended.task
+        prior, task, sigma = self.ended.prior, self.ended.task, self.ended.sigma
         near = Gaussian(mean, prior.precision, prior.lower, prior.upper)
         noise = random.standard_normal(len(self._noise))
+        start, promised = self._linear(near, noise)
+        if abs(self._cost(start, near, noise) - promised) <= LINEAR:
+            return start
         perturbed = replace(
             self.ended.sampling, observed=self.ended.sampling.observed - self._noise * noise
         )
-        if self.few_places:
-            start = np.clip(mean, prior.lower, prior.upper)
-            start = _follow(DirectResiduals, task, near, self.ended.sigma, self._parts, start).x
-        else:
-            start, promised = self._linear(near, noise)
-            if abs(self._cost(start, near, noise) - promised) <= LINEAR:
-                return start
         with told_to(None):
-            return _polish(task, near, start, perturbed, self.ended.sigma, ROUNDS)[0].x
+            near_fit = _polish(task, near, start, perturbed, sigma, ROUNDS, NEAR)[0]
+            if near_fit.converged or not self.few_places:
+                return near_fit.x
+            own = np.clip(mean, prior.lower, prior.upper)
+            own = _follow(DirectResiduals, task, near, sigma, self._parts, own, rough=True).x
+            found = _polish(task, near, own, perturbed, sigma, ROUNDS, NEAR)[0]
+        return found.x if found.cost <= near_fit.cost + WORSE else near_fit.x
 
     def _linear(self, near: Gaussian, noise: Array) -> tuple[Array, float]:
         """The best y with records linear in θ at where the fit ended, Kron exact; and its cost."""

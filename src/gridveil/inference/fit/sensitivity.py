@@ -303,20 +303,22 @@ class Modes:
         number, part = self._steps(count, stride, since)
         twice, factors, rates = self._twice, self.factors[self.kept], self.rates[self.kept]
         begun, bend = STEPS[self.scheme](self.values[self.kept] * part * self.dt_s, 1.0)
-        powers = factors**number
-        plain = twice * powers * begun
-        slope = (
-            twice * rates * number * factors ** np.maximum(number - 1, 0) * begun
-            + twice * powers * bend * part * self.dt_s
-        )
+        powers = _powers(factors, int(since), stride, count)
+        plain = twice * begun * powers
+        once = (number == 1) + np.zeros_like(powers)  # μⁿ⁻¹ where μ = 0
+        before = np.divide(powers, factors, out=once, where=factors != 0)
+        slope = (twice * rates * begun) * (number * before)
+        if part:
+            slope += (twice * bend * part * self.dt_s) * powers
         return np.concatenate([plain.real, -plain.imag, slope.real, -slope.imag], axis=1)
 
     def hurry(self, count: int, stride: int, since: float) -> Array:
         """(count, 2 kept): the same for the slope of ω by the time since the event [1/s]."""
-        number, part = self._steps(count, stride, since)
+        part = self._steps(count, stride, since)[1]
         values = self.values[self.kept]
         bend = STEPS[self.scheme](values * part * self.dt_s, 1.0)[1]
-        slope = self._twice * self.factors[self.kept] ** number * values * bend
+        powers = _powers(self.factors[self.kept], int(since), stride, count)
+        slope = self._twice * powers * values * bend
         return np.concatenate([slope.real, -slope.imag], axis=1)
 
     def _steps(self, count: int, stride: int, since: float) -> tuple[IntArray, float]:
@@ -368,3 +370,13 @@ class Modes:
             sums = clock @ factors.reshape(-1, clock.shape[1]).T
             out[:, :, part] = sums.reshape(len(clock), -1, h).transpose(0, 2, 1)
         return out
+
+
+def _powers(factors: Complex, first: int, stride: int, count: int) -> Complex:
+    """μ^(first + stride n) (count, modes), as products of two short tables: a power of a complex
+    number takes as long as twenty products.
+    """
+    width = ceil(count**0.5)
+    short = factors ** (stride * np.arange(width)[:, None])
+    long = factors ** (first + stride * width * np.arange(-(-count // width))[:, None])
+    return (long[:, None] * short).reshape(-1, len(factors))[:count]

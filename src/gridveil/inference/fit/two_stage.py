@@ -51,13 +51,13 @@ WIDE_SIGMA = 1e-5
 # Samples of a record that the search itself compares; the polish at the end takes them all. Of many
 # places, fewer samples do: numbers in a Jacobian, of the search and of the polish, and the fewest
 # samples all the same.
-SEARCHED, LEAST_SAMPLES = 300, 40
+SEARCHED, SEARCHED_ROUGHLY, LEAST_SAMPLES = 300, 100, 40
 MOST_SEARCHED, MOST_KEPT = 1_000_000, 12_000_000
 # Rounds of the polish at most, those that each of several starts gets, and the change of the cost
-# at which it ends.
+# at which it ends: of the last one, and of tries.
 ROUNDS = 40
 TRIED = 8
-CLOSE = 1e-5
+CLOSE, NEARLY = 1e-5, 1e-2
 # Searches at least where fewer places than machines were recorded: with 4, one in ten misses an
 # explanation better by nats.
 FEW_PLACES = 12
@@ -239,23 +239,28 @@ def _follow(
     sigma: float | Array,
     parts: Sequence[int],
     start: Array,
+    *,
+    rough: bool = False,
 ) -> Minimum:
     """Fit x or y to the records, from their first period to all, σ falling from 1e-3 to its value.
 
     Residuals of the result are in units of σ.
+    rough : a polish follows, and need not begin near its end.
     """
     x, steps, minimum = start, 0, None
+    usual, at_last = ((5, 0.5), (10, 1.0)) if rough else ((8, 0.1), (60, 1e-3))
+    if task.coordinates.unknowns.size:
+        usual = (20, usual[1])
     for number, window in enumerate(parts):
         whole = number == len(parts) - 1
-        sampling = _sampling(task, SEARCHED, until=None if whole else window)
+        samples = SEARCHED_ROUGHLY if rough and not whole else SEARCHED
+        sampling = _sampling(task, samples, until=None if whole else window)
         finest = float(task.sigma(sampling, sigma).min())
         for level in _levels(
             WIDE_SIGMA if number else FIRST_SIGMA, finest if whole else max(finest, WIDE_SIGMA)
         ):
             last = whole and level == finest
-            iterations, tolerance = (
-                (60, 1e-3) if last else (20 if task.coordinates.unknowns.size else 8, 0.1)
-            )
+            iterations, tolerance = at_last if last else usual
             residuals = kind(task, sampling, task.sigma(sampling, sigma, level))
             minimum = minimise(
                 residuals, prior, x, cap=1.0, iterations=iterations, tolerance=tolerance
@@ -400,8 +405,11 @@ def _polish(
     sampling: Sampling,
     sigma: float | Array,
     rounds: int = ROUNDS,
+    close: float = CLOSE,
 ) -> tuple[Minimum, Array]:
     """Go from stage 2's y to the maximum of the posterior, all samples counted.
+
+    close : change of the cost at which it ends.
 
     Records are linearised in θ, in which they bend little; Kron, which bends much, is followed
     exactly in between. A round costs one linearisation.
@@ -433,12 +441,12 @@ def _polish(
             prior.lower,
             prior.upper,
         )
-        there = minimise(bent, near, y, iterations=40, tolerance=0.1 * CLOSE)
+        there = minimise(bent, near, y, iterations=40, tolerance=0.1 * close)
         promised = cost - 0.5 * float(there.residuals @ there.residuals) - prior.cost(there.x)
         trial = at(there.x)
         if trial[0] < cost:
             gain = (cost - trial[0]) / max(promised, 1e-300)
-            converged = cost - trial[0] <= CLOSE and hold <= 1
+            converged = cost - trial[0] <= close and hold <= 1
             y, (cost, x, r) = there.x, trial
             J = task.slopes(x, sampling) / noise[:, None]
             if gain > 0.7:
@@ -446,7 +454,7 @@ def _polish(
             elif gain < 0.3:
                 hold = max(0.1, 2 * hold)
         else:
-            converged = trial[0] - cost <= CLOSE and hold == 0
+            converged = trial[0] - cost <= close and hold == 0
             hold = max(0.1, 4 * hold)
         history.append(float(sampling.weights @ (noise * r) ** 2))
         report_step(number, rounds, history[-1])
@@ -459,7 +467,7 @@ def _polish_a_little(
 ) -> Minimum:
     """Try a start: a few rounds, which no bar counts."""
     with told_to(None):
-        return _polish(task, prior, start, sampling, sigma, rounds=TRIED)[0]
+        return _polish(task, prior, start, sampling, sigma, rounds=TRIED, close=NEARLY)[0]
 
 
 def _cost(minimum: Minimum) -> float:
