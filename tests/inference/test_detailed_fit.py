@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gridveil.dynamics.detailed.entries import ENTRIES
 from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.numbers import numbers_of
@@ -62,6 +63,25 @@ def test_factors_and_exponents_of_the_model_itself_are_found():
     there = simulate(linearise(true, solve(true), PORTS), held_out, **CLOCK)
     here = simulate(fitted.model, held_out, **CLOCK)
     assert np.abs(here.omega - there.omega).max() < 0.02 * np.abs(there.omega).max()
+
+
+def test_the_fast_share_of_governors_is_found():
+    true = moved(small_case(), governor_fast=-0.3)
+    settings = replace(SETTINGS, exponents=False)
+    fitted = fit_detailed(small_case(), PORTS, [recorded(true)], settings)
+    assert fitted.factor("governor_fast").x == pytest.approx(-0.3, abs=0.05)
+    assert fitted.factor("governor_gain").x == pytest.approx(0.0, abs=0.03)
+
+
+def test_factors_move_what_was_drawn_of_governors_each_on_its_own():
+    # Noise on gain, lag and fast gain has three directions: as many must be there to undo it.
+    names = ("gov_gain", "gov_lag", "gov_fast")
+    before = {name: ENTRIES[name].read(small_case())[0] for name in names}
+    moves = []
+    for factor in ("governor_gain", "governor_time", "governor_fast"):
+        case = moved(small_case(), **{factor: 0.1})
+        moves.append([np.log(ENTRIES[name].read(case)[0] / before[name]).mean() for name in names])
+    assert np.abs(np.linalg.svd(moves, compute_uv=False)).min() > 0.03
 
 
 def test_the_fitted_case_is_that_of_the_fitted_model():
