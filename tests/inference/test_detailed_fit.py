@@ -9,9 +9,10 @@ from gridveil.dynamics.detailed.entries import ENTRIES
 from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.numbers import numbers_of
+from gridveil.dynamics.detailed.projection import LEAST_DAMPING
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import simulate
-from gridveil.inference.fit.detailed import case_with, fit_detailed
+from gridveil.inference.fit.detailed import BEYOND, case_with, fit_detailed, stabler
 from gridveil.inference.fit.detailed_residuals import (
     DetailedResiduals,
     discrepancy_shapes,
@@ -152,3 +153,14 @@ def test_a_fit_that_stands_nowhere_ends_at_the_release_itself(monkeypatch):
     assert fitted.moved_back == 1.0
     assert fitted.case is case
     assert pytest.approx(linearise(case, solve(case), PORTS).A, abs=0) == fitted.model.A
+
+
+def test_a_fit_is_made_to_stand_along_what_its_records_leave_open():
+    # ζ = 0.01 + x · (1, 2), x1 fixed by the records and x2 not: x2 moves.
+    slope, covariance = np.array([1.0, 2.0]), np.diag([1e-6, 1.0])
+    x = stabler(lambda x: 0.01 + float(slope @ x), np.zeros(2), covariance)
+    assert 0.01 + slope @ x == pytest.approx(LEAST_DAMPING + BEYOND, rel=1e-6)
+    assert abs(x[0]) < 1e-6 < abs(x[1])
+    assert (stabler(lambda _: 0.5, np.ones(2), covariance) == 1).all()
+    assert (stabler(lambda _: None, np.ones(2), covariance) == 1).all()
+    assert (stabler(lambda _: 0.01, np.ones(2), covariance) == 1).all()  # nothing moves ζ
