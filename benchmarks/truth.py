@@ -71,13 +71,13 @@ class Grid:
 class Row:
     """A model of the tables.
 
-    answer : of a grid and a seed, answers to events; None where the row says nothing of the grid.
-    drawn : whether a seed changes it.
+    answer : of a grid and a seed, answers to events.
+    most : draws of it, where it takes long or a seed hardly changes it.
     """
 
     name: str
-    answer: Callable[[Grid, int], Answer | None]
-    drawn: bool = True
+    answer: Callable[[Grid, int], Answer]
+    most: int | None = None
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,17 @@ def _source(runs: Runs, name: str, kind: LoadKind) -> SourceGrid[DetailedFacts]:
     return locked(_detailed(runs, name, kind).case, DeclaredLoads(zip=declared))
 
 
+@cache
 def _released(
-    grid: Grid, seed: int, rule: Any, observed: Sequence[Observation] = ()
+    grid: Grid, seed: int, rule: Any = "one-asset-relative", *, fitted: bool = False
 ) -> DetailedModel:
-    """A demo release's linear model, under the names of the grid's own buses."""
-    source = _source(grid.runs, grid.name, grid.kind)
-    if observed:  # how loads depend on voltage is not declared: the middle, then estimated
+    """A demo release's linear model, under the names of the grid's own buses.
+
+    fitted : to the record.
+    """
+    source, observed = _source(grid.runs, grid.name, grid.kind), []
+    if fitted:  # how loads depend on voltage is not declared: the middle, then estimated
+        observed = [grid.record(seed)]
         public = unknown_loads(source.facts.public)
         source = replace(source, facts=replace(source.facts, public=public))
     release = publish_detailed(
@@ -174,7 +179,7 @@ def _released(
 
 def detailed_released(grid: Grid, seed: int) -> Answer:
     """The detailed release without a record."""
-    return answers_of(_released(grid, seed, "one-asset-relative"))
+    return answers_of(_released(grid, seed))
 
 
 def detailed_released_l1(grid: Grid, seed: int) -> Answer:
@@ -184,7 +189,7 @@ def detailed_released_l1(grid: Grid, seed: int) -> Answer:
 
 def detailed_fitted(grid: Grid, seed: int) -> Answer:
     """The detailed release, fitted to the record."""
-    return answers_of(_released(grid, seed, "one-asset-relative", [grid.record(seed)]))
+    return answers_of(_released(grid, seed, fitted=True))
 
 
 def public_fitted(grid: Grid, seed: int) -> Answer:
@@ -216,12 +221,12 @@ def tripped(model: DetailedModel) -> Answer:
 
 def released_trip(grid: Grid, seed: int) -> Answer:
     """The detailed release without a record, of which the machine is taken out."""
-    return tripped(_released(grid, seed, "one-asset-relative"))
+    return tripped(_released(grid, seed))
 
 
 def fitted_trip(grid: Grid, seed: int) -> Answer:
     """The detailed release, fitted to the record, of which the machine is taken out."""
-    return tripped(_released(grid, seed, "one-asset-relative", [grid.record(seed)]))
+    return tripped(_released(grid, seed, fitted=True))
 
 
 def unknown_loads(case: DetailedCase) -> DetailedCase:
@@ -233,12 +238,12 @@ def unknown_loads(case: DetailedCase) -> DetailedCase:
 RELEASED = Row("detailed release, ε = 1", detailed_released)
 RELEASED_L1 = Row("detailed release, ε = 1, asset-l1", detailed_released_l1)
 FITTED = Row("detailed release, ε = 1, fitted to A", detailed_fitted)
-PUBLIC = Row("no release, public values fitted to A", public_fitted)
-SWING = Row("swing, no noise", swing_exact, drawn=False)
+PUBLIC = Row("no release, public values fitted to A", public_fitted, most=5)
+SWING = Row("swing, no noise", swing_exact, most=1)
 SWING_RELEASED = Row("swing release, ε = 1", swing_released)
-SWING_FITTED = Row("swing release, ε = 1, fitted to A", swing_fitted)
+SWING_FITTED = Row("swing release, ε = 1, fitted to A", swing_fitted, most=3)
 RESPONSE = Row("SFR fitted to A, no release", response_fitted)
-DETAILED = Row("detailed, no noise", detailed_exact, drawn=False)
+DETAILED = Row("detailed, no noise", detailed_exact, most=1)
 
 Grids = tuple[tuple[str, LoadKind], ...]
 NOISE_FREE: Grids = tuple(
@@ -273,8 +278,8 @@ TABLES: Mapping[str, Study] = {
         (
             SWING,
             RESPONSE,
-            Row("detailed, no noise, machine left in", detailed_exact, drawn=False),
-            Row("detailed, no noise, machine gone", detailed_trip, drawn=False),
+            Row("detailed, no noise, machine left in", detailed_exact, most=1),
+            Row("detailed, no noise, machine gone", detailed_trip, most=1),
             Row("detailed release, ε = 1, machine left in", detailed_released),
             Row("detailed release, ε = 1, machine gone", released_trip),
             Row("detailed release, ε = 1, fitted to A, machine left in", detailed_fitted),
@@ -288,13 +293,17 @@ TABLES: Mapping[str, Study] = {
 
 @dataclass(frozen=True)
 class Task:
-    """A row to judge on a grid with one seed, by its places in the table."""
+    """A grid with one seed, to be judged by all rows of some tables: they share its releases.
+
+    draw : number of the seed.
+    """
 
     cache: Path
-    table: str
-    grid: int
-    row: int
+    tables: tuple[str, ...]
+    name: str
+    kind: LoadKind
     seed: int
+    draw: int
 
 
 @cache
@@ -302,38 +311,47 @@ def _runs(folder: Path) -> Runs:
     return Runs(folder)
 
 
-def score(task: Task) -> Scores | None:
-    """Judge one draw; None where the row says nothing of the grid."""
-    study = TABLES[task.table]
-    grid = Grid(_runs(task.cache), *study.grids[task.grid])
-    answer = study.rows[task.row].answer(grid, task.seed)
-    return None if answer is None else judge_answer(answer, grid.truths(study.events(grid.case)))
+def score(task: Task) -> dict[tuple[str, str], Scores]:
+    """Judge one draw: scores by table and row."""
+    grid = Grid(_runs(task.cache), task.name, task.kind)
+    found = {}
+    for name in task.tables:
+        study = TABLES[name]
+        if (task.name, task.kind) not in study.grids:
+            continue
+        truths = grid.truths(study.events(grid.case))
+        for row in study.rows:
+            if row.most is None or task.draw < row.most:
+                found[name, row.name] = judge_answer(row.answer(grid, task.seed), truths)
+    return found
 
 
-def measure(name: str, folder: Path, draws: int, seed: int) -> dict[str, dict[str, Scores]]:
-    """Judge every row on every grid: scores by row and column, means over draws."""
-    study = TABLES[name]
-    for case, kind in study.grids:
-        _runs(folder).andes_dump(case, kind)
-        _runs(folder).prepare([(case, kind)], [*study.events(CASES[case]), RECORD])
+# Scores by table, row and column.
+Tables = dict[str, dict[str, dict[str, Scores]]]
+
+
+def measure(names: Sequence[str], folder: Path, draws: int, seed: int) -> Tables:
+    """Judge every row of some tables on every grid, means over draws."""
+    grids = dict.fromkeys(grid for name in names for grid in TABLES[name].grids)
+    for name in names:
+        for case, kind in TABLES[name].grids:
+            _runs(folder).andes_dump(case, kind)
+            events = [*TABLES[name].events(CASES[case]), RECORD]
+            _runs(folder).prepare([(case, kind)], events)
     tasks = [
-        Task(folder, name, column, place, number)
-        for column in range(len(study.grids))
-        for place, row in enumerate(study.rows)
-        for number in range(seed, seed + (draws if row.drawn else 1))
+        Task(folder, tuple(names), case, kind, seed + number, number)
+        # the largest first, so that no core waits for one at the end
+        for case, kind in sorted(grids, key=lambda grid: not grid[0].startswith("ieee39"))
+        for number in range(draws)
     ]
-    judged: dict[tuple[int, int], list[Scores]] = {}
-    for task, scores in zip(tasks, over_draws(score, tasks, name), strict=True):
-        if scores is not None:
-            judged.setdefault((task.row, task.grid), []).append(scores)
-    return {
-        row.name: {
-            f"{case} {kind}": mean_scores(judged[place, column])
-            for column, (case, kind) in enumerate(study.grids)
-            if (place, column) in judged
-        }
-        for place, row in enumerate(study.rows)
-    }
+    judged: dict[tuple[str, str, str], list[Scores]] = {}
+    for task, found in zip(tasks, over_draws(score, tasks, "truth"), strict=True):
+        for (name, row), scores in found.items():
+            judged.setdefault((name, row, f"{task.name} {task.kind}"), []).append(scores)
+    tables: Tables = {name: {row.name: {} for row in TABLES[name].rows} for name in names}
+    for (name, row, column), scores in judged.items():
+        tables[name][row][column] = mean_scores(scores)
+    return tables
 
 
 def draw(runs: Runs, path: Path, seed: int) -> None:
@@ -369,36 +387,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, required=True, help="folder that keeps the truth")
     parser.add_argument("--table", choices=[*TABLES], action="append", help="only this one")
-    parser.add_argument("--draws", type=int, default=20, help="draws of a random row")
+    parser.add_argument("--draws", type=int, default=20, help="draws of a row, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--plot", type=Path, help="draw a held-out event there instead")
     asked = parser.parse_args()
-    document = {}
     if asked.plot:
         draw(_runs(asked.cache), asked.plot, asked.seed)
         return
-    for name in asked.table or TABLES:
-        study = TABLES[name]
-        found = measure(name, asked.cache, asked.draws, asked.seed)
-        if asked.json:
-            document[name] = {
-                row: {
-                    column: {
-                        "rms_mhz": scores.rms_mhz.tolist(),
-                        "nadir_percent": scores.nadir_percent.tolist(),
-                    }
-                    for column, scores in cells.items()
-                }
-                for row, cells in found.items()
-            }
-        else:
-            columns = [f"{case} {kind}" for case, kind in study.grids]
-            print(
-                table(f"{study.title}: nadir % / RMS mHz", columns, found), end="\n\n", flush=True
-            )
+    tables = measure(asked.table or [*TABLES], asked.cache, asked.draws, asked.seed)
     if asked.json:
+        document = {
+            name: {
+                row: {column: _plain(scores) for column, scores in cells.items()}
+                for row, cells in rows.items()
+            }
+            for name, rows in tables.items()
+        }
         print(json.dumps({"draws": asked.draws, "seed": asked.seed, "tables": document}, indent=2))
+        return
+    for name, rows in tables.items():
+        columns = [f"{case} {kind}" for case, kind in TABLES[name].grids]
+        print(table(f"{TABLES[name].title}: nadir % / RMS mHz", columns, rows), end="\n\n")
+
+
+def _plain(scores: Scores) -> dict[str, list[float]]:
+    return {
+        "rms_mhz": scores.rms_mhz.tolist(),
+        "nadir_percent": scores.nadir_percent.tolist(),
+    }
 
 
 if __name__ == "__main__":

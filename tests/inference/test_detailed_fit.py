@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gridveil.dynamics.detailed.entries import ENTRIES
 from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.numbers import numbers_of
+from gridveil.dynamics.detailed.projection import LEAST_DAMPING
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import simulate
-from gridveil.inference.fit.detailed import case_with, fit_detailed
+from gridveil.inference.fit.detailed import BEYOND, case_with, fit_detailed, stabler
 from gridveil.inference.fit.detailed_residuals import (
     DetailedResiduals,
     discrepancy_shapes,
@@ -62,6 +64,25 @@ def test_factors_and_exponents_of_the_model_itself_are_found():
     there = simulate(linearise(true, solve(true), PORTS), held_out, **CLOCK)
     here = simulate(fitted.model, held_out, **CLOCK)
     assert np.abs(here.omega - there.omega).max() < 0.02 * np.abs(there.omega).max()
+
+
+def test_the_fast_share_of_governors_is_found():
+    true = moved(small_case(), governor_fast=-0.3)
+    settings = replace(SETTINGS, exponents=False)
+    fitted = fit_detailed(small_case(), PORTS, [recorded(true)], settings)
+    assert fitted.factor("governor_fast").x == pytest.approx(-0.3, abs=0.05)
+    assert fitted.factor("governor_gain").x == pytest.approx(0.0, abs=0.03)
+
+
+def test_factors_move_what_was_drawn_of_governors_each_on_its_own():
+    # Noise on gain, lag and fast gain has three directions: as many must be there to undo it.
+    names = ("gov_gain", "gov_lag", "gov_fast")
+    before = {name: ENTRIES[name].read(small_case())[0] for name in names}
+    moves = []
+    for factor in ("governor_gain", "governor_time", "governor_fast"):
+        case = moved(small_case(), **{factor: 0.1})
+        moves.append([np.log(ENTRIES[name].read(case)[0] / before[name]).mean() for name in names])
+    assert np.abs(np.linalg.svd(moves, compute_uv=False)).min() > 0.03
 
 
 def test_the_fitted_case_is_that_of_the_fitted_model():
@@ -132,3 +153,14 @@ def test_a_fit_that_stands_nowhere_ends_at_the_release_itself(monkeypatch):
     assert fitted.moved_back == 1.0
     assert fitted.case is case
     assert pytest.approx(linearise(case, solve(case), PORTS).A, abs=0) == fitted.model.A
+
+
+def test_a_fit_is_made_to_stand_along_what_its_records_leave_open():
+    # ζ = 0.01 + x · (1, 2), x1 fixed by the records and x2 not: x2 moves.
+    slope, covariance = np.array([1.0, 2.0]), np.diag([1e-6, 1.0])
+    x = stabler(lambda x: 0.01 + float(slope @ x), np.zeros(2), covariance)
+    assert 0.01 + slope @ x == pytest.approx(LEAST_DAMPING + BEYOND, rel=1e-6)
+    assert abs(x[0]) < 1e-6 < abs(x[1])
+    assert (stabler(lambda _: 0.5, np.ones(2), covariance) == 1).all()
+    assert (stabler(lambda _: None, np.ones(2), covariance) == 1).all()
+    assert (stabler(lambda _: 0.01, np.ones(2), covariance) == 1).all()  # nothing moves ζ

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gridveil.dynamics.detailed.equilibrium import solve
+from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.events import Event
 from gridveil.inference.fit.controls import FitControls
 from gridveil.inference.fit.detailed import fit_detailed
@@ -15,6 +17,7 @@ from gridveil.inference.fit.guard_detailed import (
     elsewhere,
     response_deviation,
 )
+from gridveil.inference.fit.noise import sensor_noise
 from small_detailed import DT, PORTS, SETTINGS, moved, recorded, small_case
 
 
@@ -44,6 +47,28 @@ def test_a_record_of_another_shape_is_discarded():
     other = replace(seen.trajectory, omega=-1e-3 * np.sin(time)[:, None] * np.ones((1, 2)))
     found = verdict(replace(seen, trajectory=other))
     assert found.discarded and any("another shape" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("sigma", [1e-5, 1e-4])
+def test_white_noise_on_a_response_is_told_from_it(sigma):
+    seen = recorded(small_case(), sigma=sigma, seed=5)
+    omega = seen.trajectory.omega[:, 0].copy()
+    assert sensor_noise(omega) == pytest.approx(sigma, rel=0.2)
+    omega[40:60] = np.nan
+    assert sensor_noise(omega) == pytest.approx(sigma, rel=0.2)
+    assert sensor_noise(np.array([1.0, 2.0])) == 0.0
+
+
+def test_what_a_fit_leaves_counts_beyond_the_noise_of_the_sensor():
+    quiet = recorded(small_case(), sigma=1e-5)
+    size = np.sqrt(np.mean(quiet.trajectory.omega**2, axis=0))
+    loud = recorded(small_case(), sigma=0.2 * float(size.min()))
+    controls = FitControls((loud,), None, (DT,), SETTINGS, (None, None), (None, None))
+    model = linearise(small_case(), solve(small_case()), PORTS)
+    fitted = SimpleNamespace(model=model)  # the grid's own: nothing but noise is left
+    misfit = controls.beside(small_case(), fitted)
+    guard = DetailedGuard(small_case(), fitted, misfit, controls, 0.15)
+    assert guard.share_left() < 0.08 < 0.15 < float(misfit[0].whole.release) / (6e4 * size[0])
 
 
 def test_a_multiple_of_an_answer_is_told_with_gaps():

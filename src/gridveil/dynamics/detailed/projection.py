@@ -150,6 +150,12 @@ def is_stable(model: DetailedModel, damping: float = LEAST_DAMPING) -> bool:
     return bool(np.all(damped & (modes.real <= -SLOWEST)))
 
 
+def least_damping(model: DetailedModel) -> float:
+    """ζ of the mode that has least, the zero of the common angle left out."""
+    modes = np.linalg.eigvals(model.whole.A)
+    return float((-modes.real / np.abs(modes)).min())
+
+
 def standing(case: DetailedCase, damping: float = MOVED_DAMPING) -> Standing | None:
     """The case, balanced, with its operating point, where it has one and is stable."""
     try:

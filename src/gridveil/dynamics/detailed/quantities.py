@@ -180,13 +180,13 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
     },
 }
 # The fast share of each turbine, by which its answer begins.
-_FAST = {
+FAST_SHARES = {
     **_of_models(_STEAM, ratio("T2", "T3")),
     "HYGOV": column("Tr"),
     **_of_models("IEEEG1 IEESGO", column("T4")),
 }
 QUANTITIES["gov_fast"] = {
-    model: fast(QUANTITIES["gov_gain"][model], share) for model, share in _FAST.items()
+    model: fast(QUANTITIES["gov_gain"][model], share) for model, share in FAST_SHARES.items()
 }
 
 

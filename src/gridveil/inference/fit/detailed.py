@@ -7,7 +7,7 @@ discrepancy of low order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,12 +17,13 @@ from gridveil.dynamics.detailed.equilibrium import Equilibrium, NoOperatingPoint
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.detailed.numbers import Numbers
-from gridveil.dynamics.detailed.projection import is_stable
+from gridveil.dynamics.detailed.projection import LEAST_DAMPING, is_stable, least_damping
 from gridveil.dynamics.engine import SchemeName
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.facts import Array, IntArray
 from gridveil.inference.fit.detailed_residuals import (
     DetailedResiduals,
+    H,
     Prediction,
     discrepancy_shapes,
 )
@@ -37,6 +38,8 @@ LONGEST_STEP = 0.5  # of a coordinate x
 # Decreases of ½ χ² that end a search: the last one, and those before it, whose σ is not yet known.
 CLOSE, NEAR = 0.05, 1.0
 FIRST_SIGMA = 0.1  # of a record's size, before anything is fitted
+# Tries to make a fit stand along what its records leave open, and how far beyond ζ they aim.
+TRIES, BEYOND = 6, 0.003
 
 
 @dataclass(frozen=True)
@@ -138,11 +141,12 @@ def fit_detailed(
     )
     shapes = discrepancy_shapes(prediction.records, settings.dt_s, settings.discrepancy)
     prior = factor_prior(moving, shapes.shape[2] * shapes.shape[3], settings.widened)
-    search = _Search(prediction, shapes, prior, settings)
-    minimum, sigma, correlation, history = search.run()
+    minimum, sigma, correlation, history = _Search(prediction, shapes, prior, settings).run()
     n = len(moving)
-    x, back, fitted, equilibrium, model = standing_fit(prediction, base, case, ports, minimum.x[:n])
     covariance = posterior_covariance(prior, minimum)[:n, :n]
+    x, back, fitted, equilibrium, model = standing_fit(
+        prediction, base, case, ports, minimum.x[:n], covariance
+    )
     deviations = np.sqrt(covariance.diagonal())
     spreads = prior.precision.diagonal()[:n] ** -0.5
     left = np.linalg.eigvalsh(covariance / np.outer(spreads, spreads))  # of the prior's variance
@@ -252,24 +256,59 @@ def _count(seen: NDArray[np.bool_]) -> Array:
 
 
 def standing_fit(
-    prediction: Prediction, base: DetailedCase, released: DetailedCase, ports: IntArray, x: Array
+    prediction: Prediction,
+    base: DetailedCase,
+    released: DetailedCase,
+    ports: IntArray,
+    x: Array,
+    covariance: Array | None = None,
 ) -> tuple[Array, float, DetailedCase, Equilibrium, DetailedModel]:
-    """The fitted case, moved back toward the release until its model is stable; at last the
-    release itself, which is.
+    """The fitted case, moved until its model is stable: first along what records leave open, then
+    back toward the release; at last the release itself, which is.
+
+    covariance : (n, n) of x; without it, a fit is moved back alone.
     """
-    for back in np.arange(0.0, 1.0, 0.125):
-        here = (1 - back) * x
+
+    def at(here: Array) -> tuple[DetailedCase, Equilibrium, DetailedModel] | None:
         case = case_with(base, prediction.family.numbers(theta_of(prediction.factors, here)))
         try:
             equilibrium = solve(case)
-            model = linearise(case, equilibrium, ports)
-            if is_stable(model):
-                return here, float(back), case, equilibrium, model
+            return case, equilibrium, linearise(case, equilibrium, ports)
         except (NoOperatingPoint, np.linalg.LinAlgError):
-            continue
+            return None
+
+    if (found := at(x)) is not None and is_stable(found[2]):
+        return x, 0.0, *found
+    if found is not None and covariance is not None:
+        here = stabler(lambda x: (there := at(x)) and least_damping(there[2]), x, covariance)
+        here = np.clip(here, *np.array([factor.range for factor in prediction.factors]).T)
+        if (found := at(here)) is not None and is_stable(found[2]):
+            return here, 0.0, *found
+    for back in np.arange(0.125, 1.0, 0.125):
+        here = (1 - back) * x
+        if (found := at(here)) is not None and is_stable(found[2]):
+            return here, float(back), *found
     equilibrium = solve(released)
     model = linearise(released, equilibrium, ports)
     return np.zeros_like(x), 1.0, released, equilibrium, model
+
+
+def stabler(damping: Callable[[Array], float | None], x: Array, covariance: Array) -> Array:
+    """Go from x to the least ζ by the likeliest way: Σ g (ζ* − ζ) / gᵀ Σ g, g the slope of ζ.
+
+    damping : the least ζ at x, None where there is none.
+    """
+    for _ in range(TRIES):
+        ratio = damping(x)
+        if ratio is None or ratio >= LEAST_DAMPING:
+            break
+        steps = [damping(x + H * own) for own in np.eye(len(x))]
+        g = np.array([0.0 if step is None else (step - ratio) / H for step in steps])
+        way = covariance @ g
+        if not g @ way > 0:
+            break
+        x = x + way * (LEAST_DAMPING + BEYOND - ratio) / (g @ way)
+    return x
 
 
 def case_with(case: DetailedCase, numbers: Numbers) -> DetailedCase:

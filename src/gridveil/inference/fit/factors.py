@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from gridveil.dynamics.detailed.family import Lever, LeverTarget
+from gridveil.dynamics.detailed.quantities import FAST_SHARES
 from gridveil.dynamics.detailed.registry import DEVICES
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.facts import Array
@@ -83,6 +84,12 @@ def _of_role(role: str, weight: Callable[[Any], float]) -> Targets:
     return targets
 
 
+def _fast_share(case: DetailedCase) -> Iterable[LeverTarget]:
+    for table in case.devices:
+        if share := FAST_SHARES.get(table.model):
+            yield LeverTarget(table.model, share.constant)
+
+
 def _damping(case: DetailedCase) -> Iterable[LeverTarget]:
     for table in case.devices:
         if DEVICES[table.model].role == "machine":
@@ -120,6 +127,8 @@ COMMON: tuple[Factor, ...] = (
         0.3,
         _of_role("governor", lambda p: float(p.unit == "s")),
     ),
+    # drawn with noise of its own: a common time leaves T2/T3 as it is
+    Factor("governor_fast", "fast share of the governors", "factor", 0.3, _fast_share),
     Factor(
         "avr_gain",
         "gain of the exciters",

@@ -30,6 +30,7 @@ from gridveil.inference.fit.guard import (
     residual_findings,
 )
 from gridveil.inference.fit.misfit import PlaceMisfit
+from gridveil.inference.fit.noise import sensor_noise
 from gridveil.inference.fit.problem import Observation
 from gridveil.privacy.noisy import NoisyGrid
 
@@ -40,7 +41,7 @@ SIZING = ("inertia", "governor_gain")  # common factors that do, too
 # no multiple of that answer explains.
 MOST_DEVIATIONS, MOST_UNLIKE = 2.7, 0.08
 # How much more unlike the answer at the declared bus may be than that at the best other one, where
-# a fit leaves more of the record than this share.
+# a fit leaves more of the record than this share, the sensor's noise not counted.
 ELSEWHERE, DOUBTFUL_ELSEWHERE, LEFT = 2.5, 1.5, 0.035
 FARTHEST = 1 - 1e-12  # quantile of the factors' priors that no grid of this structure is beyond
 
@@ -78,7 +79,7 @@ class DetailedGuard:
             if others:
                 best = min(others, key=lambda bus: others[bus])
                 ratio = unlike / max(others[best], np.finfo(float).tiny)
-                if ratio > DOUBTFUL_ELSEWHERE and self._share() > LEFT:
+                if ratio > DOUBTFUL_ELSEWHERE and self.share_left() > LEFT:
                     yield Doubt(
                         "discarded" if ratio > ELSEWHERE else "doubtful",
                         f"record {number} is {ratio:.1f} times as unlike the release's answer at "
@@ -121,10 +122,15 @@ class DetailedGuard:
         peak = np.array([np.abs(column).max() for column in columns])
         return np.array(known) / (1000 * hz), size, peak
 
-    def _share(self) -> float:
-        """Largest share of a record that the fit leaves."""
+    def share_left(self) -> float:
+        """Largest share of a record that the fit leaves beyond the sensor's noise."""
         left, size, _ = self._left()
-        return float((left / np.maximum(size, np.finfo(float).tiny)).max(initial=0.0))
+        if not len(left):
+            return 0.0
+        omega = (record.trajectory.omega for record in self.controls.observed)
+        noise = np.array([sensor_noise(column) for own in omega for column in own.T])
+        beyond = np.sqrt(np.maximum(left**2 - noise**2, 0.0))
+        return float((beyond / np.maximum(size, np.finfo(float).tiny)).max())
 
     def _held_out(self) -> Iterator[Doubt]:
         parts = [(place.held_out, place.whole) for place in self.misfit]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gridveil.grid.facts import Array
 
+OF_MEDIAN = 1.4826  # deviation of a Gaussian over the median of its size
 WINDOW_S = 1.0  # over which sums of the residual are compared with single samples
 
 
@@ -53,3 +54,13 @@ def noise_of(left: Array, seen: NDArray[np.bool_], dt_s: float) -> Residue:
         squares / np.maximum(variance, np.finfo(float).tiny), 1.0, np.maximum(counts.max(axis=1), 1)
     )
     return Residue(np.sqrt(variance), together)
+
+
+def sensor_noise(column: Array) -> float:
+    """Deviation of white noise on a smooth record (samples,), by its second differences [p.u.].
+
+    Their median, so that steps and gaps do not count. A response is smooth over a few samples:
+    what is left of it in a second difference is small.
+    """
+    second = np.diff(column[np.isfinite(column)], n=2)
+    return OF_MEDIAN * float(np.median(np.abs(second))) / np.sqrt(6.0) if len(second) else 0.0
