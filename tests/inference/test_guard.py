@@ -95,6 +95,15 @@ def test_what_is_left_of_a_record_is_judged_by_its_size(left, expected):
     assert grades(one) == expected
 
 
+def test_a_sensors_noise_is_no_part_of_a_record_that_a_model_could_explain():
+    size, peak, left = np.array([1e-3]), np.array([2e-3]), np.array([1.5e-4])
+    assert grades(residual_findings(left, size, peak, 60.0)) == ["doubtful"]
+    assert grades(residual_findings(left, size, peak, 60.0, noise=np.array([1.4e-4]))) == []
+    assert grades(residual_findings(left, size, peak, 60.0, noise=np.array([0.5e-4]))) == [
+        "doubtful"
+    ]
+
+
 @pytest.mark.parametrize(
     ("second", "unfitted", "control", "expected"),
     [

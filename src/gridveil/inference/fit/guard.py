@@ -97,13 +97,22 @@ class Doubt:
 # --- any model ------------------------------------------------------------------------------------
 
 
-def residual_findings(left: Array, size: Array, peak: Array, hz: float) -> Iterator[Doubt]:
+def share_beyond(left: Array, noise: Array, size: Array) -> float:
+    """Largest share of a record that a fit leaves beyond the sensor's noise; (places,) each."""
+    beyond = np.sqrt(np.maximum(left**2 - noise**2, 0.0))
+    return float((beyond / np.maximum(size, np.finfo(float).tiny)).max())
+
+
+def residual_findings(
+    left: Array, size: Array, peak: Array, hz: float, noise: Array | None = None
+) -> Iterator[Doubt]:
     """What is left of records, against their size.
 
     left, size : (places,) root mean squares of residual and record; peak : (places,) largest
-    deviations [p.u.]; hz : nominal frequency.
+    deviations; noise : (places,) of the sensors, which no model explains [p.u.]; hz : nominal
+    frequency.
     """
-    share = float((left / np.maximum(size, np.finfo(float).tiny)).max())
+    share = share_beyond(left, np.zeros_like(left) if noise is None else noise, size)
     if share > DOUBTFUL_SHARE:
         yield Doubt(
             "discarded" if share > USELESS_SHARE else "doubtful",

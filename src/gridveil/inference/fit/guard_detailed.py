@@ -28,6 +28,7 @@ from gridveil.inference.fit.guard import (
     Verdict,
     held_out_findings,
     residual_findings,
+    share_beyond,
 )
 from gridveil.inference.fit.misfit import PlaceMisfit
 from gridveil.inference.fit.noise import sensor_noise
@@ -103,7 +104,7 @@ class DetailedGuard:
         hz = self.controls.observed[0].trajectory.frequency_hz
         left, size, peak = self._left()
         if len(left):
-            yield from residual_findings(left, size, peak, hz)
+            yield from residual_findings(left, size, peak, hz, self._noise())
 
     def _left(self) -> tuple[Array, Array, Array]:
         """Residual, root mean square and largest deviation of each place [p.u.]; none where the
@@ -125,12 +126,12 @@ class DetailedGuard:
     def share_left(self) -> float:
         """Largest share of a record that the fit leaves beyond the sensor's noise."""
         left, size, _ = self._left()
-        if not len(left):
-            return 0.0
+        return share_beyond(left, self._noise(), size) if len(left) else 0.0
+
+    def _noise(self) -> Array:
+        """Deviation of the sensor's noise at each place [p.u.]."""
         omega = (record.trajectory.omega for record in self.controls.observed)
-        noise = np.array([sensor_noise(column) for own in omega for column in own.T])
-        beyond = np.sqrt(np.maximum(left**2 - noise**2, 0.0))
-        return float((beyond / np.maximum(size, np.finfo(float).tiny)).max())
+        return np.array([sensor_noise(column) for own in omega for column in own.T])
 
     def _held_out(self) -> Iterator[Doubt]:
         parts = [(place.held_out, place.whole) for place in self.misfit]
