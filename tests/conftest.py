@@ -9,6 +9,7 @@ os.environ.pop("GRIDVEIL_LEDGER", None)
 
 import pytest
 
+from browser import chromium, open_page  # noqa: F401 - fixtures
 from ledger_helpers import folder, home, location, postgres, postgres_server  # noqa: F401 - fixtures; below the home, which gridveil reads
 
 

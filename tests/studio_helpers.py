@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -86,9 +87,8 @@ class Running:
             place = self.studio.jobs.get(name)
             if place is not None and (place.folder / PID).exists():
                 number = int((place.folder / PID).read_text())
-                with open(f"/proc/{number}/stat") as file:
-                    if file.read().rpartition(")")[2].split()[0] == "T":
-                        return number
+                if Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                    return number
             time.sleep(0.05)
         raise AssertionError("it was not stopped")
 
@@ -98,9 +98,8 @@ def multipart(fields, files):
     mark, parts = "gridveil-test-boundary", []
     for name, value in fields.items():
         for one in value if isinstance(value, list) else [value]:
-            parts.append(
-                f'--{mark}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{one}\r\n'.encode()
-            )
+            head = f'--{mark}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n'
+            parts.append(f"{head}{one}\r\n".encode())
     for name, file, content in files:
         head = f'--{mark}\r\nContent-Disposition: form-data; name="{name}"; filename="{file}"\r\n'
         parts.append(f"{head}Content-Type: application/octet-stream\r\n\r\n".encode())

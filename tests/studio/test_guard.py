@@ -2,9 +2,18 @@
 
 import pytest
 
-from studio_helpers import running, serving, studio_of  # noqa: F401 - fixtures
+from studio_helpers import serving
 
-PAGES = ("/", "/grid", "/hide", "/release", "/ledger", "/recipient", "/static/studio.js", "/nowhere")
+PAGES = (
+    "/",
+    "/grid",
+    "/hide",
+    "/release",
+    "/ledger",
+    "/recipient",
+    "/static/studio.js",
+    "/nowhere",
+)
 
 
 def test_no_page_works_without_the_cookie(running):
@@ -68,6 +77,6 @@ def test_an_upload_over_the_limit_is_refused_and_not_kept(studio_of):
 def test_uploads_are_deleted_on_exit(running):
     running.ask("POST", "/grid", files=[("file", "grid.m", b"no grid")])
     uploads = running.studio.uploads
-    assert [path for path in uploads.rglob("*.m")]
+    assert list(uploads.rglob("*.m"))
     running.studio.close()
     assert not uploads.exists()

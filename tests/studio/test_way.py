@@ -7,8 +7,9 @@ import pytest
 
 from gridveil.publication.bundle import verify
 from gridveil.vault.source import Private
-from measured_helpers import write_toml
-from studio_helpers import events, go_on, running, serving, studio_of  # noqa: F401 - fixtures
+from gridveil.workflow.settings import ReleaseSettings
+from measured_helpers import signal, write_csv, write_toml
+from studio_helpers import events, go_on, serving
 
 
 def yes(running, **more):
@@ -51,6 +52,7 @@ def test_choices_changed_in_another_tab_are_not_released(running):
     assert running.spent() == 0
 
 
+@pytest.mark.slow
 def test_cancel_says_what_stays_spent(running, monkeypatch):
     monkeypatch.setenv("GRIDVEIL_FAULT", "reduced:SIGSTOP")
     running.choose()
@@ -86,6 +88,7 @@ def test_a_killed_process_and_a_killed_studio_leave_what_the_ledger_says(studio_
         assert again.spent() == 1
 
 
+@pytest.mark.slow
 def test_killed_before_the_charge_nothing_is_spent(running, monkeypatch):
     monkeypatch.setenv("GRIDVEIL_FAULT", "opened")
     running.choose()
@@ -106,7 +109,7 @@ def test_wrong_files_epsilon_and_budget_are_told_and_spend_nothing(running):
     for wrong in ("nought", "0", "-1", ""):
         answer = running.ask("POST", "/hide", {"hide": "0", "epsilon": wrong, "then": "next"})
         assert answer.status == 422
-        assert "role=\"alert\"" in answer.text
+        assert 'role="alert"' in answer.text
         assert running.ask("GET", "/release").getheader("Location") == "/hide"
     answer = running.ask("POST", "/hide/record", files=[("record", "r.csv", b"1,2")])
     assert "There is no TOML among these files" in answer.text
@@ -136,8 +139,6 @@ def test_no_preview_opens_a_private_value(running, monkeypatch, tmp_path):
 
     monkeypatch.setattr(Private, "open", staticmethod(never))
     time = [0.1 * n for n in range(200)]
-    from measured_helpers import signal, write_csv
-
     write_csv(tmp_path / "record.csv", time, 60 * (1 + signal(time)))
     toml = write_toml(tmp_path / "record.toml")
     parts = [("record", path.name, path.read_bytes()) for path in (toml, tmp_path / "record.csv")]
@@ -160,17 +161,18 @@ def test_no_preview_opens_a_private_value(running, monkeypatch, tmp_path):
     assert running.spent() == 0
 
 
+@pytest.mark.slow
 def test_the_toml_and_the_script_make_the_same_release(running, tmp_path, monkeypatch):
-    from gridveil.workflow.settings import ReleaseSettings
-
-    running.choose(bounds="m=1:50", formats=["matlab"])
+    running.choose(bounds="m=1:50", formats=["mat"])
     name, _ = yes(running, budget="3")
     assert running.until(name)["state"] == "done"
     toml = running.ask("GET", f"/releases/{name}/files/release.toml").text
     (tmp_path / "release.toml").write_text(toml)
-    settings = ReleaseSettings.from_file(tmp_path / "release.toml", {"ledger": running.studio.ledger})
+    settings = ReleaseSettings.from_file(
+        tmp_path / "release.toml", {"ledger": running.studio.ledger}
+    )
     assert str(settings.epsilon) == "1"
-    assert settings.formats == ("matlab",)
+    assert settings.formats == ("mat",)
     script = running.ask("GET", f"/releases/{name}/files/release.py").text
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRIDVEIL_LEDGER", running.studio.ledger)
@@ -180,11 +182,12 @@ def test_the_toml_and_the_script_make_the_same_release(running, tmp_path, monkey
     page = running.ask("GET", "/ledger").text
     assert "Every row is as it was written." in page
     assert page.count("published") == 2
-    export = running.ask("GET", f"/releases/{name}/files/export-matlab.zip")
+    export = running.ask("GET", f"/releases/{name}/files/export-mat.zip")
     assert export.status == 200
     assert running.ask("GET", f"/releases/{name}/files/..%2fjob.json").status == 404
 
 
+@pytest.mark.slow
 def test_a_demo_is_seeded_marked_and_charges_nothing(studio_of):
     with serving(studio_of(demo=True)) as running:
         running.choose()
@@ -196,7 +199,9 @@ def test_a_demo_is_seeded_marked_and_charges_nothing(studio_of):
         assert "DEMO (made with a seed; protects nothing)" in page
         assert "There is no ledger yet" in running.ask("GET", "/ledger").text
         bundle = running.studio.jobs.get(name).bundle
-        answer = running.ask("POST", "/recipient", files=[("bundle", "b.zip", Path(bundle).read_bytes())])
+        answer = running.ask(
+            "POST", "/recipient", files=[("bundle", "b.zip", Path(bundle).read_bytes())]
+        )
         assert answer.status == 303
         damaged = bytearray(Path(bundle).read_bytes())
         damaged[len(damaged) // 2] ^= 1

@@ -39,7 +39,8 @@ from gridveil.studio.forms import form
 from gridveil.studio.guard import UPLOAD_BYTES, Guard, Keys, TooLarge
 from gridveil.studio.jobs import Job
 from gridveil.studio.state import Studio, file_name
-from gridveil.workflow.foresee import foresee
+from gridveil.workflow.demo import foresee_demo
+from gridveil.workflow.foresee import Foreseen, foresee
 
 BUILT_IN = ("ieee30", "star5")
 READING = ("model", "inertia", "damping")  # what the page offers; a TOML holds the rest
@@ -62,6 +63,7 @@ def create_app(studio: Studio, keys: Keys, limit: int = UPLOAD_BYTES) -> Any:
         Route("/releases/{id}", pages.look),
         Route("/releases/{id}/events", pages.events),
         Route("/releases/{id}/cancel", pages.cancel, methods=["POST"]),
+        Route("/releases/{id}/use", pages.use, methods=["POST"]),
         Route("/releases/{id}/files/{name}", pages.file),
         Route("/again", pages.again, methods=["POST"]),
         Route("/ledger", pages.ledger),
@@ -98,6 +100,7 @@ class Pages:
             loader=PackageLoader("gridveil.studio"), autoescape=True, trim_blocks=True
         )
         self._env.filters["shown"] = shown
+        self._env.filters["as"] = _formatted
 
     def render(self, name: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         """Fill a template in."""
@@ -128,6 +131,8 @@ class Pages:
         if page is None or (page == "hide.html" and self.studio.draft.facts is None):
             return self.render("error.html", error=error, status=422)
         more = self._of_hide() if page == "hide.html" else self._of_grid()
+        if page == "hide.html":
+            more["values"] |= getattr(request.state, "typed", {})
         return self.render(page, error=error, status=422, **more)
 
     def too_large(self, request: Request, error: Exception) -> Response:
@@ -216,6 +221,7 @@ class Pages:
         account, chosen = draft.account(), draft.chosen_bounds()
         return {
             "at": "hide",
+            "values": dict(draft.choices),
             "stops": STOPS,
             "chosen": chosen,
             "account": account,
@@ -238,10 +244,10 @@ class Pages:
     @form
     def choose(self, request: Request, given: FormData, uploads: dict[str, Any]) -> Response:
         """Take the choices of step 2, and go on if they hold together."""
-        del request, uploads
-        draft = self._begun()
+        del uploads
+        draft, request.state.typed = self._begun(), self._choices(given)
         with self.studio.lock:
-            draft.choose(self._choices(given))
+            draft.choose(request.state.typed)
             draft.valid = given.get("then") == "next"
         return RedirectResponse("/release" if draft.valid else "/hide", 303)
 
@@ -293,6 +299,11 @@ class Pages:
         stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in draft.choices["lineage"])
         return (self.studio.out / f"{stem[:60]}-{draft.id}.zip").absolute()
 
+    def _foreseen(self) -> Foreseen:
+        """What the release would charge, draw and publish."""
+        settings = self.studio.draft.settings(self._place())
+        return foresee_demo(settings) if self.studio.demo else foresee(settings)
+
     def release(self, request: Request) -> Response:
         """Show what would be charged and published; opens when step 2 is valid."""
         del request
@@ -303,7 +314,7 @@ class Pages:
             return RedirectResponse(f"/releases/{draft.id}", 303)
         try:
             with self.studio.lock:
-                foreseen = foresee(draft.settings(self._place()))
+                foreseen = self._foreseen()
         except GridveilError as error:
             return self.render("release.html", at="release", error=error, foreseen=None, status=422)
         return self.render(
@@ -344,8 +355,7 @@ class Pages:
 
     def _set_budget(self, given: FormData) -> Fraction | None:
         """Check the charge once more, and give a new account its budget; None: it has one."""
-        draft = self.studio.draft
-        foreseen = foresee(draft.settings(self._place()))
+        foreseen = self._foreseen()
         if foreseen.account is not None:
             return None
         total = exact(str(given.get("budget") or foreseen.cost), name="the budget")
@@ -457,6 +467,14 @@ class Pages:
         return recipient.part(job.bundle, name)
 
     @form
+    def use(self, request: Request, given: FormData, uploads: dict[str, Any]) -> Response:
+        """Open a release's own bundle as a recipient would."""
+        del given, uploads
+        job = self._job(request)
+        one = recipient.received(self.studio, job.bundle.name, job.bundle)
+        return RedirectResponse(f"/recipient/{one.id}", 303)
+
+    @form
     def again(self, request: Request, given: FormData, uploads: dict[str, Any]) -> Response:
         """Begin another release; the choices of the last are left behind."""
         del request, given, uploads
@@ -482,6 +500,11 @@ class Pages:
             versions=book.versions(),
             problems=book.verify(),
         )
+
+
+def _formatted(value: Any, how: str) -> str:
+    """A number with a true minus sign."""
+    return (how % float(value)).replace("-", "−")
 
 
 def _number(name: str, text: str) -> float:

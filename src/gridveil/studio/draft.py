@@ -13,12 +13,13 @@ from pprint import pformat
 from typing import Any
 
 from gridveil.foundation.errors import GridveilError, NoLedger, OptionError
-from gridveil.grid.parameters import Bounds
+from gridveil.grid.parameters import DETAILED, Bounds
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import MECHANISMS, MECHANISMS_IN_WORDS
 from gridveil.privacy.epsilon import exact
 from gridveil.privacy.ledger import Account, Ledger
 from gridveil.privacy.ledger.accounts import check_lineage
+from gridveil.publication.export import check_formats
 from gridveil.studio.drawing import Chart, Network, frequencies, network
 from gridveil.workflow.bounds import Chosen, choose_bounds
 from gridveil.workflow.inspecting import listed_facts
@@ -173,6 +174,8 @@ class Draft:
             exact(self.choices["epsilon"])
             check_lineage(self.choices["lineage"])
             self.settings(Path("bundle.zip"))
+            detailed = self.family == DETAILED
+            check_formats(self.choices["formats"], len(self.facts.machines), detailed=detailed)
         except GridveilError:
             self.choices, self.valid = before, was_valid
             raise
@@ -240,9 +243,7 @@ class Draft:
         size = f"{len(self.facts.buses)} buses, {len(self.facts.machines)} machines, {kind}"
         rows = [("Grid", self.shown), ("", size)]
         chosen = self.chosen_bounds()
-        given = "derived from public facts" if chosen.missing else "as its owner declares"
-        if self.choices.get("bounds"):
-            given = self.choices["bounds"]
+        given = self.choices.get("bounds") or chosen.bounds.origin
         return [
             *rows,
             ("Hidden", self.ways[int(self.choices["hide"])][0]),

@@ -16,8 +16,8 @@ Array = NDArray[np.float64]
 MOST_BUSES = 400  # of a drawn network: with more, nothing can be told apart
 ROUNDS = 150
 MOST_SERIES = 6
-WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 44
+WIDTH, HEIGHT = 500, 280
+LEFT, RIGHT, TOP, BOTTOM = 68, 14, 12, 48
 
 
 @dataclass(frozen=True)

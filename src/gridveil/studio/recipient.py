@@ -25,7 +25,7 @@ from gridveil.publication.unpack import read_files
 from gridveil.studio.drawing import Chart, frequencies
 from gridveil.studio.forms import form
 from gridveil.studio.guard import ALONE
-from gridveil.studio.state import Received
+from gridveil.studio.state import Received, Studio
 from gridveil.workflow.bundles import Simulated, replayed, simulate_bundle
 
 if TYPE_CHECKING:
@@ -83,6 +83,13 @@ def _attached(content: bytes, name: str) -> Response:
     return Response(content, media_type="application/zip", headers=headers)
 
 
+def received(studio: Studio, name: str, path: Path) -> Received:
+    """Verify a bundle, and keep it in the list of those that may be looked at."""
+    one = Received(secrets.token_hex(8), name, path, verify(path))
+    studio.received[one.id] = one
+    return one
+
+
 def answered(bundle: Path, event: str) -> tuple[Simulated, Chart]:
     """Simulate an event, and draw the machines' frequencies with their bands."""
     done = simulate_bundle(bundle, event, horizon_s=HORIZON_S, dt_s=0.02)
@@ -109,7 +116,7 @@ def routes(pages: Pages) -> list[Route]:
             )
         ((name, path),) = studio.keep(found[:1]).items()
         try:
-            report = verify(path)
+            one = received(studio, name, path)
         except GridveilError as error:
             path.unlink()
             words = str(error).replace(str(path), name)
@@ -120,8 +127,6 @@ def routes(pages: Pages) -> list[Route]:
                 broken=words,
                 status=422,
             )
-        one = Received(secrets.token_hex(8), name, path, report)
-        studio.received[one.id] = one
         return RedirectResponse(f"/recipient/{one.id}", 303)
 
     async def take(request: Request) -> Response:

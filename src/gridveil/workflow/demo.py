@@ -27,6 +27,7 @@ from gridveil.readers.cases import BUNDLED, open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.truth import true_model
+from gridveil.workflow.foresee import Foreseen, foresee
 from gridveil.workflow.publish import publish
 from gridveil.workflow.release import Dialogue, prepare
 from gridveil.workflow.settings import ReleaseSettings
@@ -99,6 +100,11 @@ def run_demo(
         noisy=simulate(noisy, PUBLIC_EVENT, **clock),
         fitted=release.simulate(PUBLIC_EVENT, **clock),
     )
+
+
+def foresee_demo(settings: ReleaseSettings) -> Foreseen:
+    """Check a demo as `demo_release` does, and say what it would draw and publish."""
+    return foresee(settings, sampler=DemoSampler(1))
 
 
 def demo_release(settings: ReleaseSettings, dialogue: Dialogue, seed: int = 1) -> Report:
