@@ -20,7 +20,7 @@ from gridveil.privacy.epsilon import exact
 from gridveil.privacy.ledger import Account, Ledger
 from gridveil.privacy.ledger.accounts import check_lineage
 from gridveil.publication.export import check_formats
-from gridveil.studio.drawing import Chart, Network, frequencies, network
+from gridveil.studio.drawing import Chart, DrawnNetwork, frequencies, network
 from gridveil.workflow.bounds import Chosen, choose_bounds
 from gridveil.workflow.inspecting import listed_facts
 from gridveil.workflow.opening import inspect_grid
@@ -62,7 +62,7 @@ class Draft:
     shown: str = ""
     reading: dict[str, Any] = field(default_factory=dict[str, Any])
     facts: Any = None
-    drawing: Network | None = None
+    drawing: DrawnNetwork | None = None
     found: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     names: dict[str, str] = field(default_factory=dict[str, str])
     choices: dict[str, Any] = field(default_factory=dict[str, Any])

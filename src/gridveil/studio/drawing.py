@@ -21,7 +21,7 @@ LEFT, RIGHT, TOP, BOTTOM = 68, 14, 12, 48
 
 
 @dataclass(frozen=True)
-class Network:
+class DrawnNetwork:
     """A drawn network: lines as pairs of points, buses with their labels; r : of a machine's."""
 
     width: int
@@ -30,7 +30,7 @@ class Network:
     buses: list[dict[str, Any]]
 
 
-def network(facts: Any) -> Network | None:
+def network(facts: Any) -> DrawnNetwork | None:
     """Draw public facts of a grid: its buses and lines, machines marked; None: too many."""
     n = len(facts.buses)
     if n > MOST_BUSES:
@@ -40,7 +40,7 @@ def network(facts: Any) -> Network | None:
     at = (at - at.min(axis=0)) / np.maximum(np.ptp(at, axis=0), 1e-9)
     at = edge + at * (np.array([width, height]) - 2 * edge)
     machines = set(np.asarray(facts.machines).tolist())
-    return Network(
+    return DrawnNetwork(
         width,
         height,
         [tuple(np.round([*at[i], *at[j]], 1).tolist()) for i, j in facts.edges],
