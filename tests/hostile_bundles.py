@@ -2,8 +2,8 @@
 prints what went wrong.
 
 A forger changes one thing of a sound bundle and makes the rest fit as well as he can: checksums,
-certificate.txt and README anew, and a signature by a key of his own. How it is known whether a
-bundle that is accepted was accepted wrongly:
+certificate.txt, README and card anew, and a signature by a key of his own. How it is known whether
+a bundle that is accepted was accepted wrongly:
 
 - a zip: its files must be the sound bundle's, byte by byte;
 - a model, a reference, an export or a text: never, every change was made large enough to show;
@@ -41,7 +41,9 @@ from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, aggregates, topology
 from gridveil.privacy.ledger import Ledger
+from gridveil.publication import bundle
 from gridveil.publication.bundle import contents, verify, verify_files
+from gridveil.publication.card import card_page
 from gridveil.publication.certificate import CertificateDocument, in_plain_words
 from gridveil.publication.document import from_document
 from gridveil.publication.matfile import HEADER
@@ -57,6 +59,7 @@ from limited import own_peak
 # processor time and memory a bundle, and how much of it a busy machine is given
 LIMIT_S, LIMIT_MB, SLACK = (2.0, 500, 3)
 RELEASE, CERTIFICATE = "release.json", "certificate.json"
+WORDS = ("README.md", "certificate.txt", "card.html")  # recomputed from the documents
 FORGER = Signer(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 NOTHING_LEARNT = "Nothing at all can be learnt."
 
@@ -167,7 +170,7 @@ def sealed(base, files):
 
 
 def reworded(files):
-    """Write certificate.txt and README anew from what the documents say now, where they say
+    """Write certificate.txt, README and card anew from what the documents say now, where they say
     anything that can be written.
     """
     files = dict(files)
@@ -184,9 +187,23 @@ def reworded(files):
             for name in ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads")
         }
         files["README.md"] = readme(from_document(document, arrays), document).encode()
+        card_anew(files)
     except (GridveilError, ValueError, TypeError, KeyError, ArithmeticError):
         pass
     return files
+
+
+def card_anew(files):
+    """Write the card anew from what the other files hold now."""
+    document, release = bundle._read_release(Path("forged"), files)
+    release, _ = bundle._read_replays(Path("forged"), files, release)
+    release = bundle._with_ensemble(Path("forged"), files, release, document)
+    certificate = (
+        CertificateDocument.model_validate_json(files[CERTIFICATE])
+        if CERTIFICATE in files
+        else None
+    )
+    files["card.html"] = card_page(release, document, certificate).encode()
 
 
 def leaves(document, path=()):
@@ -683,7 +700,7 @@ def wrong_with(base, files, report):
     if base.signed and report.signed_by != FORGER.public_key.hex() and files != base.files:
         return "it passes for the owner's"
     # recomputed from the documents, or them
-    texts = {SUMS, SIGNATURE, "README.md", "certificate.txt", RELEASE, CERTIFICATE}
+    texts = {SUMS, SIGNATURE, *WORDS, RELEASE, CERTIFICATE}
     if {name: files[name] for name in files if name not in texts} != {
         name: base.files[name] for name in base.files if name not in texts
     }:
@@ -696,7 +713,7 @@ def wrong_with(base, files, report):
                 kept = PROMISE.fullmatch(place) and promise_holds(whole(RELEASE, files[RELEASE]))
                 if not DECLARED.fullmatch(place) and not kept:
                     return f"{place} differs"
-    for text in ("README.md", "certificate.txt"):
+    for text in WORDS:
         if text in files and files[text] != reworded(files)[text]:
             return f"{text} says something else"
     return None

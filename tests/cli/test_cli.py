@@ -168,6 +168,7 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
         "files": [
             "README.md",
             "SHA256SUMS",
+            "card.html",
             "certificate.json",
             "certificate.txt",
             "ensemble.mat",

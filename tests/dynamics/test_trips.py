@@ -63,7 +63,8 @@ def test_a_model_without_a_unit_is_the_one_that_never_had_it(model, unit):
     turn = from_the_mean(oracle.turn, oracle)
     C, D = from_the_mean(oracle.C, oracle), oracle.D.copy()
     buses = [unit, 3, 4, 5]
-    C[buses], D[buses] = turn[buses] @ left.A, turn[buses] @ oracle.B
+    mean = [rows[list(left.angles)].mean(axis=0) / model.omega_b for rows in (left.A, oracle.B)]
+    C[buses], D[buses] = turn[buses] @ left.A + mean[0], turn[buses] @ oracle.B + mean[1]
     assert pytest.approx(C[twice], abs=1e-9) == left.C
     assert pytest.approx(D[np.ix_(twice, twice)], abs=1e-9) == left.D
 
@@ -92,6 +93,15 @@ def test_a_trip_is_a_step_of_the_lost_power_without_the_unit(model):
     assert trajectory.omega == pytest.approx(expected, abs=1e-9)
     last = simulate(model, Event.trip({"G2": None}), horizon_s=200.0, dt_s=0.1).omega[-1]
     assert trajectory.settling == pytest.approx(last[0], rel=1e-4)
+
+
+def test_after_a_trip_every_bus_moves_with_the_machines_and_settles_with_them(model):
+    buses = ["G1", "G3", "G2", "L1", "L2", "L3"]
+    trajectory = simulate(model, "trip:G2", horizon_s=200.0, dt_s=0.1, buses=buses)
+    assert trajectory.omega[-1] == pytest.approx(trajectory.settling, rel=1e-3)
+    machines = trajectory.omega[:, :2].mean(axis=1)
+    swing = np.abs(machines).max()
+    assert np.abs(trajectory.omega[10:] - machines[10:, None]).max() < 0.3 * swing
 
 
 def test_steps_before_a_trip_are_carried_over(model):

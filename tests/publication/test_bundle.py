@@ -33,7 +33,15 @@ from gridveil.vault.sampler import DemoSampler
 from gridveil.workflow.publish import publish
 from measured_helpers import write_measured
 
-NAMES = ("README.md", "SHA256SUMS", "ensemble.mat", "model.mat", "reference.csv", "release.json")
+NAMES = (
+    "README.md",
+    "SHA256SUMS",
+    "card.html",
+    "ensemble.mat",
+    "model.mat",
+    "reference.csv",
+    "release.json",
+)
 
 
 @pytest.fixture(scope="module")

@@ -294,6 +294,7 @@ def test_a_true_value_in_the_12th_digit_of_a_public_figure_is_caught(run, monkey
     ("place", "name", "file"),
     [
         (bundle, "readme", "README.md"),
+        (bundle, "card_page", "card.html"),
         (bundle, "_reference", "reference.csv"),
         (bundle, "in_plain_words", "certificate.txt"),
         (bundle, "to_document", "release.json"),

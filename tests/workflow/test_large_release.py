@@ -150,6 +150,7 @@ def test_the_exact_scheme_is_refused_for_so_many_machines(bundle):
     "name",
     [
         "README.md",
+        "card.html",
         "certificate.json",
         "certificate.txt",
         "model.mat",

@@ -35,6 +35,7 @@ from gridveil.foundation.shown import json_file
 from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.guard import Verdict
+from gridveil.publication.card import CARD, CARD_VERSION, card_page
 from gridveil.publication.certificate import (
     CERTIFICATE_VERSION,
     CertificateDocument,
@@ -83,6 +84,7 @@ OWN_FILES = {
     REFERENCE,
     README,
     ENSEMBLE,
+    CARD,
     CERTIFICATE,
     IN_WORDS,
     SUMS,
@@ -106,8 +108,8 @@ class Report:
     trusted : whether that key is one that the recipient named.
     noise : α and scale of each group, in words;
     exports : formats of other tools that it holds;
-    not_recomputed : those of them that another version of gridveil wrote, which only their
-    checksums vouch for.
+    not_recomputed : those of them, and the card, that another version of gridveil wrote, which only
+    their checksums vouch for.
     repacked : whether another program made the zip anew.
     ignored : files that it put in, and that are no part of the bundle.
     verdict : of the guard on its fit; None: no fit, or none that was judged.
@@ -195,7 +197,10 @@ def verify_files(path: Path, files: Mapping[str, bytes]) -> Report:
     stated = loaded.document.ensemble
     if stated and not gives_bands(loaded.release, loaded.document.reference, stated):
         raise broken(path, f"{ENSEMBLE} does not give the bands that {DOCUMENT} states")
-    others = _check_exports(path, files, loaded.release, loaded.document)
+    others = (
+        *_check_exports(path, files, loaded.release, loaded.document),
+        *_check_card(path, files, loaded),
+    )
     return replace(
         _report(path, files, loaded.release, loaded.document, loaded.certificate),
         not_recomputed=others,
@@ -243,7 +248,7 @@ def contents(
         )
     exported = {name: export(release, name) for name in formats}
     listed = tuple(_described(name, made) for name, made in exported.items())
-    document = to_document(release).model_copy(update={"exports": listed})
+    document = to_document(release).model_copy(update={"exports": listed, "card": CARD_VERSION})
     run = document.reference
     if release.ensemble is not None:
         bars = ensemble_document(release, run)
@@ -262,12 +267,13 @@ def contents(
         files[ENSEMBLE] = ensemble_file(release.ensemble)
     for made in exported.values():
         files |= made
-    if release.demo:  # nobody certifies or signs a demo
-        return dict(sorted((files | {SUMS: checksums(files)}).items()))
-    certificate = certify(release, signer.public_key if signer else None)
-    files |= {CERTIFICATE: _json(certificate), IN_WORDS: in_plain_words(certificate).encode()}
+    certificate = None
+    if not release.demo:  # nobody certifies or signs a demo
+        certificate = certify(release, signer.public_key if signer else None)
+        files |= {CERTIFICATE: _json(certificate), IN_WORDS: in_plain_words(certificate).encode()}
+    files[CARD] = card_page(release, document, certificate).encode()
     files[SUMS] = checksums(files)
-    if signer:
+    if signer and certificate:
         files[SIGNATURE] = signer.sign(files[SUMS])
     return dict(sorted(files.items()))
 
@@ -337,6 +343,10 @@ def _parse(path: Path, files: Mapping[str, bytes]) -> _Loaded:
     certificate = _check_certificate(path, files, release)
     release = _with_ensemble(path, files, release, document)
     told: dict[str, object] = {"exports": document.exports}
+    if (document.card is None) != (CARD not in files):
+        raise broken(path, f"{CARD} is {'missing' if document.card else f'not in {DOCUMENT}'}")
+    if document.card is not None:
+        told["card"] = document.card
     if document.ensemble is not None:  # its bands are recomputed by `verify`
         told["ensemble"] = document.ensemble
     derived = to_document(release).model_copy(update=told)
@@ -436,12 +446,7 @@ def _check_exports(
     others = []
     for listed in document.exports:
         if listed.version > FORMATS[listed.format].version:
-            raise BundleError(
-                f"{path}: its files for {listed.format} are of version {listed.version}, which "
-                "this gridveil does not know.",
-                outcome=NOT_LOADED,
-                remedy="Upgrade gridveil: pip install --upgrade gridveil.",
-            )
+            raise _newer(path, f"its files for {listed.format} are of version {listed.version}")
         if (
             listed.version < FORMATS[listed.format].version
             and tuple(_exported(release, listed.format)) == listed.files
@@ -456,6 +461,34 @@ def _check_exports(
                 f"{listed.format}",
             )
     return tuple(others)
+
+
+def _check_card(path: Path, files: Mapping[str, bytes], loaded: _Loaded) -> tuple[str, ...]:
+    """Write the card again; name it where another version wrote it, whose bytes this one cannot
+    make.
+    """
+    version = loaded.document.card or CARD_VERSION
+    if version > CARD_VERSION:
+        raise _newer(path, f"its {CARD} is of version {version}")
+    if version < CARD_VERSION:
+        return (CARD,)
+    if CARD not in files:
+        return ()
+    try:
+        again = card_page(loaded.release, loaded.document, loaded.certificate).encode()
+    except (GridveilError, ArithmeticError, ValueError, np.linalg.LinAlgError):
+        again = b""  # a forged model may hold numbers of any size
+    if files[CARD] != again:
+        raise broken(path, f"{CARD} is not what gridveil writes for such a release")
+    return ()
+
+
+def _newer(path: Path, what: str) -> BundleError:
+    return BundleError(
+        f"{path}: {what}, which this gridveil does not know.",
+        outcome=NOT_LOADED,
+        remedy="Upgrade gridveil: pip install --upgrade gridveil.",
+    )
 
 
 def _exported(release: Release, name: str) -> dict[str, bytes]:

@@ -229,10 +229,6 @@ def in_plain_words(certificate: CertificateDocument) -> str:
         or "  nothing: no trajectory was used"
     )
     head = certificate.ledger_head
-    factor, spent = (
-        _odds(Fraction(certificate.epsilon_asked)),
-        at_least(Fraction(certificate.lineage_spent), 6),
-    )
     lists = {
         "Not protected": certificate.not_protected,
         "Public inputs, declared": tuple(
@@ -252,8 +248,8 @@ def in_plain_words(certificate: CertificateDocument) -> str:
   mechanism: {certificate.mechanism}
   {operating_point(family)}: {certificate.operating_point}
 
-At most, an observer's odds between two neighbours change by a factor of {factor}.
-Releases add up: with this one, ε = {spent} of a budget of {certificate.lineage_budget} was spent on this grid.
+{odds_in_words(certificate)}
+{spent_in_words(certificate)}
 
 {certificate.claim}
 
@@ -268,6 +264,21 @@ Ledger {head.ledger}: entry {certificate.ledger_entry}, nonce {certificate.ledge
 commitment to the draw {certificate.draw_commitment}; head after the draw: {head.count} rows, {head.mac}
 Signed by: {certificate.signed_by or "nobody: this bundle carries no signature"}
 """  # noqa: E501
+
+
+def odds_in_words(certificate: CertificateDocument) -> str:
+    """What the promise comes to, in one sentence."""
+    factor = _odds(Fraction(certificate.epsilon_asked))
+    return f"At most, an observer's odds between two neighbours change by a factor of {factor}."
+
+
+def spent_in_words(certificate: CertificateDocument) -> str:
+    """What was spent on the grid, this release included, in one sentence."""
+    spent = at_least(Fraction(certificate.lineage_spent), 6)
+    return (
+        f"Releases add up: with this one, ε = {spent} of a budget of "
+        f"{certificate.lineage_budget} was spent on this grid."
+    )
 
 
 def operating_point(family: str) -> str:

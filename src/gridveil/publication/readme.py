@@ -11,37 +11,23 @@ from gridveil.publication.export import FORMATS
 from gridveil.publication.release import Release
 from gridveil.publication.schema import EDGES_UP_TO, ReleaseDocument
 
+DEMO = "DEMO: made with a seed; it protects nothing and must not be taken for a real release."
+NO_TRAJECTORY = "nothing: no trajectory was used"
+CHECKED = "The checks saw the release, the records and public settings alone."
+
 
 def readme(release: Release, document: ReleaseDocument) -> str:
     """Tell a recipient what the bundle is, how to run it, and what its guarantee means."""
     g, m = document.guarantee, document.model
-    mark = (
-        "**DEMO: made with a seed; it protects nothing and must not be taken for a real "
-        "release.**\n\n"
-        if release.demo
-        else ""
-    )
-    losses = release.guarantee.groups
-    undrawn = dict.fromkeys(release.guarantee.published, "published as it is, without noise")
-    groups = "\n".join(
-        _group_row(name, losses[name])
-        if name in losses
-        else f"| {name} | | {undrawn.get(name, 'nothing was drawn')} | |"
-        for name in release.guarantee.parameters
-    )
+    mark = f"**{DEMO}**\n\n" if release.demo else ""
+    groups = "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in losses(release))
     conditions = (
         "\n".join(f"- {_plain(condition)}" for condition in g.conditional_on)
-        or "- nothing: no trajectory was used"
+        or f"- {NO_TRAJECTORY}"
     )
     unprotected = "\n".join(f"- {item}" for item in g.not_protected)
     equations = "\n".join(document.model.equations)
     units = "\n".join(f"| `{name}` | {unit} |" for name, unit in m.units.items())
-    buses = f"{len(m.loaded_buses)} loaded buses"
-    if g.hides_network:
-        buses = (
-            "joined each to each by one weight, and one port, L1, for load anywhere else: the "
-            "grid's own network is not shown"
-        )
     key = "" if release.demo else "  # --key PUBLIC_KEY, from the publisher, checks who signed it"
     point = operating_point(release.guarantee.family).capitalize()
     scheme = (
@@ -51,8 +37,7 @@ def readme(release: Release, document: ReleaseDocument) -> str:
     )
     return f"""# A gridveil release
 
-{mark}A synthetic, Kron-reduced model of a power grid's frequency dynamics: {len(m.machines)} machines
-({m.machines[0]} … {m.machines[-1]}), {buses}. Names are neutral and say nothing about the source.
+{mark}{what_it_is(document, chr(10))}
 
 ## Run it
 
@@ -68,7 +53,7 @@ python -c "import gridveil; print(gridveil.load('.').simulate('{document.referen
 `scipy.io.loadmat("model.mat")` in Python. `reference.csv` is this model's own answer to `{document.reference.event}`
 ({document.reference.horizon_s:g} s, step {document.reference.dt_s:g} s, {scheme}): yours should agree.
 `sha256sum -c SHA256SUMS` checks the files without gridveil.
-{_ensemble(document)}{_replay(release)}{_exports(document)}
+{_card(document)}{_ensemble(document)}{_replay(release)}{_exports(document)}
 ## The model
 
 ```
@@ -101,6 +86,36 @@ Conditional on:
 Not protected:
 {unprotected}
 """  # noqa: E501
+
+
+def what_it_is(document: ReleaseDocument, gap: str = " ") -> str:
+    """What a bundle holds, in two sentences; gap : what stands in the middle of the first."""
+    m = document.model
+    buses = f"{len(m.loaded_buses)} loaded buses"
+    if document.guarantee.hides_network:
+        buses = (
+            "joined each to each by one weight, and one port, L1, for load anywhere else: the "
+            "grid's own network is not shown"
+        )
+    return (
+        "A synthetic, Kron-reduced model of a power grid's frequency dynamics: "
+        f"{len(m.machines)} machines{gap}({m.machines[0]} … {m.machines[-1]}), {buses}. Names are "
+        "neutral and say nothing about the source."
+    )
+
+
+def losses(release: Release) -> list[tuple[str, str, str, str]]:
+    """Of each group its name, α, ε and scale of noise, in words; of one that was not drawn, why it
+    has no ε.
+    """
+    drawn = release.guarantee.groups
+    undrawn = dict.fromkeys(release.guarantee.published, "published as it is, without noise")
+    return [
+        _group_row(name, drawn[name])
+        if name in drawn
+        else (name, "", undrawn.get(name, "nothing was drawn"), "")
+        for name in release.guarantee.parameters
+    ]
 
 
 def _arrays(document: ReleaseDocument) -> str:
@@ -138,15 +153,20 @@ def _verdict(release: Release) -> str:
     if fitted is None or fitted.verdict is None:
         return ""
     reasons = "".join(f"- {_plain(reason)}\n" for reason in fitted.verdict.reasons)
-    noise = ""
-    if fitted.sigma_mhz is not None:
-        noise = f" Sensor noise and model error together: {fitted.sigma_mhz:.2g} mHz."
+    noise = sigma_words(release)
     return f"""
 ## How far to trust its fit
 
-**{fitted.verdict.in_words().capitalize()}.**{noise}
-The checks saw the release, the records and public settings alone.
+**{fitted.verdict.in_words().capitalize()}.**{noise and " "}{noise}
+{CHECKED}
 {reasons and chr(10) + reasons}"""
+
+
+def sigma_words(release: Release) -> str:
+    """The noise that a fit counted with; nothing where it did not."""
+    if release.fitted is None or release.fitted.sigma_mhz is None:
+        return ""
+    return f"Sensor noise and model error together: {release.fitted.sigma_mhz:.2g} mHz."
 
 
 def _misfit(release: Release) -> str:
@@ -175,9 +195,19 @@ def _plain(words: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#!&])", r"\\\1", words)
 
 
-def _group_row(name: str, loss: GroupLoss) -> str:
+def _group_row(name: str, loss: GroupLoss) -> tuple[str, str, str, str]:
     each = "" if loss.mechanism.each == "each" else f", {loss.mechanism.each}"
-    return f"| {name}{each} | {loss.alpha_in_words} | {loss.epsilon} | {loss.scale_in_words} |"
+    return f"{name}{each}", loss.alpha_in_words, str(loss.epsilon), loss.scale_in_words
+
+
+def _card(document: ReleaseDocument) -> str:
+    """Say what card.html is, where there is one."""
+    if document.card is None:
+        return ""
+    return (
+        "`card.html` shows all this in a browser, offline, with the network drawn and a simulator "
+        "to try steps of load in.\n"
+    )
 
 
 def _ensemble(document: ReleaseDocument) -> str:

@@ -473,3 +473,8 @@ class ReleaseDocument(Document):
     ensemble: EnsembleDocument | None = Field(
         default=None, description="error bars; absent in large grids and old bundles"
     )
+    card: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None,
+        description="version of card.html's bytes, as of an export; absent in old bundles, which "
+        "have none",
+    )

@@ -34,6 +34,7 @@ LARGEST_OF = {
     "replay.json": 2**20,
     "replay.csv": 2**24,
     "ensemble.mat": 2**24,
+    "card.html": 2**24,
     SUMS: 2**16,
     SIGNATURE: 2**10,
 }

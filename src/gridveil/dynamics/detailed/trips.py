@@ -56,7 +56,9 @@ def without_unit(model: DetailedModel, machine: str) -> DetailedModel:
     C, D = by_states(model.C, model.D), by_inputs(model.D)
     turn, through = by_states(model.turn, model.turn_through), by_inputs(model.turn_through)
     buses = np.concatenate([[unit], np.arange(u, p)])
-    C[buses], D[buses] = turn[buses] @ A, turn[buses] @ B
+    # Their angles are counted from the mean, whose own turn is part of their frequency.
+    C[buses] = turn[buses] @ A + A[angles].mean(axis=0) / model.omega_b
+    D[buses] = turn[buses] @ B + B[angles].mean(axis=0) / model.omega_b
     return replace(
         model,
         ports=tuple(model.ports[port] for port in order),
