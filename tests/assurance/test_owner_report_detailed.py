@@ -3,13 +3,12 @@ from the truth as honest noise has it.
 """
 
 import json
-import stat
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from cli_helpers import files_under, found_in, gridveil
+from cli_helpers import found_in, gridveil
 from detailed_releases import FILE, detailed, write_private
 from gridveil.adversary.attack.detailed import (
     inertia_by_rates,
@@ -196,7 +195,7 @@ def bundle(tmp_path, monkeypatch):
 
 def attack(bundle, *options):
     source = bundle.with_name(FILE)
-    return gridveil("attack", bundle, "--source", source, "--out", bundle.parent / "r", *options)
+    return gridveil("attack", bundle, "--source", source, *options)
 
 
 def test_the_report_is_confidential_and_has_no_single_value(bundle):
@@ -205,10 +204,6 @@ def test_the_report_is_confidential_and_has_no_single_value(bundle):
     found = json.loads(done.out)
     assert found["confidential"] == CONFIDENTIAL and found["demo"]
     assert all(row["advantage"] <= row["bound"] for row in found["all_but_one"])
-    files = {path.name: data for path, data in files_under(bundle.parent / "r").items()}
-    assert files.keys() == {"attack.json", "attack.md", "parameters.png"}
-    assert all(CONFIDENTIAL.encode() in files[name] for name in ("attack.json", "attack.md"))
-    assert stat.S_IMODE((bundle.parent / "r").stat().st_mode) == 0o700
     source = detailed(bundle.with_name(FILE))
     for values in source.values.values():
         assert found_in(done.out.encode(), Private.open(values)) == []
@@ -222,11 +217,6 @@ def test_the_screen_has_every_table(bundle):
     assert "CONFIDENTIAL" in done.err and "DEMO" in done.err
 
 
-@pytest.mark.parametrize(
-    "options", [("--trajectory=nowhere.toml",), ("--out=bundle/inside",)], ids=" ".join
-)
-def test_what_cannot_be_attacked_is_refused(bundle, monkeypatch, options):
-    monkeypatch.chdir(bundle.parent)
-    done = attack(bundle, *options)
+def test_records_beside_a_detailed_bundle_are_refused(bundle):
+    done = attack(bundle, "--trajectory=nowhere.toml")
     assert done.code == 2 and "Nothing was attacked" in done.err
-    assert not (bundle.parent / "r").exists()

@@ -406,7 +406,7 @@ def test_no_new_folder_is_made_in_a_bundle(links, place):
     for arguments in (
         ("export", links / "demo", "--to=csv", "--out", links / place),
         ("demo", "star5", "--out", links / place),
-        ("attack", links / "demo", "--source=ieee30", "--out", links / place),
+        ("signoff", links / "demo", "--source=ieee30", "--out", links / place),
         command(links, out=links / place),
     ):
         done = gridveil(*arguments)

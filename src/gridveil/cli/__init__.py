@@ -14,12 +14,12 @@ import typer
 
 from gridveil.cli import (
     assurance,
-    attack,
     bundles,
     grids,
     keys,
     leakage,
     ledger,
+    owner,
     plan,
     record,
     release,
@@ -91,7 +91,8 @@ app.command("export")(bundles.export)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(keys.app, name="keys")
 app.command("audit")(assurance.audit)
-app.command("attack", cls=HeadedCommand)(attack.attack)
+app.command("attack", cls=HeadedCommand)(owner.attack)
+app.command("signoff", cls=HeadedCommand)(owner.signoff)
 app.command("paper")(research.paper)
 
 

@@ -89,9 +89,8 @@ def write_files(
     *,
     what: str = "The folder",
     outcome: str = "Nothing was left there.",
-    mode: int = 0o777,
 ) -> None:
-    """Write files in one move, as a folder of this mode or as one zip if the path ends in .zip.
+    """Write files in one move, as a folder or as one zip if the path ends in .zip.
 
     what, outcome : how an error calls it, and what did not happen.
     """
@@ -100,11 +99,27 @@ def write_files(
             if path.suffix == ".zip":
                 write_synced(made, canonical_zip(files))
             else:
-                _fill(made, files, mode)
+                _fill(made, files)
     except OSError as error:
         raise GridveilError(
             f"{what} could not be written to {path} ({error.strerror}).",
             outcome=outcome,
+            remedy="Make room or choose another place with --out.",
+        ) from None
+
+
+def write_private(path: Path, data: bytes, *, what: str) -> None:
+    """Write one new file for its owner's eyes, in one move. `check_free` comes before.
+
+    what : how an error calls it.
+    """
+    try:
+        with _in_one_move(path) as made:
+            write_synced(made, data, 0o600)
+    except OSError as error:
+        raise GridveilError(
+            f"{what} could not be written to {path} ({error.strerror}).",
+            outcome="Nothing was left there.",
             remedy="Make room or choose another place with --out.",
         ) from None
 
@@ -136,10 +151,10 @@ def _move(made: Path, path: Path) -> None:
     made.rename(path)
 
 
-def _fill(folder: Path, files: Mapping[str, bytes], mode: int) -> None:
-    folder.mkdir(mode=mode)
+def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
+    folder.mkdir()
     for name, data in files.items():
-        write_synced(folder / name, data, mode & 0o666)
+        write_synced(folder / name, data)
         crash_points.step("bundle-half")
     sync_folder(folder)
 

@@ -187,9 +187,31 @@ def verify(
     return report
 
 
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """A bundle that verifies: its release, what `verify` found, its certificate (none of a demo),
+    and its files as they were read.
+    """
+
+    release: Release
+    report: Report
+    certificate: CertificateDocument | None
+    files: Mapping[str, bytes]
+
+
+def load_verified(path: Path) -> Verified:
+    """Verify a bundle and load it, all from one reading of its files."""
+    files = read_files(path).files
+    loaded = _parse(path, files)
+    return Verified(loaded.release, _verified(path, files, loaded), loaded.certificate, files)
+
+
 def verify_files(path: Path, files: Mapping[str, bytes]) -> Report:
     """Verify the files of a bundle, whose checksums hold."""
-    loaded = _parse(path, files)
+    return _verified(path, files, _parse(path, files))
+
+
+def _verified(path: Path, files: Mapping[str, bytes], loaded: _Loaded) -> Report:
     if not _gives(loaded.release, loaded.document.reference, files[REFERENCE]):
         raise broken(path, f"the model does not give its own reference trajectory, {REFERENCE}")
     if problem := next(replay_problems(loaded.release, loaded.replayed), None):

@@ -135,7 +135,7 @@ class GivenAway:
 
 
 def given_away(
-    measured: Sequence[Measured],
+    observed: Sequence[Observation],
     facts: GridFacts | DetailedFacts,
     bounds: Bounds,
     adjacency: Adjacency,
@@ -148,7 +148,6 @@ def given_away(
     """
     if isinstance(facts, GridFacts) and len(facts.machines) > MOST_MACHINES:
         return f"what the trajectory gives away is not computed above {MOST_MACHINES} machines."
-    observed = [record.observation for record in measured]
     try:
         sigma, sigma_from = min(sigma_of(observation) for observation in observed)
     except OptionError:
@@ -269,7 +268,7 @@ def _made_coarser(
     """
     declared = write_coarser(measured.declared, how, folder, base_mva=facts.base_mva)
     try:
-        (made,) = read_all([declared], facts, _clock(facts))
+        (made,) = read_all([declared], facts, clock_of(facts))
     except InputError as error:
         raise OptionError(
             f"The record, {how.in_words()}, cannot be used: {error.problem}",
@@ -358,7 +357,7 @@ def _check_joint(
     check_claim(basis.claimed.facts, _on_own_grid(basis, measured))
 
 
-def _clock(facts: GridFacts | DetailedFacts) -> float:
+def clock_of(facts: GridFacts | DetailedFacts) -> float:
     """The step that records are put on [s]."""
     return 0.01 if isinstance(facts, GridFacts) else DT_S
 
@@ -368,12 +367,12 @@ def _read_on(basis: Basis | DetailedBasis, settings: GridSettings) -> list[Measu
     the record.
     """
     try:
-        return read_all(settings.trajectory, basis.facts, _clock(basis.facts))
+        return read_all(settings.trajectory, basis.facts, clock_of(basis.facts))
     except InputError as error:
         if basis.own is basis.facts:
             raise
         read_all(
-            settings.trajectory, basis.own, _clock(basis.own)
+            settings.trajectory, basis.own, clock_of(basis.own)
         )  # what is wrong on the grid itself is the record's own fault
         raise OptionError(
             f"The record fits the grid, and not the surrogate {basis.origin}: {error.problem}",

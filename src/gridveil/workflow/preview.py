@@ -193,11 +193,13 @@ def look_at_records(
     if isinstance(facts, DetailedFacts):
         dt_s = DetailedFitSettings().dt_s
         measured = read_all(settings.trajectory, facts, dt_s)
-        check_detailed_records([record.observation for record in measured], facts)
+        observed = [record.observation for record in measured]
+        check_detailed_records(observed, facts)
     else:
         fit = settings.preset.settings
         dt_s = fit.dt_s
         measured = read_all(settings.trajectory, facts, dt_s, bounds)
-        check_records([record.observation for record in measured], facts, fit, bounds)
-    told = given_away(measured, facts, bounds, adjacency, dt_s=dt_s)
+        observed = [record.observation for record in measured]
+        check_records(observed, facts, fit, bounds)
+    told = given_away(observed, facts, bounds, adjacency, dt_s=dt_s)
     return measured, told if isinstance(told, str) else told.leakage.verdict()

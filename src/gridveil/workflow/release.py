@@ -323,7 +323,8 @@ def _shown_leakage(
     """Show what the trajectories give away by themselves, and ask whether to go on."""
     if not measured:
         return None
-    leaked = given_away(measured, facts, bounds, adjacency, dt_s=dt_s)
+    observed = [record.observation for record in measured]
+    leaked = given_away(observed, facts, bounds, adjacency, dt_s=dt_s)
     if isinstance(leaked, str):
         dialogue.notice("leakage", leaked)
         return None

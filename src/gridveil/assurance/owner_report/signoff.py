@@ -1,36 +1,19 @@
-"""The sign-off writer: the only code that opens what `assess` found, for the owner.
+"""The sign-off writer of attacks: the only code that opens what `assess` found, for the owner.
 
-All it writes is marked confidential.
+All it gives is marked confidential.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from gridveil.assurance.owner_report.assess import Assessment, LineScore
-from gridveil.foundation.drawing import (
-    FITTED,
-    NOISY,
-    SOURCE,
-    labelled,
-    mark_level,
-    new_figure,
-    plain_ticks,
-)
+from gridveil.foundation.chart import Series, chart
 from gridveil.foundation.sealed import sealed
-from gridveil.foundation.shown import json_file
 from gridveil.grid.parameters import released
 from gridveil.publication.release import Release
 from gridveil.vault.source import Private
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 CONFIDENTIAL = (
     "CONFIDENTIAL: compares with the private grid. Not covered by any ε; do not publish "
@@ -98,6 +81,7 @@ def attack_json(private: Private[Assessment], release: Release) -> dict[str, Any
         "demo": release.demo,
         "fitted": release.fitted is not None,
         "notes": attack_notes(private, release),
+        "doubts": list(assessed.doubts),
         "lines": assessed.lines,
         "alpha": assessed.alpha,
         "line_attacks": [asdict(row) for row in assessed.rows],
@@ -223,47 +207,6 @@ def attack_tables(private: Private[Assessment]) -> list[Table]:
     return [table for table in tables if table[2]]
 
 
-@sealed
-def attack_files(
-    private: Private[Assessment],
-    release: Release,
-    extra: dict[str, Any],
-    tables: Sequence[Table],
-    about: str,
-) -> dict[str, bytes]:
-    """The files of a report: JSON, a page and figures. extra, tables : what comes from elsewhere,
-    to stand in them too.
-
-    about : which bundle it is of, in a sentence.
-    """
-    document = attack_json(private, release) | extra
-    every = (*attack_tables(private), *tables)
-    files = page_files(about, attack_notes(private, release), every, document)
-    assessed = Private.open(private)
-    figures = {
-        "guesses.png": _guesses(assessed),
-        "epsilon.png": _over_epsilon(assessed),
-        "averaging.png": _over_releases(assessed),
-    }
-    return files | {name: drawn(figure) for name, figure in figures.items()}
-
-
-def page_files(
-    about: str, notes: Sequence[str], tables: Sequence[Table], document: dict[str, Any]
-) -> dict[str, bytes]:
-    """A report as a page and as JSON."""
-    page = [f"# Attacks on a release\n\n**{CONFIDENTIAL}**\n", f"{about}\n"]
-    page += [f"{note}\n" for note in notes]
-    for title, columns, rows in tables:
-        lines = [
-            " | ".join(columns),
-            "|".join(["---"] * len(columns)),
-            *(" | ".join(row) for row in rows),
-        ]
-        page.append(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n")
-    return {"attack.json": json_file(document), "attack.md": "\n".join(page).encode()}
-
-
 def _score(score: LineScore | None, lines: int) -> str:
     if score is None:
         return "–"
@@ -283,94 +226,54 @@ def percent(share: float | None) -> str:
     )
 
 
-def _guesses(assessed: Assessment) -> Figure:
-    figure, (plain, release) = new_figure(8.6, 4.4, columns=2, sharex=True, sharey=True)
-    ends = np.array([assessed.truth.min() * 0.8, assessed.truth.max() * 1.25])
-    for axes, guess, title in (
-        (plain, assessed.plain_guess, "plain Kron reduction"),
-        (release, assessed.release_guess, "release"),
-    ):
-        axes.plot(ends, ends, color="#888888", linewidth=0.9, label="the truth")
-        whose = "attacker's guess" if assessed.tried else "blind guess: too many lines to attack"
-        colour = SOURCE if axes is plain else FITTED
-        axes.loglog(assessed.truth, guess, "o", color=colour, markersize=4, label=whose)
-        axes.set_title(title, fontsize=9)
-        labelled(axes, "true k [p.u. power / rad]")
-        axes.legend(fontsize=8, frameon=False)
-        plain_ticks(axes.xaxis)
-        plain_ticks(axes.yaxis)
-    labelled(plain, y="guessed k [p.u. power / rad]")
-    return figure
-
-
-def _over_epsilon(assessed: Assessment) -> Figure:
-    figure, (hits, errors) = new_figure(8.6, 3.8, columns=2)
-    epsilon = np.array([row.epsilon for row in assessed.by_epsilon])
-    known = [row for row in assessed.by_epsilon if row.noisy is not None]
-    if known:
-        at = [row.epsilon for row in known]
-        share = np.array([row.noisy for row in known], dtype=float)
-        reach = np.array([(row.high or 0.0) - (row.noisy or 0.0) for row in known])
-        style: dict[str, Any] = {"fmt": "o", "color": NOISY, "markersize": 4, "capsize": 3}
-        hits.errorbar(at, 100 * share, 100 * reach, label="noisy value", **style)
-        expected = [100 * (row.expected or 0) for row in known]
-        hits.plot(at, expected, color=NOISY, linewidth=1, label="1 − e^(−ε_k)")
-        best = [100 * (row.best or 0) for row in known]
-        hits.plot(at, best, "s-", color=FITTED, markersize=4, label="best attack, all lines")
-    if assessed.blind.hit_alpha is not None:
-        mark_level(hits, 100 * assessed.blind.hit_alpha / assessed.lines, "blind")
-    labelled(hits, y="lines within α of the truth [%]")
-    of_lines = [row.error_k for row in assessed.by_epsilon if row.error_k is not None]
-    if len(of_lines) == len(epsilon):
-        percent = 100 * np.array(of_lines)
-        errors.loglog(epsilon, percent, "s-", color=FITTED, markersize=4, label="k, best attack")
-    percent = [100 * row.error_m for row in assessed.by_epsilon]
-    words = f"{assessed.averaged}, released"
-    errors.loglog(epsilon, percent, "o-", color=NOISY, markersize=4, label=words)
-    labelled(errors, y="median relative error [%]")
-    hits.set_xscale("log")
-    plain_ticks(errors.yaxis)
-    _finish((hits, errors), "ε")
-    return _demo(figure)
-
-
-def _over_releases(assessed: Assessment) -> Figure:
-    figure, (axes,) = new_figure(5.4, 3.8)
+@sealed
+def attack_charts(private: Private[Assessment]) -> list[str]:
+    """Guessed against true line weights, and errors over the ledger's ε, as charts for a page."""
+    assessed = Private.open(private)
+    charts = []
+    if assessed.tried:
+        ends = [float(assessed.truth.min()), float(assessed.truth.max())]
+        guesses = [
+            Series("the truth", "truth", ends, ends),
+            Series(
+                "guessed, plain Kron reduction",
+                "control",
+                assessed.truth,
+                assessed.plain_guess,
+                dots=True,
+            ),
+            Series(
+                "guessed, this release", "release", assessed.truth, assessed.release_guess, True
+            ),
+        ]
+        unit = "[p.u. power / rad]"
+        charts.append(
+            chart("Line weights won back", guesses, x=f"true k {unit}", y=f"guess {unit}", log=True)
+        )
     epsilon = [row.epsilon for row in assessed.averaging]
-    errors = [100 * row.error_m for row in assessed.averaging]
-    axes.loglog(epsilon, errors, "o-", color=SOURCE, label=f"{assessed.averaged}, averaged")
-    if all(row.error_k is not None for row in assessed.averaging):
-        errors = [100 * (row.error_k or 0.0) for row in assessed.averaging]
-        axes.loglog(epsilon, errors, "s-", color=FITTED, label="k of fixed lines, averaged")
-    single = [100 * row.single_m for row in assessed.averaging]
-    axes.loglog(
-        epsilon, single, "^--", color=NOISY, label=f"{assessed.averaged}, one release of that ε"
-    )
-    mark_level(axes, 100 * assessed.blind_m, f"{assessed.averaged}, blind")
-    labelled(axes, y="median relative error [%]")
-    plain_ticks(axes.yaxis)
-    _finish((axes,), "total ε of the ledger")
-    return _demo(figure)
-
-
-def _finish(axes: Sequence[Axes], label: str) -> None:
-    for panel in axes:
-        labelled(panel, label)
-        if panel.get_legend_handles_labels()[0]:
-            panel.legend(fontsize=8, frameon=False)
-        else:
-            panel.set_title("nothing was drawn of the lines", fontsize=9)
-        plain_ticks(panel.xaxis)
-
-
-def _demo(figure: Figure) -> Figure:
-    figure.supxlabel("seeded demo draws", fontsize=8, color="#888888", x=0.99, ha="right")
-    return figure
-
-
-def drawn(figure: Figure) -> bytes:
-    """A figure as PNG, marked confidential."""
-    figure.suptitle("CONFIDENTIAL: shows the private grid", fontsize=9, color=SOURCE)
-    data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=160, metadata={"Software": None})
-    return data.getvalue()
+    of = assessed.averaged
+    errors = [
+        Series(
+            f"{of}, releases averaged",
+            "release",
+            epsilon,
+            [100 * row.error_m for row in assessed.averaging],
+        ),
+        Series(
+            f"{of}, one release of that ε",
+            "control",
+            epsilon,
+            [100 * row.single_m for row in assessed.averaging],
+        ),
+        Series(f"{of}, blind guess", "simple", epsilon, [100 * assessed.blind_m] * len(epsilon)),
+    ]
+    return [
+        *charts,
+        chart(
+            "Several releases together (seeded demo draws)",
+            errors,
+            x="total ε of the ledger",
+            y="median error [%]",
+            log=True,
+        ),
+    ]

@@ -1,38 +1,26 @@
-"""The sign-off writer of detailed releases: tables, JSON and a figure, all marked confidential."""
+"""The sign-off writer of attacks on detailed releases: tables, JSON and a chart, all of it
+confidential.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from gridveil.assurance.owner_report.detailed import DetailedAssessment, ParameterRow
 from gridveil.assurance.owner_report.signoff import (
     CONFIDENTIAL,
     MADE,
     Table,
-    drawn,
     notes_on,
-    page_files,
     percent,
 )
-from gridveil.foundation.drawing import (
-    CYCLE,
-    FITTED,
-    NOISY,
-    SOURCE,
-    labelled,
-    new_figure,
-    plain_ticks,
-)
+from gridveil.foundation.chart import Series, chart
 from gridveil.foundation.sealed import sealed
 from gridveil.publication.release import Release
 from gridveil.vault.source import Private
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+FLOOR = 1e-4  # a logarithmic axis has no 0
 NOT_INVERTED = (
     "No attack here solves a reduced admittance for single lines, or uses records: that nobody "
     "tried does not mean that there is nothing to find."
@@ -77,7 +65,7 @@ def detailed_tables(private: Private[DetailedAssessment]) -> list[Table]:
                     f"{row.name}, {row.title}",
                     row.drawn,
                     str(row.entries),
-                    f"{row.typical:.4g} {row.unit}",
+                    f"{row.typical:.4g} {row.unit}".removesuffix(" 1"),
                     f"{row.scale:.3g}{'' if row.absolute else ' of the logarithm'}",
                     _error(row.deviation, row),
                 )
@@ -164,52 +152,30 @@ def detailed_tables(private: Private[DetailedAssessment]) -> list[Table]:
     return [table for table in tables if table[2]]
 
 
-@sealed
-def detailed_files(
-    private: Private[DetailedAssessment], release: Release, extra: dict[str, Any], about: str
-) -> dict[str, bytes]:
-    """The files of a report; extra : what comes from elsewhere; about : which bundle it is of."""
-    document = detailed_json(private, release) | extra
-    files = page_files(about, detailed_notes(private, release), detailed_tables(private), document)
-    return files | {"parameters.png": drawn(_figure(Private.open(private)))}
-
-
 def _error(value: float | None, row: ParameterRow) -> str:
     """An error as a share, or in the unit of what is counted in it."""
     return percent(value) if value is None or not row.absolute else f"{value:.3g}"
 
 
-def _figure(assessed: DetailedAssessment) -> Figure:
-    figure, (errors, several) = new_figure(10.0, 4.2, columns=2)
+@sealed
+def detailed_charts(private: Private[DetailedAssessment]) -> list[str]:
+    """Median errors of every drawn parameter, as a chart for a page."""
+    assessed = Private.open(private)
     rows = [row for row in assessed.parameters if not row.absolute]
-    place = np.arange(len(rows))
-    floor = 1e-4  # a logarithmic axis has no 0
-    for name, colour, words in (
-        ("blind", SOURCE, "blind guess of an entry"),
-        ("bundle", FITTED, "entry in the bundle"),
-        ("noisy", NOISY, "noisy value of what was drawn"),
-    ):
-        at = [n for n in place if getattr(rows[n], name) is not None]
-        values = [100 * max(getattr(rows[n], name), floor) for n in at]
-        errors.semilogy(at, values, "o", color=colour, markersize=5, label=words)
-    errors.set_xticks(place, [row.name for row in rows], rotation=60, ha="right")
-    labelled(errors, y="median relative error [%]")
-    errors.legend(fontsize=8, frameon=False)
-    plain_ticks(errors.yaxis)
-    items = [row.name for row in rows if row.entries > 1 and row.drawn.startswith("each")]
-    epsilon = [row.epsilon for row in assessed.averaging]
-    for name, colour in zip(items, CYCLE, strict=False):
-        if epsilon:
-            averaged = [100 * max(row.averaged[name], floor) for row in assessed.averaging]
-            single = [100 * max(row.single[name], floor) for row in assessed.averaging]
-            several.loglog(epsilon, averaged, "o-", color=colour, label=f"{name}, averaged")
-            several.loglog(epsilon, single, "^--", color=colour, label=f"{name}, one release")
-    labelled(several, "total ε of the ledger", "median relative error [%]")
-    if epsilon and items:
-        several.legend(fontsize=7, frameon=False)
-        plain_ticks(several.xaxis)
-        plain_ticks(several.yaxis)
-    else:
-        several.set_title("several releases were not averaged", fontsize=9)
-    figure.supxlabel("seeded demo draws", fontsize=8, color="#888888", x=0.99, ha="right")
-    return figure
+    looks = (
+        ("blind", "simple", "blind guess of an entry"),
+        ("bundle", "release", "entry in the bundle"),
+        ("noisy", "control", "noisy value of what was drawn"),
+    )
+    series = []
+    for name, look, words in looks:
+        known = [(n, getattr(row, name)) for n, row in enumerate(rows)]
+        known = [(n, 100 * max(value, FLOOR)) for n, value in known if value is not None]
+        if known:
+            places, values = zip(*known, strict=True)
+            series.append(Series(words, look, values, places, dots=True))
+    if not series:
+        return []
+    words = "median relative error [%]"
+    title, names = "How near to the truth", [row.name for row in rows]
+    return [chart(title, series, x=words, y="parameter", rows=names, log=True)]

@@ -188,6 +188,14 @@ class Ledger:
         with self._looking() as writer:
             return writer.account(lineage)
 
+    def account_before(self, number: int) -> Account | None:
+        """The account that a charge went to, as it stood before; None: there is no such charge."""
+        lineage = next((one.lineage for one in self.entries() if one.number == number), None)
+        if lineage is None:
+            return None
+        earlier = self._from_rows(lambda rows: replay(row for row in rows if row.number < number))
+        return earlier.get(lineage)
+
     def lineage_of(self, version: Version) -> str | None:
         """Find the lineage that a grid belongs to; None: it is not known."""
         with self._looking() as writer:

@@ -1,0 +1,144 @@
+"""All attacks on a release of either family, for the owner: what `gridveil attack` prints and the
+sign-off report holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gridveil.assurance.audit import Advantage, measure_advantage
+from gridveil.assurance.audit.run import values_for_advantage
+from gridveil.assurance.owner_report.assess import assess_attacks, check_matches, steps
+from gridveil.assurance.owner_report.detailed import assess_detailed, check_same, detailed_steps
+from gridveil.assurance.owner_report.signoff import (
+    Table,
+    attack_charts,
+    attack_json,
+    attack_notes,
+    attack_tables,
+)
+from gridveil.assurance.owner_report.signoff_detailed import (
+    detailed_charts,
+    detailed_json,
+    detailed_notes,
+    detailed_tables,
+)
+from gridveil.foundation.errors import OptionError
+from gridveil.foundation.progress import counted
+from gridveil.foundation.sealed import sealed
+from gridveil.grid.facts import GridFacts
+from gridveil.grid.parameters import SWING
+from gridveil.inference.fit import Observation
+from gridveil.inference.fit.two_stage import MOST_MACHINES, is_too_large
+from gridveil.publication.release import Release
+from gridveil.vault.source import SourceGrid
+
+ADVANTAGE_DRAWS = 20_000
+NOT_ATTACKED = "Nothing was attacked and nothing was written."
+
+
+@dataclass(frozen=True)
+class AttackReport:
+    """What attacks came to. CONFIDENTIAL: it compares with the private grid.
+
+    document : in JSON's types.
+    charts : for a page.
+    """
+
+    document: dict[str, Any]
+    notes: list[str]
+    tables: list[Table]
+    charts: list[str]
+
+
+@sealed
+def check_attackable(
+    source: SourceGrid[Any], release: Release, *, with_records: bool = False
+) -> None:
+    """Refuse a bundle that cannot be of the grid, and records that no attack uses, before any
+    attack.
+    """
+    if release.guarantee.family != SWING:
+        if with_records:
+            raise OptionError(
+                "Trajectories are attacked beside swing bundles, and this one is detailed.",
+                outcome=NOT_ATTACKED,
+                remedy="Leave --trajectory out.",
+            )
+        check_same(source, release)
+        return
+    check_matches(source, release)
+    facts: GridFacts = source.facts
+    if with_records and is_too_large(facts):
+        raise OptionError(
+            f"Trajectories are not attacked on a grid of {len(facts.machines)} machines.",
+            expected=f"at most {MOST_MACHINES}, and fewer where all are joined",
+            outcome=NOT_ATTACKED,
+            remedy="Leave --trajectory out.",
+        )
+
+
+@sealed
+def attack_release(
+    source: SourceGrid[Any],
+    release: Release,
+    observed: Sequence[Observation] = (),
+    *,
+    seed: int = 1,
+) -> AttackReport:
+    """Try every attack on a release of a grid. `check_attackable` comes before.
+
+    observed : public records that an attacker has, beside a swing release.
+
+    Privacy
+    -------
+    For the owner alone: it compares with the truth, and no ε covers it.
+    """
+    if release.guarantee.family != SWING:
+        with counted("attacking", detailed_steps()) as more:
+            found = assess_detailed(
+                source, release, seed=seed, progress=lambda name: more(at_work=name)
+            )
+        return AttackReport(
+            detailed_json(found, release),
+            detailed_notes(found, release),
+            detailed_tables(found),
+            detailed_charts(found),
+        )
+    guarantee = release.guarantee
+    with counted("attacking", steps(source, observed) + 1) as more:
+        assessed = assess_attacks(
+            source, release, observed, seed=seed, progress=lambda name: more(at_work=name)
+        )
+        values = values_for_advantage(ADVANTAGE_DRAWS)
+        more(at_work=f"all but one: {values} values of perturb")
+        # on synthetic grids, with the release's rule, α and ε
+        rows = measure_advantage(guarantee.adjacency, guarantee.epsilon, ADVANTAGE_DRAWS)
+    played = [asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in rows]
+    return AttackReport(
+        attack_json(assessed, release) | {"all_but_one": played},
+        attack_notes(assessed, release),
+        [*attack_tables(assessed), _advantage_table(rows)],
+        attack_charts(assessed),
+    )
+
+
+def _advantage_table(rows: Sequence[Advantage]) -> Table:
+    return (
+        "all but one: advantage of the best test on perturb's output (synthetic grids, every item "
+        "drawn, usual shares of ε)",
+        ("what differs by α", "draws", "measured", "99.9 % interval", "exact", "tanh(ε/2)"),
+        [
+            (
+                row.moved,
+                str(row.draws),
+                f"{row.measured:.3f}",
+                f"{row.low:.3f} to {row.high:.3f}",
+                f"{row.exact:.3f}",
+                f"{row.bound:.3f}",
+            )
+            for row in rows
+        ],
+    )
