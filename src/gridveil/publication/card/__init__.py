@@ -187,7 +187,7 @@ def _held(release: Release) -> str:
     peaks = [
         1000 * hz * float(np.nanmax(np.abs(replay.measured)))
         for replay in release.replays
-        if replay.measured is not None and np.isfinite(replay.measured).any()
+        if replay.carried and replay.measured is not None and np.isfinite(replay.measured).any()
     ]
     if not peaks:
         return "No record in this bundle shows up to which deviation it holds."
