@@ -231,7 +231,6 @@ def test_every_page_in_every_look_has_no_serious_fault(
         sound(f"/releases/{name}", "text=Download")
         used = running.ask("POST", f"/releases/{name}/use").getheader("Location")
         sound(used, "svg.chart")
-        assert "Fitted leaves" in page.content()  # a replay of the demo's record
         sound("/ledger", "h1")
         sound("/recipient", "text=Dropped so far")
         sound("/nowhere", "text=There is no such page")

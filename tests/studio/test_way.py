@@ -7,6 +7,7 @@ import pytest
 
 from gridveil.publication.bundle import verify
 from gridveil.vault.source import Private
+from gridveil.workflow.demo import write_demo_record
 from gridveil.workflow.settings import ReleaseSettings
 from measured_helpers import signal, write_csv, write_toml
 from studio_helpers import events, go_on, serving
@@ -215,3 +216,40 @@ def test_a_path_is_no_name_of_a_case(running, name):
     answer = running.ask("POST", "/grid", {"name": name})
     assert answer.status == 422
     assert "not by its path" in answer.text
+
+
+@pytest.mark.slow
+def test_a_fitted_release_is_replayed_signed_off_and_has_a_card(running, tmp_path):
+    toml = write_demo_record(tmp_path)
+    public = (
+        toml.read_text(encoding="utf-8")
+        .replace('origin = "simulated"', 'origin = "measured"\ndate = "2026-01-06"')
+        .replace("[provenance]", "[provenance]\nlink = 'https://example.org/record'")
+        .replace("source =", "event_source = 'the operator'\nsource =")
+    )
+    assert running.choose().status == 303
+    files = [("record", "record.toml", public.encode())]
+    files.append(("record", "demo-record.csv", (tmp_path / "demo-record.csv").read_bytes()))
+    answer = running.ask("POST", "/hide/record", files=files)
+    assert answer.status == 303, answer.text
+    running.ask("POST", "/hide", {"then": "next"})
+    assert "Conditional on: gridveil studio --demo" in running.ask("GET", "/release").text
+    name, _ = yes(running)
+    assert running.until(name)["state"] == "done"
+    assert running.spent() == 1
+    place = f"/releases/{name}"
+    page = running.ask("GET", place).text
+    assert "What the record gives away" in page
+    assert f'src="{place}/files/card.html"' in page
+    card = running.ask("GET", f"{place}/files/card.html")
+    assert card.status == 200
+    assert card.getheader("Content-Security-Policy").startswith("sandbox")
+    used = running.ask("POST", f"{place}/use").getheader("Location")
+    assert "Fitted leaves, RMS [mHz]" in running.ask("GET", used).text
+    assert running.ask("POST", f"{place}/signoff").getheader("Location") == f"{place}-signoff"
+    assert running.until(f"{name}-signoff", 200)["state"] == "done"
+    told = running.ask("GET", f"{place}-signoff/files/signoff.html")
+    assert told.status == 200
+    assert "onfidential" in told.text
+    assert running.spent() == 1
+    assert running.ask("GET", "/").text.count("Made.") == 1  # a sign-off page is no release

@@ -36,15 +36,17 @@ from gridveil.publication.signing import is_encrypted, key_folder
 from gridveil.studio import recipient
 from gridveil.studio.draft import LARGE, NOTHING, STOPS, Draft, to_script, to_toml
 from gridveil.studio.forms import form
-from gridveil.studio.guard import UPLOAD_BYTES, Guard, Keys, TooLarge
+from gridveil.studio.guard import ALONE, UPLOAD_BYTES, Guard, Keys, TooLarge
 from gridveil.studio.jobs import Job
 from gridveil.studio.state import Studio, file_name
+from gridveil.studio.worker import CONFIG
 from gridveil.workflow.demo import foresee_demo
 from gridveil.workflow.foresee import Foreseen, foresee
 
 BUILT_IN = ("ieee30", "star5")
 READING = ("model", "inertia", "damping")  # what the page offers; a TOML holds the rest
 POLL_S = 0.2
+SIGNOFF = "-signoff"  # at the end of the id of a sign-off page's job
 
 
 def create_app(studio: Studio, keys: Keys, limit: int = UPLOAD_BYTES) -> Any:
@@ -63,6 +65,7 @@ def create_app(studio: Studio, keys: Keys, limit: int = UPLOAD_BYTES) -> Any:
         Route("/releases/{id}", pages.look),
         Route("/releases/{id}/events", pages.events),
         Route("/releases/{id}/cancel", pages.cancel, methods=["POST"]),
+        Route("/releases/{id}/signoff", pages.sign_off, methods=["POST"]),
         Route("/releases/{id}/use", pages.use, methods=["POST"]),
         Route("/releases/{id}/files/{name}", pages.file),
         Route("/again", pages.again, methods=["POST"]),
@@ -169,7 +172,8 @@ class Pages:
     def home(self, request: Request) -> Response:
         """What can be done, and what became of earlier releases."""
         del request
-        told = [(job, job.ended()) for job in self.studio.jobs.all()]
+        jobs = [job for job in self.studio.jobs.all() if "signoff" not in job.about]
+        told = [(job, job.ended()) for job in jobs]
         return self.render("home.html", jobs=told, at="home")
 
     def _of_grid(self) -> dict[str, Any]:
@@ -417,9 +421,11 @@ class Pages:
         job = self._job(request)
         ended = job.ended()
         notices = [line["notice"] for line in job.progress()[0] if "notice" in line]
-        found = recipient.opened(job.bundle) if ended and ended["state"] == "done" else None
+        found = None
+        if "signoff" not in job.about and ended and ended["state"] == "done":
+            found = recipient.opened(job.bundle)
         return self.render(
-            "look.html",
+            "signoff.html" if "signoff" in job.about else "look.html",
             at="look",
             job=job,
             ended=ended,
@@ -459,12 +465,42 @@ class Pages:
         """One file of a release that was made."""
         job, name = self._job(request), request.path_params["name"]
         texts = {"release.toml": job.about["toml"], "release.py": job.about["script"]}
+        if name == "signoff.html" and "signoff" in job.about:
+            place = Path(job.about["signoff"])
+            if not place.exists():
+                raise HTTPException(404)
+            headers = {"Content-Security-Policy": ALONE}
+            page = place.read_bytes()
+            return Response(page, media_type="text/html; charset=utf-8", headers=headers)
         if name in texts:
             attached = {"Content-Disposition": f'attachment; filename="{name}"'}
             return PlainTextResponse(texts[name], headers=attached)
         if not job.bundle.exists():
             raise HTTPException(404)
         return recipient.part(job.bundle, name)
+
+    @form
+    def sign_off(self, request: Request, given: FormData, uploads: dict[str, Any]) -> Response:
+        """Write the confidential page on a release, in a process of its own."""
+        del given, uploads
+        job, studio = self._job(request), self.studio
+        about = {
+            **job.about,
+            "name": f"Sign-off of {job.about['name']}",
+            "signoff": str(studio.uploads / f"signoff-{job.id}.html"),
+        }
+        with studio.lock:
+            name = f"{job.id}{SIGNOFF}"
+            if (other := studio.jobs.running()) is not None and other.id != name:
+                raise OptionError(
+                    f"{other.about['name']} is being made.", outcome=NOTHING, remedy="Wait for it."
+                )
+            config = (job.folder / CONFIG).read_text(encoding="utf-8")
+            written = studio.jobs.get(name)
+            if written and written.ended() and not Path(written.about["signoff"]).exists():
+                studio.jobs.forget(written)  # of a studio that was closed, or one that failed
+            studio.jobs.begin(name, config, about)
+        return RedirectResponse(f"/releases/{name}", 303)
 
     @form
     def use(self, request: Request, given: FormData, uploads: dict[str, Any]) -> Response:

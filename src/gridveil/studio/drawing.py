@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gridveil.dynamics.trajectory import Trajectory
+from gridveil.publication.card.layout import lengths, places
 
 Array = NDArray[np.float64]
 MOST_BUSES = 400  # of a drawn network: with more, nothing can be told apart
-ROUNDS = 150
+LABELLED = 60  # up to so many each has its label
+SMALL_BOX, BOX, MARGIN, APART, APART_OF_MANY = (400, 380), (600, 500), 24, 40, 8
 MOST_SERIES = 6
 WIDTH, HEIGHT = 500, 280
 LEFT, RIGHT, TOP, BOTTOM = 68, 14, 12, 48
@@ -22,12 +24,13 @@ LEFT, RIGHT, TOP, BOTTOM = 68, 14, 12, 48
 
 @dataclass(frozen=True)
 class DrawnNetwork:
-    """A drawn network: lines as pairs of points, buses with their labels; r : of a machine's."""
+    """A drawn network: lines as pairs of points, buses; labelled : whether names are shown."""
 
     width: int
     height: int
     lines: list[tuple[float, float, float, float]]
     buses: list[dict[str, Any]]
+    labelled: bool
 
 
 def network(facts: Any) -> DrawnNetwork | None:
@@ -35,14 +38,15 @@ def network(facts: Any) -> DrawnNetwork | None:
     n = len(facts.buses)
     if n > MOST_BUSES:
         return None
-    width, height, edge = 640, 420, 26
-    at = _places(n, np.asarray(facts.edges, dtype=np.int64))
-    at = (at - at.min(axis=0)) / np.maximum(np.ptp(at, axis=0), 1e-9)
-    at = edge + at * (np.array([width, height]) - 2 * edge)
+    few = n <= LABELLED
+    box = SMALL_BOX if few else BOX
+    edges = np.asarray(facts.edges, dtype=np.int64)
+    at = places(lengths(n, edges, np.ones(len(edges))), box, APART if few else APART_OF_MANY)
+    at = at + MARGIN
     machines = set(np.asarray(facts.machines).tolist())
     return DrawnNetwork(
-        width,
-        height,
+        box[0] + 2 * MARGIN,
+        box[1] + 2 * MARGIN,
         [tuple(np.round([*at[i], *at[j]], 1).tolist()) for i, j in facts.edges],
         [
             {
@@ -53,29 +57,8 @@ def network(facts: Any) -> DrawnNetwork | None:
             }
             for place, (x, y) in enumerate(at)
         ],
+        few,
     )
-
-
-def _places(n: int, edges: NDArray[np.int64]) -> Array:
-    """Places (n, 2) where neighbours are near and others apart: springs and repulsion, from a
-    circle, by a fixed rule.
-    """
-    angle = 2 * math.pi * np.arange(n) / max(n, 1)
-    at = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    length = 1.6 / math.sqrt(max(n, 1))
-    for step in range(ROUNDS):
-        apart = at[:, None] - at[None]
-        square = np.maximum((apart**2).sum(axis=2), 1e-4)
-        force = (apart * (length**2 / square)[..., None]).sum(axis=1)
-        pull = at[edges[:, 0]] - at[edges[:, 1]]
-        pull = pull * np.linalg.norm(pull, axis=1, keepdims=True) / length
-        np.add.at(force, edges[:, 0], -pull)
-        np.add.at(force, edges[:, 1], pull)
-        size = np.maximum(np.linalg.norm(force, axis=1, keepdims=True), 1e-9)
-        at = at + force / size * np.minimum(size, 0.15 * (1 - step / ROUNDS))
-    turned = at - at.mean(axis=0)
-    _, _, axes = np.linalg.svd(turned, full_matrices=False)
-    return turned @ axes.T  # its longer side lies flat
 
 
 @dataclass(frozen=True)
@@ -184,7 +167,8 @@ def _ticks(low: float, high: float) -> list[float]:
     span = max(high - low, 1e-12)
     power = 10 ** math.floor(math.log10(span / 4))
     step = next(power * f for f in (1, 2, 5, 10) if span / (power * f) <= 6)
-    return [round(k * step, 12) for k in range(math.floor(low / step), math.ceil(high / step) + 1)]
+    first, last = math.floor(low / step + 0.1), math.ceil(high / step - 0.1)
+    return [round(k * step, 12) for k in range(first, last + 1)]
 
 
 def frequencies(trajectory: Trajectory, title: str) -> Chart:

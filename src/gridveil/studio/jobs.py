@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,6 +72,8 @@ class Job:
         """What ledger and bundle tell of a release whose process was killed."""
         stands = self.bundle.exists()
         problem = "Its process ended without a word: it was killed, or the machine went down."
+        if "signoff" in self.about:
+            return {"state": "failed", "problem": problem, "outcome": "There is no page."}
         if self.about["demo"]:
             words = "A demo is not charged."
         else:
@@ -134,6 +137,11 @@ class Jobs:
     def get(self, name: str) -> Job | None:
         """Look one up."""
         return next((job for job in self.all() if job.id == name), None)
+
+    def forget(self, job: Job) -> None:
+        """Delete a job that charged nothing, so that it can be begun again."""
+        assert "signoff" in job.about, "a release is never begun twice"
+        shutil.rmtree(job.folder)
 
     def running(self) -> Job | None:
         """The one that runs, if any."""

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from gridveil.foundation.errors import GridveilError, OptionError
 from gridveil.publication.bundle import Report, load, verify
+from gridveil.publication.card import CARD
 from gridveil.publication.export import FORMATS, export
 from gridveil.publication.release import Release, reference_event
 from gridveil.publication.unpack import read_files
@@ -31,7 +32,6 @@ from gridveil.workflow.bundles import Simulated, replayed, simulate_bundle
 if TYPE_CHECKING:
     from gridveil.studio.app import Pages
 
-CARD = "card.html"
 HORIZON_S = 30.0
 
 
@@ -53,7 +53,12 @@ class Opened:
 def opened(bundle: Path) -> Opened:
     """Verify a bundle and load it."""
     report, release = verify(bundle), load(bundle)
-    return Opened(report, release, tuple(FORMATS), CARD in report.files)
+    return Opened(report, release, tuple(FORMATS), _has_card(report))
+
+
+def _has_card(report: Report) -> bool:
+    """Whether `verify` made the card again and found it alike: no script of others is served."""
+    return CARD in report.files and CARD not in report.not_recomputed
 
 
 def part(bundle: Path, name: str) -> Response:
@@ -61,10 +66,9 @@ def part(bundle: Path, name: str) -> Response:
     if name == "bundle.zip":
         return _attached(bundle.read_bytes(), bundle.name)
     if name == CARD:
-        verify(bundle)  # makes the card anew and compares: no script of others is served
-        card = read_files(bundle).files.get(CARD)
-        if card is None:
+        if not _has_card(verify(bundle)):
             raise HTTPException(404)
+        card = read_files(bundle).files[CARD]
         headers = {"Content-Security-Policy": ALONE}
         return Response(card, media_type="text/html; charset=utf-8", headers=headers)
     format_ = name.removeprefix("export-").removesuffix(".zip")

@@ -12,11 +12,14 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from gridveil.foundation.errors import GridveilError, Interrupted
+from gridveil.foundation.errors import GridveilError, Interrupted, NoLedger
 from gridveil.foundation.files import replace_whole
 from gridveil.foundation.interrupts import Ended, held, raised
 from gridveil.foundation.progress import told_to
+from gridveil.inference.records import read_all
+from gridveil.privacy.ledger import Ledger
 from gridveil.workflow.demo import demo_release
+from gridveil.workflow.opening import open_named
 from gridveil.workflow.release import Dialogue, release_grid
 from gridveil.workflow.settings import ReleaseSettings
 
@@ -66,6 +69,8 @@ def main(folder: Path, passphrase: str) -> None:
 
     def make() -> dict[str, Any]:
         settings = ReleaseSettings.from_file(folder / CONFIG, {})
+        if "signoff" in job:
+            return _sign_off(settings, Path(job["bundle"]), Path(job["signoff"]))
         if job["demo"]:
             demo_release(settings, notes)
             return {
@@ -84,6 +89,20 @@ def main(folder: Path, passphrase: str) -> None:
         ended = _ended(make, notes)
         with held():
             replace_whole(folder / OUTCOME, json.dumps(ended).encode())
+
+
+def _sign_off(settings: ReleaseSettings, bundle: Path, place: Path) -> dict[str, Any]:
+    """Write the confidential page on a release that was made."""
+    from gridveil.assurance.owner_report.signoff_page import signoff
+
+    source = open_named(settings)
+    measured = read_all(settings.trajectory, source.facts)
+    try:
+        ledger = Ledger(settings.ledger_place, create=False)
+    except NoLedger:
+        ledger = None
+    signoff(bundle, source, ledger, [record.observation for record in measured]).write(place)
+    return {"state": "done", "outcome": "The sign-off page was written. It charges nothing."}
 
 
 def _ended(make: Callable[[], dict[str, Any]], notes: Notes) -> dict[str, Any]:
