@@ -45,6 +45,7 @@ def test_the_whole_way_from_ieee30_to_a_bundle_that_verifies(running, open_page,
     page.keyboard.press("ArrowLeft")  # more private
     page.locator("#preview", has_text="nine of ten releases at ε = 1/2").wait_for()
     page.get_by_role("img", name="Error of the nadir on the surrogate").wait_for()
+    assert "ε\n1/2" in page.get_by_role("complementary").inner_text()  # the column of choices
     fits(page)
     page.get_by_role("button", name="Next: the release").click()
     page.get_by_text("ε = 1/2 to the account ieee30").wait_for()

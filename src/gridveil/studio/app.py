@@ -286,8 +286,9 @@ class Pages:
         del request, uploads
         draft = self._begun()
         with self.studio.lock:
-            shown_, trade_off = draft.preview(self._choices(given))
-        return self.render("preview.html", preview=shown_, trade_off=trade_off, large=LARGE)
+            tried, trade_off, summary = draft.preview(self._choices(given))
+        shown_: dict[str, Any] = {"preview": tried, "trade_off": trade_off, "summary": summary}
+        return self.render("preview.html", large=LARGE, **shown_)
 
     def _begun(self) -> Draft:
         if self.studio.draft.facts is None:

@@ -216,10 +216,14 @@ class Draft:
         settings = self.settings(Path("bundle.zip"))
         return settings.neighbours(self.account(), self.family, self.chosen_bounds().alpha)
 
-    def preview(self, choices: Mapping[str, Any]) -> tuple[Preview, Chart | None]:
-        """What an ε would mean on a public surrogate, and the error over every ε tried so far."""
+    def preview(
+        self, choices: Mapping[str, Any]
+    ) -> tuple[Preview, Chart | None, list[tuple[str, str]]]:
+        """What an ε would mean on a public surrogate, the error over every ε tried so far, and
+        these choices summed up; nothing of them is kept.
+        """
         tried = Draft(self.ledger, facts=self.facts, grid=self.grid, choices=dict(self.choices))
-        tried.record = self.record
+        tried.record, tried.shown = self.record, self.shown
         tried.choose(choices)
         epsilon, mechanism = exact(tried.choices["epsilon"]), tried.mechanism
         bounds, adjacency = tried.chosen_bounds().bounds, tried.adjacency()
@@ -233,7 +237,8 @@ class Draft:
             shown: Any = mechanism
             self._previews[(*key, epsilon)] = preview(self.facts, bounds, adjacency, shown, epsilon)
         alike = {one.epsilon: one for (*of, _), one in self._previews.items() if tuple(of) == key}
-        return alike[epsilon], _trade_off([alike[epsilon] for epsilon in sorted(alike)])
+        ordered = [alike[one] for one in sorted(alike)]
+        return alike[epsilon], _trade_off(ordered), tried.summary()
 
     def summary(self) -> list[tuple[str, str]]:
         """All choices so far, for the column beside each step."""

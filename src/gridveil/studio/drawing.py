@@ -19,7 +19,7 @@ LABELLED = 60  # up to so many each has its label
 SMALL_BOX, BOX, MARGIN, APART, APART_OF_MANY = (400, 380), (600, 500), 24, 40, 8
 MOST_SERIES = 6
 WIDTH, HEIGHT = 500, 280
-LEFT, RIGHT, TOP, BOTTOM = 68, 14, 12, 48
+LEFT, RIGHT, TOP, BOTTOM = 84, 14, 12, 48
 
 
 @dataclass(frozen=True)

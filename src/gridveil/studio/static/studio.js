@@ -15,6 +15,12 @@ function tellsWhatEpsilonMeans(form) {
     return answer.text();
   }
 
+  function put(words) {
+    box.innerHTML = words;
+    const summed = box.querySelector("template.summed"), column = document.querySelector(".sum dl");
+    if (summed && column) column.replaceChildren(summed.content);
+  }
+
   async function show() {
     if (asked) asked.abort();
     const mine = asked = new AbortController();
@@ -22,12 +28,12 @@ function tellsWhatEpsilonMeans(form) {
     try {
       const words = await ask(typed.value, mine.signal);
       if (mine.signal.aborted) return;
-      box.innerHTML = words;
+      put(words);
       box.setAttribute("aria-busy", "false");
       if (box.querySelector(".refusal")) return;
       for (const stop of stops) await ask(stop, mine.signal);
       const whole = await ask(typed.value, mine.signal);
-      if (!mine.signal.aborted) box.innerHTML = whole;
+      if (!mine.signal.aborted) put(whole);
     } catch (error) {
       if (error.name !== "AbortError") box.textContent = "The studio does not answer.";
     }
