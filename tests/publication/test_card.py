@@ -159,10 +159,13 @@ def test_bands_are_those_of_simulate(open_page, saved, name, kind, bus, size):
     hz, band = 1000 * release.model.frequency_hz, expected.band
     scale = hz * max(np.abs(band.lower).max(), np.abs(band.upper).max())
     curves = np.array([one["curve"] for one in got["bands"]]).transpose(1, 0, 2)
-    assert curves[..., 0] == pytest.approx(hz * band.lower[::5], abs=1e-6 * scale)
-    assert curves[..., 1] == pytest.approx(hz * band.upper[::5], abs=1e-6 * scale)
+    # Members of a detailed model are off by a share of the largest deviation so far, which a clock
+    # five times as coarse does not see to the last digit.
+    near = (1e-4 if release.ensemble.offset.any() else 1e-6) * scale
+    assert curves[..., 0] == pytest.approx(hz * band.lower[::5], abs=near)
+    assert curves[..., 1] == pytest.approx(hz * band.upper[::5], abs=near)
     assert got["settling"] == pytest.approx(hz * np.array(band.settling), abs=1e-6 * scale)
-    for place, one in enumerate(got["bands"]):  # read off a clock five times as coarse
+    for place, one in enumerate(got["bands"]):
         assert one["nadir"] == pytest.approx(hz * band.nadir[place], abs=0.01 * scale)
         assert one["rocof"] == pytest.approx(hz * band.rocof[place], rel=0.05)
 

@@ -95,6 +95,8 @@ def test_a_bundle_keeps_event_record_and_what_is_left_of_it(bundle, measured, re
     places = document["records"][0]["places"]
     assert [place["rms_fitted_mhz"] for place in places] == pytest.approx(rms, rel=1e-9)
     assert places[0]["rms_unfitted_mhz"] > places[0]["rms_fitted_mhz"]
+    peak = 60_000 * np.nanmax(np.abs(measured.trajectory.omega))
+    assert f"fitted to: {peak:.3g} mHz" in (bundle / "card.html").read_text(encoding="utf-8")
     assert verify(bundle).demo
 
 
@@ -119,6 +121,8 @@ def test_a_record_that_may_not_be_carried_leaves_its_digest(measured, release, t
     assert verify(tmp_path / "b").demo
     rows = (tmp_path / "b" / "replay.csv").read_text().splitlines()[1:]
     assert {row.split(",")[3] for row in rows} == {""}
+    card = (tmp_path / "b" / "card.html").read_text(encoding="utf-8")
+    assert "No record in this bundle shows" in card
     figure = plot_replays(load(tmp_path / "b"))
     labels = {line.get_label() for panel in figure.axes for line in panel.lines}
     assert {"unfitted", "fitted"} <= labels

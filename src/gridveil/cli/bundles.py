@@ -81,12 +81,12 @@ def _repacked(report: Report) -> list[str]:
 def _exports(report: Report) -> list[str]:
     made = [name for name in report.exports if name not in report.not_recomputed]
     told = [f"Also for {', '.join(made)}: as this model gives them."] if made else []
-    if report.not_recomputed:
-        others = ", ".join(report.not_recomputed)
-        told.append(
-            f"Also for {others}: by another version of gridveil, so that only the checksums vouch "
-            "for it."
-        )
+    others = [name for name in report.not_recomputed if name in report.exports]
+    by_another = "by another version of gridveil, so that only the checksums vouch for it."
+    if others:
+        told.append(f"Also for {', '.join(others)}: {by_another}")
+    if len(others) < len(report.not_recomputed):
+        told.append(f"Its card is {by_another}")
     return told
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from gridveil.foundation.page import standalone, text
 from gridveil.inference.fit.guard import Verdict
-from gridveil.publication.card.facts import simulator_facts
+from gridveil.publication.card.facts import ALL_BANDS, SOME_BANDS, simulator_facts
 from gridveil.publication.card.network import network_svg
 from gridveil.publication.certificate import (
     CertificateDocument,
@@ -41,6 +41,7 @@ from gridveil.publication.schema import ReleaseDocument
 CARD = "card.html"
 # Of the page's bytes: one more whenever a release would give others.
 CARD_VERSION = 1
+SOME_HAVE_BANDS = f"; here for the system and the {SOME_BANDS} machines of most inertia"
 
 FORM = """<form id="event" class="controls" autocomplete="off">
 <div><label for="kind">What happens</label><select id="kind"></select></div>
@@ -50,7 +51,7 @@ step="any" inputmode="decimal"><select id="unit" aria-label="Unit of the size">
 <option value="mw">MW</option><option value="pu">p.u.</option></select></span></div>
 <div><label for="horizon">Until</label><select id="horizon"><option value="10">10 s</option>
 <option value="30" selected>30 s</option><option value="60">60 s</option></select></div>
-<div><label for="shown">Band of</label><select id="shown"></select></div>
+<div><label for="shown">Highlight</label><select id="shown"></select></div>
 </form>
 <p id="status" role="status" class="quiet">Starting …</p>
 <div id="chart"></div>
@@ -114,8 +115,9 @@ def _simulator(document: ReleaseDocument, facts: object) -> str:
     bars = document.ensemble
     told = (
         f"Bands: where the answer lies with {100 * bars.level:g} % probability, from "
-        f"{bars.members} models that this release leaves possible. They count: "
-        f"{', '.join(bars.counts)}."
+        f"{bars.members} models that this release leaves possible"
+        + ("" if len(document.model.machines) <= ALL_BANDS else SOME_HAVE_BANDS)
+        + f". They count: {', '.join(bars.counts)}."
         if bars
         else "This release has no error bars."
     )
@@ -187,6 +189,7 @@ def _held(release: Release) -> str:
     peaks = [
         1000 * hz * float(np.nanmax(np.abs(replay.measured)))
         for replay in release.replays
+        # what may not be passed on is in no file of the bundle
         if replay.carried and replay.measured is not None and np.isfinite(replay.measured).any()
     ]
     if not peaks:

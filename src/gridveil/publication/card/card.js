@@ -238,8 +238,7 @@ function start() {
   if (FACTS.trips.length) kinds.push(["trip", "Machine trips"]);
   offer($("kind"), kinds);
   offerBuses();
-  offer($("shown"), [[SYSTEM, "System"], ...range(FACTS.ports.length).filter(hasBand).map((port) => [port, nameOf(port)])]);
-  $("shown").parentElement.hidden = !FACTS.members;
+  offer($("shown"), [SYSTEM, ...range(FACTS.ports.length)].map((port) => [port, nameOf(port)]));
   $("size").value = +(0.1 * FACTS.base_mva).toPrecision(6);
   $("kind").addEventListener("change", offerBuses);
   $("unit").addEventListener("change", () => {
