@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gridveil.adversary.leakage.report import GIVEN_AWAY
+from gridveil.adversary.leakage.report import GIVEN_AWAY, percent
 from gridveil.dynamics.detailed.entries import entries_of
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.trajectory import Trajectory
@@ -305,9 +305,9 @@ def _records_check(found: Document) -> Check:
         return Check("records", "doubtful", found["words"])
     if found["gives_away"]:
         names = ", ".join(found["gives_away"])
-        words = f"they alone give {names} to {GIVEN_AWAY:.0%} or better, which no ε takes back"
+        words = f"they alone give {names} to {percent(GIVEN_AWAY)} or better, which no ε takes back"
         return Check("records", "doubtful", words)
-    words = f"they alone give no group to {GIVEN_AWAY:.0%} or better"
+    words = f"they alone give no group to {percent(GIVEN_AWAY)} or better"
     return Check("records", "good", words)
 
 

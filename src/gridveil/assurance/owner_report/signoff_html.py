@@ -23,7 +23,8 @@ STYLE = """
 h2 .mark { font-weight: 400; margin-left: 0.5rem; vertical-align: middle; }
 .saw { color: var(--red); }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 0 2rem; }
-.wide { margin: 0.5rem 0; } th, td { padding-right: 1.5rem; overflow-wrap: normal; } .mark, .number, .short td:first-child, .wide code { white-space: nowrap; } th.number { white-space: normal; min-width: 5rem; }
+.wide { margin: 0.5rem 0; } th, td { padding-right: 1.5rem; overflow-wrap: normal; } .mark, .number, .short td:first-child, .wide code { white-space: nowrap; } th { vertical-align: bottom; } th.number { white-space: normal; min-width: 6rem; }
+@media (max-width: 30rem) { th, td { padding-right: 0.75rem; } td:not(.number):not(.state) { min-width: 6rem; } }
 .over { font-weight: 600; margin: 1rem 0 0.25rem; max-width: none; break-after: avoid; }
 .sum td { font-weight: 600; }
 .warning { border: 2px solid var(--red); border-radius: 0.5rem; padding: 0.5rem 1rem; margin: 1rem 0; }
@@ -237,7 +238,7 @@ def _fidelity(fidelity: dict[str, Any], charts: Sequence[str]) -> Iterable[str]:
             (
                 f"{row['place']} +{row['step_mw']:g} MW",
                 f"{row['nadir_mhz']:.1f}",
-                *(f"{one['nadir_mhz']:+.1f}" for one in errors),
+                *(_signed(one["nadir_mhz"]) for one in errors),
                 *(f"{one['rms_mhz']:.1f}" for one in errors),
                 inside,
             )
@@ -262,9 +263,9 @@ def _fidelity(fidelity: dict[str, Any], charts: Sequence[str]) -> Iterable[str]:
             (
                 row["place"],
                 f"{row['rocof_mhz_s']:.1f}",
-                *(f"{one['rocof_mhz_s']:+.1f}" for one in errors),
+                *(_signed(one["rocof_mhz_s"]) for one in errors),
                 f"{row['settling_mhz']:.1f}",
-                *(f"{one['settling_mhz']:+.1f}" for one in errors),
+                *(_signed(one["settling_mhz"]) for one in errors),
             )
         )
     columns = (
@@ -292,7 +293,7 @@ def _modes(modes: Sequence[dict[str, Any]]) -> Iterable[str]:
             f"{row['hz']:.3f}",
             f"{row['damping_percent']:.1f}",
             *(
-                "none" if pair is None else f"{pair[0]:+.0f} / {pair[1]:+.1f}"
+                "none" if pair is None else f"{_signed(pair[0], 0)} / {_signed(pair[1])}"
                 for pair in (row["errors"][name] for name in (RELEASE, PUBLIC, SIMPLEST))
             ),
         )
@@ -373,7 +374,7 @@ def _table(
 
     def cell(place: int, words: str) -> str:
         if isinstance(words, _Graded):
-            return f'<td><span class="mark {words}">{GRADES[words]}</span></td>'
+            return f'<td class="state"><span class="mark {words}">{GRADES[words]}</span></td>'
         inside = f"<code>{text(words)}</code>" if isinstance(words, _Code) else text(words)
         return f"<td{_right(place in right)}>{inside}</td>"
 
@@ -408,6 +409,11 @@ def _listed(title: str, words: Sequence[str]) -> list[str]:
 
 def _six(value: float) -> str:
     return f"{value:.6g}" if value > 1e-12 else "0"
+
+
+def _signed(value: float, digits: int = 1) -> str:
+    """A figure with its sign; none that rounds to 0 has a minus."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def _percent(value: float | None) -> str:
