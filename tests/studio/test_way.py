@@ -1,10 +1,13 @@
 """From a grid to a bundle: what is charged, when, and how often. Without a browser."""
 
+import sys
+from importlib import resources
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
+from cli_helpers import gridveil
 from gridveil.publication.bundle import verify
 from gridveil.vault.source import Private
 from gridveil.workflow.demo import write_demo_record
@@ -209,6 +212,25 @@ def test_a_demo_is_seeded_marked_and_charges_nothing(studio_of):
         answer = running.ask("POST", "/recipient", files=[("bundle", "b.zip", bytes(damaged))])
         assert answer.status == 422
         assert "This bundle does not verify" in answer.text
+
+
+def test_a_file_is_read_with_what_lies_beside_it(running):
+    cases = resources.files("gridveil.readers.cases")
+    grid = ("file", "mine.m", cases.joinpath("ieee30.m").read_bytes())
+    beside = ("beside", "mine.toml", cases.joinpath("ieee30.toml").read_bytes())
+    alone = running.ask("POST", "/grid", files=[grid])
+    assert "has no inertia" in alone.text
+    assert running.ask("POST", "/grid", files=[grid, beside]).status == 303
+    page = running.ask("GET", "/grid").text
+    assert "mine.m: what was found" in page
+    assert str(running.studio.uploads) not in page  # paths of this machine are not shown
+
+
+def test_without_its_packages_the_command_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    done = gridveil("studio", "--no-browser")
+    assert done.code == 2
+    assert "pip install 'gridveil[studio]'" in done.err
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "./grid.m"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,9 @@ import typer
 
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.shown import shown
+
+# The extra `studio`.
+NEEDED = ("jinja2", "python_multipart", "starlette", "uvicorn")
 
 
 def studio(
@@ -32,22 +36,14 @@ def studio(
 
     Nothing is charged before the last yes of step 3. It answers this machine's browser alone.
     """
-    try:
-        from gridveil.studio.serve import serve
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in (
-            "starlette",
-            "uvicorn",
-            "jinja2",
-            "python_multipart",
-            "multipart",
-        ):
-            raise
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise OptionError(
-            "The studio needs packages that are not installed.",
+            f"The studio needs packages that are not installed: {', '.join(missing)}.",
             outcome="Nothing was started.",
             remedy="Install them with: pip install 'gridveil[studio]'",
-        ) from None
+        )
+    from gridveil.studio.serve import serve
+
     serve(out, port=port, demo=demo, browse=browser, say=_say)
 
 
