@@ -49,7 +49,7 @@ reproduction: .venv/run
 # Needs the network; the result names no index, so that any can serve it.
 lock: .venv/dev
 	$(BIN)/pip install -q uv
-	$(COMPILE) --extra build --extra postgres --extra cases --extra xlsx --extra cgmes --extra comtrade --extra pandapower --extra dev pyproject.toml -o requirements-dev.txt
+	$(COMPILE) --extra build --extra postgres --extra cases --extra xlsx --extra cgmes --extra comtrade --extra pandapower --extra studio --extra dev pyproject.toml -o requirements-dev.txt
 	$(COMPILE) --extra build -c requirements-dev.txt pyproject.toml -o requirements.txt
 
 clean:

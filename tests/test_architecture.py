@@ -13,7 +13,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-HEAVY = {"cryptography", "opendp", "scipy", "pandas", "matplotlib"}
+HEAVY = {
+    "cryptography",
+    "opendp",
+    "scipy",
+    "pandas",
+    "matplotlib",
+    "starlette",
+    "uvicorn",
+    "jinja2",
+}
 
 
 def lint_imports(root):

@@ -81,7 +81,7 @@ def test_the_search_finds_values_in_frames():
         "gridveil.vault.sampler._check_draw",
         "gridveil.privacy.mechanisms.additive.Additive.released",
         "gridveil.privacy.mechanisms.additive.Additive.prepare",
-        "gridveil.vault.perturb._losses",
+        "gridveil.vault.perturb.losses_of",
         "gridveil.vault.perturb.NoisyGrid",
         "gridveil.privacy.ledger.Ledger.charge",
         "gridveil.privacy.ledger.Ledger.mark_drawn",

@@ -25,6 +25,7 @@ from gridveil.cli import (
     release,
     research,
     start,
+    studio,
 )
 from gridveil.cli.options import HeadedCommand, ReleaseCommand
 from gridveil.cli.output import (
@@ -83,6 +84,7 @@ for name, command in {
     app.command(name, cls=HeadedCommand)(command)
 app.add_typer(record.app, name="record")
 app.command("release", cls=ReleaseCommand)(release.release)
+app.command("studio")(studio.studio)
 app.command("verify")(bundles.verify)
 app.command("simulate")(bundles.simulate)
 app.command("export")(bundles.export)

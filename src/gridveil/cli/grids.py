@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,10 +19,6 @@ from gridveil.cli.output import (
     progress_bar,
 )
 from gridveil.cli.trajectories import print_trajectory, trajectory_json
-
-if TYPE_CHECKING:
-    from gridveil.grid.detailed import DetailedFacts
-    from gridveil.grid.facts import GridFacts
 
 
 def demo(
@@ -107,6 +103,7 @@ def inspect(
 
     With a measured trajectory, show what was read of it too.
     """
+    from gridveil.workflow.inspecting import listed_facts, public_facts
     from gridveil.workflow.opening import inspect_grid
 
     with progress_bar(quiet=json):
@@ -114,7 +111,7 @@ def inspect(
             reading.of(grid, trajectory=trajectory, model=model or "auto"), plot
         )
     if json:
-        document = _facts_json(facts)
+        document = public_facts(facts)
         if measured:
             document |= {
                 "trajectories": [trajectory_json(record) for record in measured],
@@ -122,25 +119,8 @@ def inspect(
             }
         print_json(document)
         return
-    shown = {name: value for name, value in _facts_json(facts).items() if value != []}
-    names = shown.pop("public_names")
-    shown["policy"] = [f"{key} = {value or 'refuse'}" for key, value in shown["policy"].items()]
-    for listed in ("devices", "treatments"):
-        if listed in shown:
-            shown[listed] = [f"{key}: {value}" for key, value in shown[listed].items()]
-    labels = LABELS | ({"operating_point": "operating point"} if "treatments" in shown else {})
-    print_table(
-        f"{facts.name}: public facts",
-        ("fact", "value"),
-        [
-            (
-                labels.get(key, key.replace("_", " ")),
-                value if isinstance(value, list) else _cell(value),
-            )
-            for key, value in shown.items()
-        ],
-        texts=2,
-    )
+    rows, names = listed_facts(facts)
+    print_table(f"{facts.name}: public facts", ("fact", "value"), rows, texts=2)
     print_table(
         "private: what a release protects",
         ("group", "what it is", "asset", "unit", "default bounds", "items"),
@@ -157,7 +137,7 @@ def inspect(
         ],
         texts=5,
     )
-    if "treatments" in shown:
+    if facts.family == "detailed":
         from gridveil.workflow.detailed import TREATMENTS
 
         print_text(
@@ -172,77 +152,6 @@ def inspect(
         print_trajectory(record)
     if plot:
         print_text(f"Figure   {plot}")
-
-
-# Facts whose names do not say what they are, or in which unit.
-LABELS = {
-    "loaded_buses": "buses with load",
-    "zero_injection_buses": "buses with neither load nor machine",
-    "total_load_mw": "total load [MW]",
-    "base_mva": "base power [MVA]",
-    "frequency_hz": "nominal frequency [Hz]",
-    "omega_b_rad_s": "base speed ω_b [rad/s]",
-    "operating_point": "operating point (voltages and angles in k)",
-    "loads_published": "loads go into a bundle",
-    "policy": "what to do with awkward data",
-    "treatments": "treatments (what is done with each parameter)",
-}
-
-
-def _cell(value: Any) -> str:
-    """A fact as text: numbers to six digits, yes and no as words."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.6g}" if isinstance(value, float) else f"{value}"
-
-
-def _facts_json(facts: GridFacts | DetailedFacts) -> dict[str, Any]:
-    from gridveil.grid.facts import GridFacts
-    from gridveil.publication.release import neutral_names
-
-    if not isinstance(facts, GridFacts):
-        return _detailed_json(facts)
-    return {
-        "name": facts.name,
-        "buses": len(facts.buses),
-        "lines": len(facts.edges),
-        "machines": len(facts.machines),
-        "loaded_buses": int((facts.loads != 0).sum()),
-        "zero_injection_buses": int((facts.loads[facts.interior] == 0).sum()),
-        "total_load_mw": round(float(facts.loads.sum() * facts.base_mva), 6),
-        "base_mva": facts.base_mva,
-        "frequency_hz": facts.frequency_hz,
-        "omega_b_rad_s": facts.omega_b,
-        "operating_point": facts.operating_point,
-        "loads_published": facts.loads_are_public,
-        "policy": dict(facts.policy),
-        "notes": list(facts.notes),
-        "public_names": neutral_names(facts),
-    }
-
-
-def _detailed_json(facts: DetailedFacts) -> dict[str, Any]:
-    from gridveil.publication.release import detailed_names
-    from gridveil.workflow.detailed import treatments
-
-    return {
-        "name": facts.name,
-        "model": facts.family,
-        "buses": len(facts.buses),
-        "lines": len(facts.edges),
-        "units": len(facts.machines),
-        "loads": len(facts.loads),
-        "shunts": len(facts.shunts),
-        "base_mva": facts.base_mva,
-        "frequency_hz": facts.frequency_hz,
-        "devices": {table.model: len(table.unit) for table in facts.public.devices},
-        "treatments": treatments(facts),
-        "operating_point": facts.operating_point,
-        "how_loads_depend_on_voltage": facts.zip_model,
-        "policy": dict(facts.policy),
-        "notes": list(facts.notes),
-        "public_names": detailed_names(facts),
-    }
 
 
 def cases(

@@ -5,7 +5,7 @@ before the last yes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
@@ -33,18 +33,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LEAST = 0.25  # ε that is proposed at least
 NOTHING = "Nothing was written and nothing was charged."
-# What must be hidden: the words, the adjacency, and the mechanism that hides it.
-HIDDEN: Mapping[str, tuple[tuple[str, str, str | None], ...]] = {
-    "swing": (
-        ("what one line, or one machine, is: all its values together", "one-asset", None),
-        ("any single value, of a line or of a machine", "one-item", None),
-        ("the network as well: nothing of it is shown", "one-asset", "topology"),
-    ),
-    "detailed": (
-        ("what one line, machine, load or shunt is: all its values", "one-asset-relative", None),
-        ("any single value", "one-item-relative", None),
-    ),
-}
 
 
 @reads_grid
@@ -154,6 +142,8 @@ def _until(ask: Callable[[], T]) -> T:
 
 
 def _ask_hidden(answers: Answers, family: str) -> tuple[Answers, str | None]:
+    from gridveil.workflow.start import HIDDEN
+
     _head("1. What must be hidden?")
     ways = HIDDEN[family]
     print_text(*(f"{n}  {words}" for n, (words, _, _) in enumerate(ways, start=1)))

@@ -89,7 +89,7 @@ class PlannedDraw(Generic[Facts]):
         }
         in_ratios = {n: public for n, public in ranges.items() if self.adjacency.in_ratios(n)}
         _check_positive(self.source, in_ratios)
-        losses = _losses(self.adjacency, self.epsilon, facts, allocation, self.bounds)
+        losses = losses_of(self.adjacency, self.epsilon, facts, allocation, self.bounds)
         total = whole_loss(self.adjacency, losses, assets(facts.family))
         assert total <= self.epsilon, "each group's loss is at most its share, as the rule adds up"
         for name, value in (("ranges", ranges), ("losses", losses), ("total", total)):
@@ -260,14 +260,14 @@ def version_of(source: SourceGrid[Any], ledger: Ledger) -> Version:
     return Version(tuple(marks))
 
 
-def _losses(
+def losses_of(
     adjacency: Adjacency,
     epsilon: Fraction,
     facts: TableFacts,
     allocation: Allocation,
     bounds: Bounds,
 ) -> dict[str, GroupLoss]:
-    """Calibrate each mechanism to its share of ε."""
+    """Calibrate each mechanism to its share of ε: public facts and settings alone."""
     shares = allocation.over(adjacency).split(epsilon, allocation.assets)
     found: dict[str, GroupLoss] = {}
     kinds = assets(facts.family)

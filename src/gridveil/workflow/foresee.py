@@ -12,6 +12,7 @@ from gridveil.grid.facts import GridFacts, TableFacts
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.guarantee import Guarantee
 from gridveil.privacy.ledger import Account
+from gridveil.privacy.mechanisms import Sampler
 from gridveil.publication.release import detailed_names, inputs_of, loaded_buses, not_protected
 from gridveil.publication.signing import active_key, key_folder, keys_in
 from gridveil.vault.perturb import charge_of, guarantee_of
@@ -55,20 +56,25 @@ class Foreseen:
         return self.count * self.guarantee.epsilon
 
 
-def foresee(settings: ReleaseSettings, dialogue: Dialogue | None = None) -> Foreseen:
+def foresee(
+    settings: ReleaseSettings, dialogue: Dialogue | None = None, sampler: Sampler | None = None
+) -> Foreseen:
     """Check a release as `release_grid` does, and say what it would charge, draw and publish.
+
+    sampler : of the noise; one with a seed foresees a demo. None: the secure one.
 
     Privacy
     -------
     Nothing is drawn: all of it follows from settings and public facts.
     """
-    prepared = prepare(settings, _Trusting(dialogue or Dialogue()), dry=True)
+    sampler = sampler or SecureSampler()
+    prepared = prepare(settings, _Trusting(dialogue or Dialogue()), dry=True, sampler=sampler)
     plan, book = prepared.plan, prepared.book
     facts, allocation = plan.source.facts, plan.allocation
     if book is not None:
         book.check(charge_of(plan, book, prepared.lineage), settings.count)
     guarantee = replace(
-        guarantee_of(plan, SecureSampler()),
+        guarantee_of(plan, sampler),
         conditional_on=tuple(record.observation.in_words() for record in prepared.measured),
     )
     loads = isinstance(facts, GridFacts) and facts.loads_are_public

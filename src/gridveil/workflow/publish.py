@@ -148,6 +148,8 @@ def algorithm_1(
         reduced = reduce(table, None if observed else loaded_buses(facts))
     crash_points.step("reduced")
     # Step 3: post-processing.
+    if observed:
+        stage("fitting")
     fitted = fit(reduced, observed, settings, plan.bounds, noisy) if observed else None
     release = replace(Release.of(noisy, reduced, fitted, observed), ledger=ledger)
     if error_bars:

@@ -32,6 +32,7 @@ from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.ledger import Account, Ledger, Receipt
 from gridveil.privacy.ledger.accounts import check_family, counted
+from gridveil.privacy.mechanisms import Sampler
 from gridveil.publication.bundle import Report, write
 from gridveil.publication.certificate import SELECTION
 from gridveil.publication.export import check_formats
@@ -40,6 +41,7 @@ from gridveil.publication.release import Release, detailed_names, neutral_names
 from gridveil.publication.signing import open_signer
 from gridveil.publication.unpack import read_files
 from gridveil.vault.perturb import PlannedDraw, version_of
+from gridveil.vault.sampler import SecureSampler
 from gridveil.vault.source import SourceGrid
 from gridveil.workflow.bounds import Chosen, choose_bounds, refuse_missing
 from gridveil.workflow.detailed import (
@@ -188,11 +190,18 @@ class Prepared:
     leaked: GivenAway | None = None
 
 
-def prepare(settings: ReleaseSettings, dialogue: Dialogue, *, dry: bool = False) -> Prepared:
+def prepare(
+    settings: ReleaseSettings,
+    dialogue: Dialogue,
+    *,
+    dry: bool = False,
+    sampler: Sampler | None = None,
+) -> Prepared:
     """Read and check a release, choose its bounds, and show what its records give away; nothing is
     charged.
 
     dry : whether nothing is to be written either: no ledger is made where there is none.
+    sampler : of the noise; one with a seed makes a demo. None: the secure one.
     """
     dialogue.outcome(NOTHING_SPENT)
     for place in settings.places:
@@ -216,7 +225,7 @@ def prepare(settings: ReleaseSettings, dialogue: Dialogue, *, dry: bool = False)
         raise refuse_missing(facts.name, chosen.missing)
     settings = replace(settings, bounds=chosen.bounds)
     make = _prepared_detailed if detailed else _prepared_swing
-    return make(settings, source, chosen, dialogue, dry)
+    return make(settings, source, chosen, dialogue, dry, sampler or SecureSampler())
 
 
 def _opened(
@@ -235,13 +244,18 @@ def _opened(
 
 
 def _prepared_swing(
-    settings: ReleaseSettings, source: SourceGrid, chosen: Chosen, dialogue: Dialogue, dry: bool
+    settings: ReleaseSettings,
+    source: SourceGrid,
+    chosen: Chosen,
+    dialogue: Dialogue,
+    dry: bool,
+    sampler: Sampler,
 ) -> Prepared:
     """Check a release of a swing model, and show what its records give away."""
     facts, fit = source.facts, settings.preset.settings
     measured = read_all(settings.trajectory, facts, fit.dt_s, settings.bounds)
     observed = [record.observation for record in measured]
-    records = FitRecords(observed)
+    records = FitRecords(observed, sampler)
     check_records(observed, facts, fit, settings.bounds)
     book, lineage, known = _opened(settings, facts, dry)
     adjacency = settings.neighbours(known, derived=chosen.alpha)
@@ -273,11 +287,12 @@ def _prepared_detailed(
     chosen: Chosen,
     dialogue: Dialogue,
     dry: bool,
+    sampler: Sampler,
 ) -> Prepared:
     """Check a release of a detailed model, and ask whether its records may be used."""
     facts, fit = source.facts, DetailedFitSettings(exponents="zip" not in settings.reading)
     measured = read_all(settings.trajectory, facts, fit.dt_s)
-    records = FitRecords([record.observation for record in measured])
+    records = FitRecords([record.observation for record in measured], sampler)
     check_detailed_records(records.observed, facts)
     book, lineage, known = _opened(settings, facts, dry)
     adjacency = settings.neighbours(known, facts.family)

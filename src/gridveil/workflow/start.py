@@ -24,6 +24,18 @@ from gridveil.privacy.adjacency import Adjacency
 from gridveil.workflow.plan import EVENT
 
 TABLES, DRAWS = 3, 60
+# What must be hidden: the words, the adjacency, and the mechanism that hides it.
+HIDDEN: Mapping[str, tuple[tuple[str, str, str | None], ...]] = {
+    "swing": (
+        ("what one line, or one machine, is: all its values together", "one-asset", None),
+        ("any single value, of a line or of a machine", "one-item", None),
+        ("the network as well: nothing of it is shown", "one-asset", "topology"),
+    ),
+    "detailed": (
+        ("what one line, machine, load or shunt is: all its values", "one-asset-relative", None),
+        ("any single value", "one-item-relative", None),
+    ),
+}
 
 
 @dataclass(frozen=True)
