@@ -46,6 +46,8 @@ RUN = {
     "gridveil inspect GRID --trajectory {} --plot {}": ["record/record.toml", "record.png"],
     "gridveil inspect GRID --trajectory THIS.toml --plot record.png": [],
     "gridveil release --config {}": ["release.toml"],
+    "gridveil release --config release.toml": [],
+    "gridveil ledger budget --help": [],
     "gridveil release GRID --epsilon EPSILON --bounds derived --dry-run": [],
     "gridveil record init {}": ["record/record.csv"],
     "gridveil cases {}": ["star"],
@@ -59,6 +61,7 @@ RUN = {
 ELSEWHERE = {
     "gridveil audit --thorough": "tests/assurance/test_audit_noise.py",
     "gridveil paper --runs {}": "tests/paper",
+    "gridveil studio --demo": "tests/studio",
     "{}": "test_printed_commands.py, the release that a plan proposes",
 }
 CAPITALS = {
