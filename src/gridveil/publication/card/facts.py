@@ -19,6 +19,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate_large import LARGE
 from gridveil.foundation.errors import EventError
 from gridveil.grid.facts import Array
+from gridveil.grid.parameters import DAMPING, INERTIA, REDUCED_WEIGHT
 from gridveil.publication.release import Release
 
 # States of a detailed model whose exponential a browser takes seconds for; bytes of a card's
@@ -28,7 +29,12 @@ MOST_STATES, MOST_BYTES, EXACT_BYTES = 400, 2**23, 2**20
 MOST_WORK = 3e8
 # Machines up to which all have bands, and how many of more do.
 ALL_BANDS, SOME_BANDS = 50, 10
-SWING_ARRAYS = ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac")
+SWING_ARRAYS = (
+    *(own.name for own in (REDUCED_WEIGHT, INERTIA, DAMPING)),
+    "governor_rate",
+    "droop_gain",
+    "K_ac",
+)
 
 
 def simulator_facts(release: Release) -> dict[str, Any] | str:

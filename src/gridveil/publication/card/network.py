@@ -109,7 +109,7 @@ def _drawn(release: Release) -> _Drawn:
 
 def _swing(model: ReducedModel) -> _Drawn:
     g = len(model.machines)
-    kept = np.sort(np.argsort(-model.m, kind="stable")[:MOST_BUSES])
+    kept = np.sort(np.argsort(-model.inertia, kind="stable")[:MOST_BUSES])
     pairs = complete_edges(len(kept))
     i, j = kept[pairs].T
     ports = len(model.ports) - g
@@ -118,7 +118,7 @@ def _swing(model: ReducedModel) -> _Drawn:
     return _Drawn(
         tuple(model.machines[i] for i in kept),
         (True,) * len(kept),
-        model.m[kept],
+        model.inertia[kept],
         pairs,
         model.k_r[i * g - i * (i + 1) // 2 + j - i - 1],
         f"The released network, reduced to its {g} machines.{some} A wide line is a strong one, by "
