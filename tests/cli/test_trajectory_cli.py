@@ -159,7 +159,7 @@ def test_a_release_in_words_and_with_two_trajectories(tmp_path):
     for words in (
         "record 0, public since",
         "record 1, public since",
-        "mismatch J from",
+        "mismatch J (squared distance to the records) from",
         "multiplies the odds that an observer",
     ):
         assert words in said
