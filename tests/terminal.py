@@ -27,6 +27,7 @@ class Terminal:
         if self._process == 0:
             os.chdir(cwd)
             os.environ.update(environment, TERM="xterm")
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a run in the background ignores it
             os.execv(SCRIPT, [str(SCRIPT), *map(str, arguments)])
         ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
 
@@ -46,19 +47,6 @@ class Terminal:
         """Press keys."""
         os.write(self._terminal, keys.encode())
 
-    def interrupt(self):
-        """Press Ctrl-C until it ends; give the exit code.
-
-        Python takes no notice of one that comes just before it starts to read.
-        """
-        for _ in range(60):
-            self.type("\x03")
-            while data := self._read(4):
-                pass
-            if data is not None:
-                break
-        return self.end()
-
     def end(self):
         """Wait for the end; give the exit code."""
         while data := self._read():
@@ -75,9 +63,9 @@ class Terminal:
         lines = self.shown.splitlines()
         return [line for line in lines if "━" not in line and "gridveil: " not in line]
 
-    def _read(self, wait_s=240):
+    def _read(self):
         """What came, nothing after the end, None where nothing came in time."""
-        ready, _, _ = select.select([self._terminal], [], [], wait_s)
+        ready, _, _ = select.select([self._terminal], [], [], 240)
         if not ready:
             return None
         try:

@@ -126,7 +126,8 @@ def test_wrong_answers_are_asked_again_and_a_last_no_charges_nothing(room):
 def test_an_interrupt_at_a_terminal_leaves_nothing(room):
     terminal = Terminal("start", "star5", cwd=room)
     terminal.until("Hide")
-    assert terminal.interrupt() != 0
+    terminal.type("\x03")
+    assert terminal.end() != 0
     assert "Nothing was written and nothing was charged." in terminal.shown
     assert files_under(room) == {}
 
