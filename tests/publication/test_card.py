@@ -197,6 +197,11 @@ def test_what_is_chosen_on_the_page_is_what_its_table_and_its_command_say(open_p
         assert figures == pytest.approx(in_mhz, rel=0.01)
         assert float(when) == pytest.approx(one.nadir_s, abs=0.01)
     assert page.locator("#chart path.band").count() == 1
+    # a large step goes where no linear model was compared with the grid; this one did not
+    expect(page.locator("#status")).not_to_contain_text("beyond")
+    page.fill("#size", "-0.8")
+    page.press("#size", "Enter")
+    expect(page.locator("#status")).to_contain_text("goes beyond the ±300 mHz")
 
 
 @needs_browser

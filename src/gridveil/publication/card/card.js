@@ -144,6 +144,18 @@ function envelope({ curves }, level) {
   );
 }
 
+// A warning where curves go further than linear models were ever compared with nonlinear ones.
+function beyondWords(curves) {
+  const limit = FACTS.shown_to_hold * MHZ,
+    each = [...curves.values()].map((own) => own.reduce((m, w) => Math.max(m, Math.abs(w)), 0)),
+    largest = Math.max(...each) * MHZ;
+  return largest <= limit
+    ? ""
+    : ` This goes beyond the ±${limit.toFixed(0)} mHz up to which linear models were held against ` +
+        `nonlinear simulation: it reaches ${largest.toFixed(0)} mHz, where limits and load ` +
+        "shedding may act.";
+}
+
 // ---- The whole ----
 
 let turn = 0,
@@ -198,7 +210,8 @@ async function run() {
   $("status").textContent =
     `${inWords(event)}: system nadir ${signed(system.nadir)} mHz at ${system.when.toFixed(2)} s, ` +
     `RoCoF ${signed(system.rocof)} mHz/s, settles at ${signed(answer.settling * MHZ)} mHz. ` +
-    `Computed in ${took.toFixed(2)} s.`;
+    `Computed in ${took.toFixed(2)} s.` +
+    beyondWords(curves);
   document.documentElement.dataset.ready = String(mine);
 }
 

@@ -15,6 +15,7 @@ from gridveil.dynamics.detailed.model import OF_TRIPS, DetailedModel
 from gridveil.dynamics.detailed.trips import check_trips
 from gridveil.dynamics.ensemble import LEVEL
 from gridveil.dynamics.events import Event
+from gridveil.dynamics.metrics import SHOWN_TO_HOLD
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate_large import LARGE
 from gridveil.foundation.errors import EventError
@@ -72,6 +73,7 @@ def simulator_facts(release: Release) -> dict[str, Any] | str:
         "omega_b": model.omega_b,
         "base_mva": model.base_mva,
         "level": LEVEL,
+        "shown_to_hold": SHOWN_TO_HOLD,
         "largest": np.sort(largest).tolist(),
         "all_bands": len(model.machines) <= ALL_BANDS,
         "arrays": {name: _packed(values, kinds[name]) for name, values in arrays.items()},
