@@ -46,7 +46,6 @@ RUN = {
     "gridveil inspect GRID --trajectory {} --plot {}": ["record/record.toml", "record.png"],
     "gridveil inspect GRID --trajectory THIS.toml --plot record.png": [],
     "gridveil release --config {}": ["release.toml"],
-    "gridveil release --config release.toml": [],
     "gridveil ledger budget --help": [],
     "gridveil release GRID --epsilon EPSILON --bounds derived --dry-run": [],
     "gridveil record init {}": ["record/record.csv"],
@@ -62,6 +61,7 @@ ELSEWHERE = {
     "gridveil audit --thorough": "tests/assurance/test_audit_noise.py",
     "gridveil paper --runs {}": "tests/paper",
     "gridveil studio --demo": "tests/studio",
+    "gridveil release --config release.toml": "tests/studio/test_way.py, as downloaded",
     "{}": "test_printed_commands.py, the release that a plan proposes",
 }
 CAPITALS = {
