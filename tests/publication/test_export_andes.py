@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from detailed_releases import demo as detailed_demo
 from gridveil import open_grid, run_demo
 from gridveil.dynamics.events import Event
 from gridveil.paper.experiment import named_transients
@@ -169,6 +170,15 @@ def test_the_printed_line_runs_raw_and_dyr(andes, fitted, tmp_path):
     for name, content in export(fitted, "psse").items():
         (tmp_path / name).write_bytes(content)
     assert "Traceback" not in andes(FORMATS["psse"].runs, tmp_path)
+
+
+@pytest.mark.parametrize("to", ["andes", "psse"])
+def test_the_printed_line_runs_a_detailed_release(andes, tmp_path, to):
+    release = detailed_demo()
+    for name, content in export(release, to).items():
+        (tmp_path / name).write_bytes(content)
+    said = andes(FORMATS[to].line(detailed=True), tmp_path)
+    assert "Traceback" not in said and "does not exist" not in said
 
 
 def test_a_single_machine_runs_too(andes, fitted, tmp_path):

@@ -3,6 +3,7 @@ a release is written as.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from cli_helpers import make_release
+from detailed_releases import demo as detailed_demo
 from gridveil.dynamics.simulate import eigenvalues
 from gridveil.publication.export import FORMATS, export
 
@@ -64,6 +66,18 @@ def test_the_line_that_is_printed_runs(release, to, tmp_path):
     }
     said = run_line(FORMATS[to].runs, written(release, to, tmp_path))
     assert [words for words in expected[to] if words not in said] == []
+
+
+def test_lines_of_a_detailed_release_name_files_that_are_written(tmp_path):
+    release = detailed_demo()
+    for to, format_ in FORMATS.items():
+        if format_.write_detailed is not None:
+            line, files = format_.line(detailed=True), export(release, to)
+            named = re.findall(r"\w+\.(?:json|raw|dyr|mat|mo|fmu|csv)", line)
+            assert {*named} - {"response.csv"} <= {*files}, to
+    if OCTAVE:
+        said = run_line(FORMATS["mat"].line(detailed=True), written(release, "mat", tmp_path))
+        assert "G1 machine.delta" in said
 
 
 def test_pypowsybl_reads_the_raw_file(release, tmp_path):

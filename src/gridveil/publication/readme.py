@@ -248,7 +248,8 @@ def _exports(document: ReleaseDocument) -> str:
         f"| {', '.join(f'`{name}`' for name in one.files)} | {one.format} |"
         for one in document.exports
     )
-    lines = "\n".join(FORMATS[one.format].runs for one in document.exports)
+    detailed = document.model.detailed is not None
+    lines = "\n".join(FORMATS[one.format].line(detailed=detailed) for one in document.exports)
     return f"""
 For other tools, the same model in their formats; an event, where one is written along, is `{document.reference.event}`:
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.ensemble import SystemBand, system_band
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import FirstSwing, Metrics, Validity, first_swing, inertia_of, read
@@ -213,4 +214,5 @@ def export_bundle(
     if compiled and chosen.build is not None:
         files = {name: chosen.build(content) for name, content in files.items()}
     write_files(place, files, what="The export", outcome="No file was left there.")
-    return Exported(release.demo, place, files, chosen.runs_built if compiled else chosen.runs)
+    line = chosen.line(detailed=isinstance(release.model, DetailedModel))
+    return Exported(release.demo, place, files, chosen.runs_built if compiled else line)

@@ -198,4 +198,5 @@ FORMAT = Format(
     largest=500,
     because="it lists every pair of machines as a line",
     write_detailed=write_detailed,
+    runs_detailed="andes run network.json --routine tds",
 )

@@ -40,7 +40,7 @@ class Format:
     because : what grows too large beyond them.
     carries_devices : whether it holds the parameters of devices.
     write_detailed : makes the files of a release with a detailed model; None: it has no words for
-    one.
+    one. runs_detailed : the line that runs those, where it is another.
     build : adds to a file what a compiler makes of it, on this machine; never inside a bundle.
     runs_built : the line that runs what was built.
     """
@@ -55,8 +55,13 @@ class Format:
     because: str = ""
     carries_devices: bool = False
     write_detailed: Callable[[Release, Event | None], Mapping[str, bytes]] | None = None
+    runs_detailed: str = ""
     build: Callable[[bytes], bytes] | None = None
     runs_built: str = ""
+
+    def line(self, *, detailed: bool) -> str:
+        """The line that runs the files of a release."""
+        return self.runs_detailed if detailed and self.runs_detailed else self.runs
 
     def check_model(self, release: Release) -> None:
         """Refuse a model, or devices of one, that the format has no words for."""

@@ -68,4 +68,5 @@ FORMAT = Format(
     runs=f"octave-cli --eval \"r = load('{FILE}'); disp(r.units); disp([r.m r.d])\"",
     carries_devices=True,
     write_detailed=write_detailed,
+    runs_detailed=f"octave-cli --eval \"r = load('{FILE}'); disp(r.states); disp(eig(r.A))\"",
 )

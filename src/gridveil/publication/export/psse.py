@@ -154,4 +154,8 @@ FORMAT = Format(
     largest=500,
     because="it lists every pair of machines as a branch",
     write_detailed=write_detailed,
+    runs_detailed=(
+        "python -c \"import andes; s = andes.load('network.raw', addfile='network.dyr'); "
+        's.PFlow.run(); s.TDS.run()"'
+    ),
 )
