@@ -41,6 +41,7 @@ RUN = {
     "gridveil verify BUNDLE --key keyring.json": [],
     "gridveil ledger budget {} --epsilon EPSILON": ["star5"],
     "gridveil ledger budget {} --alpha NAME=ALPHA --epsilon EPSILON": ["star5"],
+    "gridveil ledger budget {} --epsilon {}": ["star5", "4"],
     "gridveil ledger register {} GRID": ["another"],
     "gridveil ledger adopt --head certificate.json": [],
     "gridveil inspect GRID --trajectory {} --plot {}": ["record/record.toml", "record.png"],

@@ -98,6 +98,16 @@ def test_a_dry_run_charges_draws_and_writes_nothing(room, options, monkeypatch):
     assert files_under(room) == before
 
 
+def test_an_option_that_makes_a_swing_model_of_a_grid_with_controls_says_so(room):
+    given = ["--epsilon=1", "--bounds=derived", "--dry-run"]
+    done = gridveil("release", "andes:ieee39", "--damping=2", *given)
+    said = " ".join(done.err.split())
+    assert done.code == 0 and "--damping makes this a swing model: 10 exciters left out" in said
+    assert "for ever" in said
+    done = gridveil("release", "andes:ieee39", "--damping=2", "--model=swing", *given)
+    assert done.code == 0 and "makes this a swing model" not in done.err
+
+
 def test_a_dry_run_foretells_what_the_release_then_says(room):
     asked = {"grid": "in/private.m", "epsilon": "1/2", "bounds": "derived", "out": "out"}
     seen = foresee(ReleaseSettings.of(asked))

@@ -82,7 +82,10 @@ def joined(texts: list[str] | None) -> str | None:
 
 Alpha = Annotated[
     list[str] | None,
-    option(f"distances protected, such as k=1,m=1/2: {_UNITS}; default 1 each, relative 1/10"),
+    option(
+        f"distances protected, such as k=1,m=1/2: {_UNITS}; default 1 each, relative 1/10, "
+        "detailed 1/20"
+    ),
 ]
 _DERIVED = (
     "derived, or derived,m=1:40 with some given: the others follow from ratings, voltages and "

@@ -187,7 +187,7 @@ def dialogue(bar: Bar, *, quiet: bool, yes: bool) -> Dialogue:
 
     class AtTerminal(Dialogue):
         def notice(self, about: About, words: str) -> None:
-            if about == "cost" or not quiet:
+            if about != "leakage" or not quiet:
                 bar.stop()
                 print_notice(words)
 

@@ -115,8 +115,11 @@ def _guide(grid: str, write: Path, model: str | None, reading: GridReading) -> N
     _head("The release")
     if _agrees(f"Make the release now? It charges ε = {foreseen.cost} to {foreseen.lineage}"):
         _make(settings, foreseen, total)
-    else:
-        print_text("Nothing was charged.")
+        return
+    print_text("Nothing was charged.")
+    if foreseen.account is None and total > foreseen.cost:
+        print_text(f"The file holds no budget. After the first release, raise it to ε = {total}:")
+        print_line("", f"gridveil ledger budget {quote(foreseen.lineage)} --epsilon {total}")
 
 
 def _agrees(question: str) -> bool:

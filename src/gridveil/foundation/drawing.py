@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gridveil.foundation.errors import GridveilError
 from gridveil.foundation.shown import shown
 
 if TYPE_CHECKING:
@@ -90,8 +91,13 @@ def written(figure: Figure, path: str | None) -> Figure:
         import matplotlib as mpl
 
         # No software name, no time and no random names in the file.
-        with mpl.rc_context({"svg.hashsalt": "gridveil"}):
-            figure.savefig(
-                path, dpi=160, metadata=dict.fromkeys(UNTOLD.get(path.rpartition(".")[2], ()))
-            )
+        metadata = dict.fromkeys(UNTOLD.get(path.rpartition(".")[2], ()))
+        try:
+            with mpl.rc_context({"svg.hashsalt": "gridveil"}):
+                figure.savefig(path, dpi=160, metadata=metadata)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError) as error:
+            raise GridveilError(
+                f"The figure {shown(path)} could not be written: {shown(error)}.",
+                remedy="Name a .png, .pdf or .svg in a folder that is there.",
+            ) from None
     return figure

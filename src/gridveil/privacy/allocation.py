@@ -189,7 +189,8 @@ class Allocation:
         shares = (
             ""
             if self.shares is None
-            else "; ε " + ", ".join(f"{name} {share}" for name, share in self.shares.items())
+            else "; shares of ε: "
+            + ", ".join(f"{name} {share}" for name, share in self.shares.items())
         )
         shared = f"; sums shared {SHARINGS_IN_WORDS[self.sharing]}" if "sum" in self.takes else ""
         return f"{self.mechanism} ({parts}{shares}{shared}), {self.origin}"

@@ -66,8 +66,8 @@ from gridveil.workflow.settings import ReleaseSettings
 if TYPE_CHECKING:
     from gridveil.privacy.ledger import Entry, Ledger
 
-# What a notice is about: the cost of several draws, what a record gives away.
-About = Literal["cost", "leakage"]
+# What a notice is about: the cost of several draws, what a record gives away, the kind of model.
+About = Literal["cost", "leakage", "model"]
 
 
 class Dialogue:
@@ -212,6 +212,8 @@ def prepare(
     detailed = facts.family == DETAILED
     if detailed:
         settings.check_detailed()
+    elif words := swing_words(settings, facts):
+        dialogue.notice("model", words)
     ports = detailed_names(facts) if isinstance(facts, DetailedFacts) else neutral_names(facts)
     check_formats(settings.formats, len(facts.machines), len(ports), detailed=detailed)
     chosen = choose_bounds(
@@ -395,6 +397,19 @@ def _set_aside(
     else:
         losses = allocation.over(plan.adjacency).split(epsilon, allocation.assets)
         known.check_covers(epsilon, counted(losses, allocation.draws, plan.adjacency), count)
+
+
+def swing_words(settings: ReleaseSettings, facts: TableFacts) -> str:
+    """Say that an option made a swing model of a grid with controls; nothing where none did."""
+    left_out = [note for note in getattr(facts, "notes", ()) if "left out" in note]
+    said = settings.swing_only
+    if settings.model != "auto" or not said or not left_out:
+        return ""
+    option = f"--{said[0].replace('_', '-')}"
+    return (
+        f"{option} makes this a swing model: {'; '.join(left_out)}. An account keeps its kind of "
+        f"model for ever. Leave {option} out for a detailed one, or say --model swing."
+    )
 
 
 def warnings(

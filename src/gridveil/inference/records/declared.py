@@ -114,7 +114,7 @@ class _Keys(_Layout):
         None, description="two times in seconds from the event, such as [-20.0, 40.0]"
     )
     event: Text = Field(
-        description='words such as "load:7=+0.3@10s", with the grid\'s own bus names, or '
+        description='words such as "load:7=+0.3", with the grid\'s own bus names, or '
         '"unknown:total=+0.3" or "unknown"'
     )
     event_size: str | None = Field(
