@@ -25,6 +25,8 @@ TAU = 0.7  # scale of the half-normal law of τ
 # Points of μ on the box, and quantiles of τ.
 PLACES, WIDTHS = 48, 16
 LONE = 0.5  # how likely it is that one machine stands out, where a sum alone was drawn
+# A machine's share is at least e^-12 of the largest: Student's law alone would let one vanish.
+FURTHEST_BEHIND = -12.0
 TRIES = 32  # splits of a sum that are tried until one keeps every machine within the box
 
 
@@ -188,7 +190,8 @@ def split(
         lone = random.integers(len(shares), size=tries) == np.arange(len(shares))
         lone &= random.random(tries) < LONE
         logs += lone * random.random(tries) * np.log(each[1] / each[0])
-    parts = shares * np.exp(logs - logs.max(axis=-1, keepdims=True))
+    behind = np.maximum(logs - logs.max(axis=-1, keepdims=True), FURTHEST_BEHIND)
+    parts = shares * np.exp(behind)
     parts *= total[:, None, None] / parts.sum(axis=-1, keepdims=True)
     within = ((parts >= each[0]) & (parts <= each[1])).all(axis=-1)
     within[:, -1] = True
