@@ -202,3 +202,10 @@ def test_members_of_few_places_are_searched_for_one_by_one():
     settings = FitSettings(dt_s=0.05)
     release = released(record(1), allocation=ITEMS, settings=settings)
     assert release.ensemble.members == OF_FEW_PLACES
+
+
+def test_no_machine_of_a_split_vanishes():
+    """Student's law alone lets one fall below what a bundle may hold, in some thousand splits."""
+    parts = split(np.full(20_000, 60.0), np.full(6, 1 / 6), (1.0, 40.0), np.random.default_rng(0))
+    assert np.allclose(parts.sum(axis=1), 60.0)
+    assert (parts.min(axis=1) >= 0.999 * np.exp(-12.0) * parts.max(axis=1)).all()
