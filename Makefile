@@ -5,7 +5,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: reproduction demo test test-all test-slow check bench bench-fidelity lock clean
+.PHONY: reproduction demo test test-all test-slow check bench bench-fidelity dist lock clean
 
 demo: .venv/run
 	rm -rf gridveil-demo
@@ -46,6 +46,12 @@ reproduction: .venv/run
 	cp build/results.json build/reproduction/fig?.png docs/reproduction/
 	sed 's#(fig#(reproduction/fig#' build/reproduction/reproduction.md > docs/reproduction.md
 
+# Wheel and sdist in dist/, checked as a package index does; the build backend is the locked one.
+dist: .venv/dev
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python -m twine check --strict dist/*
+
 # Needs the network; the result names no index, so that any can serve it.
 lock: .venv/dev
 	$(BIN)/pip install -q uv
@@ -53,7 +59,7 @@ lock: .venv/dev
 	$(COMPILE) --extra build -c requirements-dev.txt pyproject.toml -o requirements.txt
 
 clean:
-	rm -rf .venv gridveil-demo
+	rm -rf .venv dist gridveil-demo
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
