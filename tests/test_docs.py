@@ -34,7 +34,7 @@ PAGES = [
 
 
 def blocks(page, language):
-    fenced = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    fenced = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
     found = fenced.findall(page.read_text(encoding="utf-8"))
     return [text for name, text in found if name == language]
 
@@ -57,16 +57,15 @@ def run(line):
     )
 
 
-@pytest.mark.parametrize(("name", "count"), [("README.md", 8), ("docs/getting-started.md", 3)])
-def test_a_first_page_works_from_top_to_bottom(name, count, workplace):
-    page = ROOT / name
+def test_the_readme_works_from_top_to_bottom(workplace):
+    page = ROOT / "README.md"
     lines = [
         line
         for block in blocks(page, "")
         for line in block.splitlines()
         if line.startswith("gridveil ")
     ]
-    assert len(lines) == count
+    assert len(lines) == 8
     for line in lines:
         result = run(line)
         assert result.returncode == 0, result.stderr
