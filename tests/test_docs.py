@@ -1,5 +1,7 @@
 """README and docs are true: their Python runs, their commands work, their schema is the code's."""
 
+import contextlib
+import importlib
 import itertools
 import json
 import os
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 import typer
 
+import gridveil
 from gridveil import open_grid, read_trajectory
 from gridveil.cli import app
 from gridveil.privacy.guarantee import CONDITIONAL
@@ -25,13 +28,15 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "THREAT_MODEL.md",
     ROOT / "KNOWN_LIMITS.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
 ]
 
 
 def blocks(page, language):
-    return re.findall(
-        rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
+    fenced = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    found = fenced.findall(page.read_text(encoding="utf-8"))
+    return [text for name, text in found if name == language]
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def workplace(tmp_path, monkeypatch):
 def run(line):
     program = Path(sys.executable).with_name("gridveil")
     return subprocess.run(
-        [program, *shlex.split(line)[1:]],
+        [program, *shlex.split(line, comments=True)[1:]],
         capture_output=True,
         text=True,
         check=False,
@@ -60,13 +65,54 @@ def test_the_readme_works_from_top_to_bottom(workplace):
         for line in block.splitlines()
         if line.startswith("gridveil ")
     ]
-    assert len(lines) == 6
+    assert len(lines) == 8
     for line in lines:
         result = run(line)
         assert result.returncode == 0, result.stderr
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), {})
     assert (workplace / "response.png").stat().st_size > 10_000
+
+
+def test_the_readme_is_short():
+    page = ROOT / "README.md"
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 100
+    assert max(map(len, lines)) <= 100
+    assert all(block.count("\n") <= 10 for name in ("", "python") for block in blocks(page, name))
+
+
+def test_each_figure_in_the_readme_stands_on_the_page_that_it_links_to():
+    rows = re.findall(
+        r"^\| (.*) \| (.*) \| \[.*\]\((.*)\) \|$",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert len(rows) == 8
+    for what, figure, page in rows:
+        numbers = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", figure)
+        told = re.findall(r"(?<![\w.])\d+(?:\.\d+)?", (ROOT / page).read_text(encoding="utf-8"))
+        assert set(numbers) <= set(told), what
+
+
+# What a page says of the code: `tests/x.py`, `foundation/x.py` of the package, `gridveil.x.y`.
+CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"(?<![\w/.-])((?:[a-z_]+/)+[a-z_0-9]+\.py)\b")
+MODULE = re.compile(r"\bgridveil((?:\.[a-z_][a-z_0-9]*)+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_and_modules_that_a_page_names_are_there(page):
+    said = " ".join(CODE.findall(page.read_text(encoding="utf-8")))
+    places = (ROOT, ROOT / "src" / "gridveil")
+    files = [name for name in FILE.findall(said) if "NAME" not in name]
+    assert [name for name in files if not any((at / name).exists() for at in places)] == []
+    for name in MODULE.findall(said):
+        thing = gridveil
+        for part in name.split(".")[1:]:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(f"{thing.__name__}.{part}")
+            thing = getattr(thing, part)
 
 
 @pytest.mark.parametrize(
