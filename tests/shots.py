@@ -163,7 +163,7 @@ class Shots:
         self._of(running, "1-empty", "/grid", "h1")
         running.ask("POST", "/grid", {"name": "andes:ieee14"})
         self._of(running, "1-detailed", "/grid", "svg.network")
-        self._of(running, "2-detailed", "/hide", "#preview table")
+        self._of(running, "2-detailed", "/hide", "#preview svg.chart")
         running.choose()
         self._of(running, "1-grid", "/grid", "svg.network")
         self._of(running, "2-hide", "/hide", "#preview svg.chart")

@@ -304,6 +304,22 @@ def test_no_private_value_has_a_part_in_the_verdict_or_any_public_section(made, 
         assert one[part] == other[part], part
 
 
+def test_a_grid_that_was_read_with_other_options_is_noticed(tmp_path):
+    """Options that set what is private: nothing public tells them apart."""
+    path = write_grid(tmp_path)
+    settings = {"epsilon": ONE, "adjacency": Adjacency(), "bounds": Bounds(), "ledger": None}
+    source = open_grid(str(path))
+    made = publish(source, **settings, sampler=DemoSampler(1))
+    made.save(tmp_path / "bundle")
+    others = write_grid(tmp_path / "other", d=["35.1", "36.2", "37.3"])
+    words = "Σd is further from the grid's own than its noise explains"
+    for grid, noticed in ((path, False), (others, True)):
+        report = signoff(tmp_path / "bundle", open_grid(str(grid)), None)
+        document = report.to_json()
+        assert any(words in note for note in document["attacks"]["unlike"]) == noticed
+        assert not any("Σm" in note for note in document["attacks"]["unlike"])
+
+
 def test_no_single_private_value_is_written_down(made, tmp_path):
     document, page = made("swing")
     for name, values in open_grid(str(write_grid(tmp_path))).values.items():

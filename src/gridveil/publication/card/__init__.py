@@ -119,7 +119,8 @@ def _simulator(document: ReleaseDocument, facts: object) -> str:
         f"Bands: where the answer lies with {100 * bars.level:g} % probability, from "
         f"{bars.members} models that this release leaves possible"
         + ("" if len(document.model.machines) <= ALL_BANDS else SOME_HAVE_BANDS)
-        + f". They count: {', '.join(bars.counts)}."
+        + f". They count: {', '.join(bars.counts)}. The figure before a band is the released "
+        "model's own answer; it is not the band's middle, and may lie outside it."
         if bars
         else "This release has no error bars."
     )
