@@ -130,7 +130,8 @@ def _swing(model: ReducedModel) -> _Drawn:
     pairs = complete_edges(len(kept))
     i, j = kept[pairs].T
     ports = len(model.ports) - g
-    felt = f" {ports} ports for load are felt by the machines, and not drawn." if ports else ""
+    many = "ports for load are" if ports > 1 else "port for load is"
+    felt = f" {ports} {many} felt by the machines, and not drawn." if ports else ""
     some = f" The {MOST_BUSES} with the most inertia are drawn." if len(kept) < g else ""
     return _Drawn(
         tuple(model.machines[i] for i in kept),
