@@ -24,6 +24,44 @@ NARROW, WIDE = 360, 1280
 # Every look that a page has: width in pixels, and whether it is dark.
 LOOKS = [(width, dark) for width in (NARROW, WIDE) for dark in (False, True)]
 
+# What is wider than its place (a table and each of its cells among it), words of a drawing that
+# leave it or lie on one another, and cells whose label is not their column's name.
+AMISS = """() => {
+  const found = [], name = (one) => `${one.tagName} ${one.className.baseVal ?? one.className}`;
+  const told = (why, one) =>
+    found.push(`${why}: ${name(one)} "${one.textContent.trim().slice(0, 60)}"`);
+  const root = document.documentElement;
+  if (root.scrollWidth > window.innerWidth) found.push(`the page is ${root.scrollWidth} px wide`);
+  const hidden = (one) => one.closest("thead, .unseen") && getComputedStyle(
+    one.closest("thead, .unseen")).clipPath !== "none";
+  for (const one of document.querySelectorAll("body *:not(svg *)")) {
+    if (!one.offsetParent || hidden(one) || getComputedStyle(one).display.startsWith("inline"))
+      continue;
+    const own = ["SELECT", "INPUT", "IFRAME"].includes(one.tagName);
+    if (!own && one.scrollWidth > one.clientWidth + 1)
+      told(`${one.scrollWidth} in ${one.clientWidth} px`, one);
+  }
+  for (const svg of document.querySelectorAll("svg")) {
+    const edge = svg.getBoundingClientRect();
+    const all = [...svg.querySelectorAll("text")].map((one) => [one, one.getBoundingClientRect()]);
+    all.forEach(([one, box], place) => {
+      if (box.left < edge.left - 1 || box.right > edge.right + 1 || box.top < edge.top - 1 ||
+          box.bottom > edge.bottom + 1) told("outside its drawing", one);
+      for (const [other, its] of all.slice(0, place))
+        if (box.left < its.right - 1 && its.left < box.right - 1 && box.top < its.bottom - 3 &&
+            its.top < box.bottom - 3) told(`over "${other.textContent}"`, one);
+    });
+  }
+  for (const table of document.querySelectorAll("table")) {
+    const heads = [...(table.tHead?.rows[0]?.cells ?? [])].map((one) => one.textContent);
+    for (const row of table.tBodies[0]?.rows ?? [])
+      for (const [place, cell] of [...row.cells].entries())
+        if (heads.length && cell.tagName === "TD" && cell.colSpan === 1 &&
+            ![heads[place], ""].includes(cell.dataset.label)) told("without its label", cell);
+  }
+  return found;
+}"""
+
 
 @pytest.fixture(scope="session")
 def chromium():
@@ -99,6 +137,9 @@ def faults(page):
     ]
 
 
-def overflows(page):
-    """Whether a page is wider than its window, so that it must be scrolled sideways."""
-    return page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+def amiss_in(page):
+    """What cannot be read on a page: wider than its place, cut, or over other words; in words.
+
+    Frames that scroll sideways count as cut too.
+    """
+    return page.evaluate(AMISS)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from cli_helpers import gridveil
 from gridveil.cli import output
-from gridveil.cli.output import confirm, print_command, print_table
+from gridveil.cli.output import confirm, print_command, print_notice, print_table
 from gridveil.cli.terms import TERMS
 from gridveil.foundation.errors import OptionError
 from measured_helpers import write_measured
@@ -182,6 +182,19 @@ def test_a_table_survives_a_narrow_terminal(monkeypatch, width):
         assert column in text
     assert text.count("1.234") == 9
     assert "…" not in text
+
+
+def test_a_notice_at_a_terminal_is_wrapped_between_words(monkeypatch):
+    class AtATerminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", AtATerminal())
+    monkeypatch.setenv("COLUMNS", "80")
+    print_notice(" ".join(["confidential"] * 12))
+    lines = sys.stderr.getvalue().splitlines()
+    assert len(lines) > 1 and max(map(len, lines)) <= 80
+    assert set(" ".join(lines).split()) == {"gridveil:", "confidential"}
 
 
 def test_what_cannot_be_undone_needs_a_word_off_a_terminal():

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from fractions import Fraction
 from importlib.resources import files
+from io import BytesIO
 
 import pytest
+from matplotlib.image import imread
 
-from browser import LOOKS, NARROW, faults, needs_browser, overflows
+from browser import LOOKS, NARROW, amiss_in, faults, needs_browser
 from cli_helpers import gridveil
 from studio_helpers import go_on, serving
 
@@ -20,15 +22,41 @@ HOSTILE = "<img src=x onerror=document.title='owned'>"
 
 
 def fits(page):
-    """Nothing is wider than a narrow window."""
+    """Nothing is cut or overlaps in a narrow window: no page and no table scrolls sideways."""
     size = page.viewport_size
     page.set_viewport_size({"width": NARROW, "height": 800})
     for _ in range(50):  # its layout may come a moment after
-        if not overflows(page):
+        if not amiss_in(page):
             break
         page.wait_for_timeout(100)
-    assert not overflows(page)
+    assert amiss_in(page) == []
     page.set_viewport_size(size)
+
+
+def colours_of_card(page):
+    """Colours of the chart in the frame that holds a release's card, as they are seen."""
+    page.locator("iframe").scroll_into_view_if_needed()
+    frame = page.frame_locator("iframe")
+    frame.locator("html[data-ready]").wait_for(timeout=60_000)
+    chart = frame.locator("#chart svg")
+    chart.scroll_into_view_if_needed()
+    page.wait_for_timeout(300)
+    seen = imread(BytesIO(chart.screenshot()))
+    return {tuple(pixel) for pixel in seen.reshape(-1, seen.shape[-1]).round(2).tolist()}
+
+
+def test_a_card_is_seen_in_its_frame(running, open_page):
+    running.choose()
+    name = running.studio.draft.id
+    running.ask("POST", "/release", {"id": name, "yes": "yes"})
+    assert running.until(name)["state"] == "done"
+    page = open_page(running.keys.link, width=NARROW, dark=True)
+    page.goto(f"{running.url}/releases/{name}")
+    assert len(colours_of_card(page)) > 20
+    frame = page.locator("iframe").bounding_box()
+    chart = page.frame_locator("iframe").locator("#chart").bounding_box()
+    # as the frame opens, not scrolled inside
+    assert frame["y"] < chart["y"] and chart["y"] + 200 < frame["y"] + frame["height"]
 
 
 def step_2(page):
@@ -227,7 +255,7 @@ def test_every_page_in_every_look_has_no_serious_fault(
             page.goto(f"{running.url}{path}")
             page.locator(shown).first.wait_for(timeout=60_000)
             assert faults(page) == []
-            assert not overflows(page)
+            assert amiss_in(page) == []
 
         running.choose()
         running.ask("POST", "/hide/record", {"then": "demo"})
@@ -244,8 +272,10 @@ def test_every_page_in_every_look_has_no_serious_fault(
         go_on(process)
         running.until(name)
         sound(f"/releases/{name}", "text=Download")
+        assert len(colours_of_card(page)) > 20  # lines and bands, and their edges
         used = running.ask("POST", f"/releases/{name}/use").getheader("Location")
         sound(used, "svg.chart")
+        assert page.get_by_role("img", name="Record 1 at").count() == 3  # a demo's is replayed too
         sound("/ledger", "h1")
         sound("/recipient", "text=Dropped so far")
         sound("/nowhere", "text=There is no such page")

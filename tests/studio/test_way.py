@@ -152,9 +152,11 @@ def test_no_preview_opens_a_private_value(running, monkeypatch, tmp_path):
         assert running.ask("GET", "/hide").status == 200
         for hide in range(len(running.studio.draft.ways)):
             asked = {"hide": hide, "epsilon": "1", "lineage": "x"}
+            asked |= {"long": "yes"} if hide == 0 else {}  # the rest of a detailed one takes long
             answer = running.ask("POST", "/hide/preview", asked)
             assert answer.status == 200, answer.text
             assert "What the noise does to a typical table" in answer.text
+            assert ("mHz</b> nadir" in answer.text) == (grid == "ieee30" or hide == 0)
         if grid == "ieee30":
             answer = running.ask("POST", "/hide/record", files=parts)
             assert answer.status == 303, answer.text
@@ -267,7 +269,9 @@ def test_a_fitted_release_is_replayed_signed_off_and_has_a_card(running, tmp_pat
     assert card.status == 200
     assert card.getheader("Content-Security-Policy").startswith("sandbox")
     used = running.ask("POST", f"{place}/use").getheader("Location")
-    assert "Fitted leaves, RMS [mHz]" in running.ask("GET", used).text
+    shown = running.ask("GET", used).text
+    assert "Fitted leaves, RMS [mHz]" in shown
+    assert "Record 1 at G1: uniform:+20%" in shown
     assert running.ask("POST", f"{place}/signoff").getheader("Location") == f"{place}-signoff"
     assert running.until(f"{name}-signoff", 200)["state"] == "done"
     told = running.ask("GET", f"{place}-signoff/files/signoff.html")

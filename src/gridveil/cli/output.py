@@ -214,7 +214,7 @@ def check_large(epsilon: Fraction, *, yes: bool) -> None:
 
 def print_notice(text: str) -> None:
     """Say something before the work starts, on stderr: it belongs to no result."""
-    sys.stderr.write(f"gridveil: {shown(text)}\n")
+    print_text(f"gridveil: {text}", err=True)
 
 
 def print_table(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def print_replay(bundle: Path, plot: Path | None, csv: Path | None, as_json: bool) -> None:
     """Replay a bundle's records, and print how near the model is to them."""
+    from gridveil.publication.replay import released_words
     from gridveil.workflow.bundles import replay_bundle
 
     release, places = replay_bundle(bundle, plot, csv)
@@ -31,7 +32,7 @@ def print_replay(bundle: Path, plot: Path | None, csv: Path | None, as_json: boo
             }
         )
         return
-    print_places(places)
+    print_places(places, released_words(release))
     for path, words in ((plot, "Figure"), (csv, "Samples")):
         if path:
             print_text(f"{words:<9}{path}")
@@ -67,8 +68,11 @@ def draw_records(release: Release, plot: Path | None) -> None:
     print_notice(f"figure of the records: {plot}")
 
 
-def print_places(places: Sequence[ReplayedPlace]) -> None:
-    """Print what was measured at each place, and what the model gives before and after its fit."""
+def print_places(places: Sequence[ReplayedPlace], released: str) -> None:
+    """Print what was measured at each place, and what the model gives before and after its fit.
+
+    released : what its answer is called.
+    """
     print_table(
         "largest deviation, and root mean square of what each model leaves of the record",
         (
@@ -77,9 +81,9 @@ def print_places(places: Sequence[ReplayedPlace]) -> None:
             "samples",
             "measured [mHz]",
             "unfitted [mHz]",
-            "fitted [mHz]",
+            f"{released} [mHz]",
             "unfitted leaves [mHz]",
-            "fitted leaves [mHz]",
+            f"{released} leaves [mHz]",
         ),
         [
             (

@@ -26,7 +26,7 @@ CHART_STYLE = """
 .chart ul { list-style: none; padding: 0; margin: 0.25rem 0; display: flex; flex-wrap: wrap; gap: 0 1.25rem; font-size: 0.85rem; }
 .chart li svg { display: inline-block; width: 28px; height: 10px; margin-right: 0.4rem; }
 .chart .line { fill: none; stroke-width: 2; }
-.chart .truth { stroke: var(--ink); fill: var(--ink); }
+.chart .truth { stroke: var(--quiet); fill: var(--quiet); } .chart .truth.line { stroke-width: 4; opacity: 0.6; }
 .chart .release { stroke: var(--blue); fill: var(--blue); }
 .chart .control { stroke: var(--series-2); fill: var(--series-2); }
 .chart .simple { stroke: var(--red); fill: var(--red); }
@@ -163,13 +163,18 @@ def _axes(across: _Scale, up: _Scale, left: float, bottom: float, rows: Sequence
     found = []
     for value, place in zip(across.ticks(), across.at(across.ticks()), strict=True):
         found.append(f'<path class="rule" d="M{place:.1f} {TOP}V{bottom}"/>')
-        words = f"{value:.4g}"
+        words = _number(value)
         found.append(f'<text class="middle" x="{place:.1f}" y="{bottom + 17}">{words}</text>')
-    ticks = list(enumerate(rows)) if rows else [(value, f"{value:.4g}") for value in up.ticks()]
+    ticks = list(enumerate(rows)) if rows else [(value, _number(value)) for value in up.ticks()]
     for (_, words), place in zip(ticks, up.at([value for value, _ in ticks]), strict=True):
         found.append(f'<path class="rule" d="M{left} {place:.1f}H{RIGHT}"/>')
         found.append(f'<text class="end" x="{left - 6}" y="{place + 4:.1f}">{text(words)}</text>')
     return [*found, f'<path class="axis" d="M{left} {TOP}V{bottom}H{RIGHT}"/>']
+
+
+def _number(value: float) -> str:
+    """To four digits, with a true minus sign."""
+    return f"{value:.4g}".replace("-", "−")
 
 
 def _places(one: Series, across: _Scale, up: _Scale) -> list[tuple[float, float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gridveil.foundation import palette
 from gridveil.foundation.errors import GridveilError
 from gridveil.foundation.shown import shown
 
@@ -12,9 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# The paper's yellow, blue and red, in the hues of Tol's high-contrast palette.
-NOISY, FITTED, SOURCE = "#DDAA33", "#004488", "#BB5566"
-CYCLE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#000000")
+NOISY, FITTED, SOURCE, CYCLE = palette.NOISY, palette.FITTED, palette.SOURCE, palette.CYCLE
 UNTOLD = {
     "png": ("Software",),
     "pdf": ("Creator", "Producer", "CreationDate"),

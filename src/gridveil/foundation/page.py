@@ -13,6 +13,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
+from gridveil.foundation.palette import as_css
 from gridveil.foundation.shown import shown
 
 
@@ -28,7 +29,8 @@ def text(value: object) -> str:
 @cache
 def house_style() -> str:
     """The style sheet of every page."""
-    return files("gridveil.foundation").joinpath("page.css").read_text(encoding="utf-8")
+    rules = files("gridveil.foundation").joinpath("page.css").read_text(encoding="utf-8")
+    return as_css() + rules
 
 
 def standalone(title: str, body: str, *, style: str = "", script: str = "") -> str:

@@ -145,8 +145,10 @@ def _every(observed: Sequence[Observation]) -> int:
 
 
 def _shown(one: Observation, names: Mapping[str, str]) -> list[int]:
-    """Places of a measured record that a bundle shows."""
-    if one.provenance.origin != "measured":
+    """Places of a record that a bundle shows; one that is simulated, which demos alone are fitted
+    to, only where it says that it may be passed on.
+    """
+    if one.provenance.origin != "measured" and not one.redistribute:
         return []
     return [i for i, bus in enumerate(one.trajectory.buses) if bus in names][:MOST_PLACES]
 
@@ -210,6 +212,12 @@ def horizon_of(event: Event, time_s: Array) -> float:
 def read_off(run: Trajectory, time_s: Array) -> Array:
     """A run at some times (n, h) [p.u.]."""
     return np.stack([np.interp(time_s, run.time_s, values) for values in run.omega.T], axis=1)
+
+
+def released_words(release: Release) -> str:
+    """What a release's own answer is called: where its fit was discarded, it is no fitted one."""
+    verdict = release.fitted.verdict if release.fitted else None
+    return "released" if verdict is not None and verdict.discarded else "fitted"
 
 
 def fitted_answer(release: Release, replay: Replay) -> Array:

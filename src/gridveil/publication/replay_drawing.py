@@ -18,7 +18,7 @@ from gridveil.foundation.drawing import (
     written,
 )
 from gridveil.foundation.errors import GridveilError
-from gridveil.publication.replay import DT_S, Replay, horizon_of, read_off
+from gridveil.publication.replay import DT_S, Replay, horizon_of, read_off, released_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ def check_replays(release: Release, source: str) -> None:
 
 def plot_replays(release: Release, path: str | None = None) -> Figure:
     """Draw measured, unfitted and fitted frequency, and the band where the release has one: a panel
-    for each recorded place.
+    for each recorded place. Where the fit was discarded, the released one is not called fitted.
     """
     check_replays(release, "The release")
     panels = [(one, place) for one in release.replays for place in range(len(one.buses))]
@@ -105,6 +105,7 @@ def _draw(panel: Axes, release: Release, one: Replay, place: int) -> None:
         after, mhz * one.unfitted[:, place], "--", color=NOISY, linewidth=1.4, label="unfitted"
     )
     fitted = read_off(run, one.time_s)[:, 0]
-    panel.plot(after, mhz * fitted, color=FITTED, linewidth=1.1, label="fitted")
+    words = released_words(release)
+    panel.plot(after, mhz * fitted, color=FITTED, linewidth=1.1, label=words)
     panel.set_xlim(left=max(float(after[0]), -SHOWN_BEFORE_S))
     panel.set_title(plain(f"record {one.record}, {one.buses[place]}: {one.event}"), fontsize=9)

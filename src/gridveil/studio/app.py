@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from anyio import from_thread
 from jinja2 import Environment, PackageLoader
+from markupsafe import Markup, escape
 from starlette.applications import Starlette
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
@@ -95,6 +98,7 @@ class Pages(Releases):
         )
         self._env.filters["shown"] = shown
         self._env.filters["as"] = _formatted
+        self._env.filters["options"] = _unbroken
 
     def render(self, name: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         """Fill a template in."""
@@ -273,12 +277,19 @@ class Pages(Releases):
 
     @form
     def preview(self, request: Request, given: FormData, uploads: dict[str, Any]) -> Response:
-        """What an ε would mean, on a public surrogate."""
-        del request, uploads
-        draft = self._begun()
+        """What an ε would mean, on a public surrogate; what takes long, only if asked for it, and
+        until nobody waits for it.
+        """
+        del uploads
         with self.studio.lock:
-            tried, trade_off, summary = draft.preview(self._choices(given))
-        shown_: dict[str, Any] = {"preview": tried, "trade_off": trade_off, "summary": summary}
+            tried = self._begun().tried(self._choices(given))
+
+        def goes_on() -> bool:
+            return bool(given.get("long")) and not from_thread.run(request.is_disconnected)
+
+        with self.studio.trying:
+            found, trade_off, summary = tried.preview(goes_on)
+        shown_: dict[str, Any] = {"preview": found, "trade_off": trade_off, "summary": summary}
         return self.render("preview.html", large=LARGE, **shown_)
 
     def _begun(self) -> Draft:
@@ -431,6 +442,12 @@ class Pages(Releases):
 def _formatted(value: Any, how: str) -> str:
     """A number with a true minus sign."""
     return (how % float(value)).replace("-", "−")
+
+
+def _unbroken(words: str) -> Markup:
+    """Words whose options (--name) are not broken at the end of a line."""
+    marked = re.sub(r"(--[a-z-]+)", r'<span class="whole">\1</span>', escape(words))
+    return Markup(marked)  # noqa: S704 - escaped above
 
 
 def _number(name: str, text: str) -> float:

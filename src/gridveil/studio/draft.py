@@ -5,7 +5,7 @@ private value: a grid is read once, and its public facts alone are kept.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -85,7 +85,7 @@ class Draft:
         stem = Path(facts.name).stem
         self.choices = {"hide": 0, "epsilon": "1", "lineage": stem, "formats": []}
         self.record, self.valid = None, False
-        self._previews.clear()
+        self._previews = {}
 
     @property
     def family(self) -> str:
@@ -216,29 +216,38 @@ class Draft:
         settings = self.settings(Path("bundle.zip"))
         return settings.neighbours(self.account(), self.family, self.chosen_bounds().alpha)
 
-    def preview(
-        self, choices: Mapping[str, Any]
-    ) -> tuple[Preview, Chart | None, list[tuple[str, str]]]:
-        """What an ε would mean on a public surrogate, the error over every ε tried so far, and
-        these choices summed up; nothing of them is kept.
-        """
+    def tried(self, choices: Mapping[str, Any]) -> Draft:
+        """A draft with these choices in place of its own; nothing of them is kept."""
         tried = Draft(self.ledger, facts=self.facts, grid=self.grid, choices=dict(self.choices))
         tried.record, tried.shown = self.record, self.shown
+        tried._previews = self._previews
         tried.choose(choices)
-        epsilon, mechanism = exact(tried.choices["epsilon"]), tried.mechanism
-        bounds, adjacency = tried.chosen_bounds().bounds, tried.adjacency()
+        return tried
+
+    def preview(
+        self, goes_on: Callable[[], bool] = lambda: True
+    ) -> tuple[Preview, Chart | None, list[tuple[str, str]]]:
+        """What its ε would mean on a public surrogate, the error over every ε tried so far, and its
+        choices summed up.
+
+        goes_on : whether anyone still waits for what takes long.
+        """
+        epsilon, mechanism = exact(self.choices["epsilon"]), self.mechanism
+        bounds, adjacency, summary = self.chosen_bounds().bounds, self.adjacency(), self.summary()
         key = (
-            tried.choices["hide"],
+            self.choices["hide"],
             mechanism,
-            tried.choices.get("bounds"),
-            tried.choices["lineage"],
+            self.choices.get("bounds"),
+            self.choices["lineage"],
         )
-        if (*key, epsilon) not in self._previews:
+        if (found := self._previews.get((*key, epsilon))) is None:
             shown: Any = mechanism
-            self._previews[(*key, epsilon)] = preview(self.facts, bounds, adjacency, shown, epsilon)
-        alike = {one.epsilon: one for (*of, _), one in self._previews.items() if tuple(of) == key}
-        ordered = [alike[one] for one in sorted(alike)]
-        return alike[epsilon], _trade_off(ordered), tried.summary()
+            found = preview(self.facts, bounds, adjacency, shown, epsilon, goes_on)
+            if found.nadir_mhz is not None:
+                self._previews[(*key, epsilon)] = found
+        known = list(self._previews.items())
+        alike = {one.epsilon: one for (*of, _), one in known if tuple(of) == key}
+        return found, _trade_off([alike[one] for one in sorted(alike)]), summary
 
     def summary(self) -> list[tuple[str, str]]:
         """All choices so far, for the column beside each step."""

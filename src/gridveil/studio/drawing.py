@@ -17,7 +17,9 @@ Array = NDArray[np.float64]
 MOST_BUSES = 400  # of a drawn network: with more, nothing can be told apart
 LABELLED = 60  # up to so many each has its label
 SMALL_BOX, BOX, MARGIN, APART, APART_OF_MANY = (400, 380), (600, 500), 24, 40, 8
+ASIDE = 15  # of a label from its bus
 MOST_SERIES = 6
+DEVIATION = "frequency deviation [mHz]"
 WIDTH, HEIGHT = 500, 280
 LEFT, RIGHT, TOP, BOTTOM = 84, 14, 12, 48
 
@@ -54,11 +56,27 @@ def network(facts: Any) -> DrawnNetwork | None:
                 "y": round(float(y), 1),
                 "machine": place in machines,
                 "label": str(facts.buses[place])[:40],
+                **_beside(at, place, edges),
             }
             for place, (x, y) in enumerate(at)
         ],
         few,
     )
+
+
+def _beside(at: NDArray[Any], place: int, edges: NDArray[np.int64]) -> dict[str, float]:
+    """Where a bus has its label: in the middle of the widest angle between its lines."""
+    ends = np.concatenate([edges[edges[:, 0] == place, 1], edges[edges[:, 1] == place, 0]])
+    x, y = at[place]
+    turns = np.sort(np.arctan2(at[ends, 1] - y, at[ends, 0] - x))
+    if not turns.size:
+        return {"label_x": round(float(x), 1), "label_y": round(float(y) - 10, 1)}
+    gaps = np.diff(np.append(turns, turns[0] + 2 * np.pi))
+    turn = turns[gaps.argmax()] + gaps.max() / 2
+    return {
+        "label_x": round(float(x + ASIDE * np.cos(turn)), 1),
+        "label_y": round(float(y + ASIDE * np.sin(turn)) + 4, 1),
+    }
 
 
 @dataclass(frozen=True)
@@ -184,7 +202,7 @@ def frequencies(trajectory: Trajectory, title: str) -> Chart:
         trajectory.time_s,
         [(str(trajectory.buses[place])[:40], hz[:, place]) for place in picked],
         x_label="time [s]",
-        y_label="frequency deviation [mHz]",
+        y_label=DEVIATION,
         bands=[
             None if band is None else (to_mhz * band.lower[:, p], to_mhz * band.upper[:, p])
             for p in picked

@@ -14,7 +14,9 @@ from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
-from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from gridveil.foundation.page import standalone, text
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -42,6 +44,13 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+
+def _told(words: str, status: int) -> HTMLResponse:
+    """A page that says why there is no other, and asks nothing of the studio."""
+    body = f"<main><h1>gridveil studio</h1><p>{text(words)}</p></main>"
+    headers = {"Content-Security-Policy": "sandbox; frame-ancestors 'none'"}
+    return HTMLResponse(standalone("gridveil studio", body), status, headers)
 
 
 class TooLarge(Exception):
@@ -116,13 +125,9 @@ class Guard:
         """The answer to whoever may not go on; None: go on."""
         keys, host = self._keys, headers.get("host", "")
         if host != keys.host:
-            return PlainTextResponse(
-                f"The studio answers at {keys.host} alone. Nothing was done.", 421
-            )
+            return _told(f"The studio answers at {keys.host} alone. Nothing was done.", 421)
         if scope["method"] not in ("GET", "HEAD") and headers.get("origin") != f"http://{host}":
-            return PlainTextResponse(
-                "This came from a page that is not the studio's. Nothing was done.", 403
-            )
+            return _told("This came from a page that is not the studio's. Nothing was done.", 403)
         known = keys.knows(cookies)
         if scope["path"] == "/enter":
             token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
@@ -132,7 +137,7 @@ class Guard:
                 return entered
         if known:
             return None
-        return PlainTextResponse(
+        return _told(
             "This link was used already, or is none of this studio's. Nothing was done. Open the "
             "newest link that gridveil studio printed in its terminal.",
             403,

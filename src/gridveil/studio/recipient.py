@@ -22,8 +22,9 @@ from gridveil.publication.bundle import Report, load, verify
 from gridveil.publication.card import CARD
 from gridveil.publication.export import FORMATS, export
 from gridveil.publication.release import Release, reference_event
+from gridveil.publication.replay import fitted_answer, released_words
 from gridveil.publication.unpack import read_files
-from gridveil.studio.drawing import Chart, frequencies
+from gridveil.studio.drawing import DEVIATION, Chart, chart, frequencies
 from gridveil.studio.forms import form
 from gridveil.studio.guard import ALONE
 from gridveil.studio.state import Received, Studio
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gridveil.studio.app import Pages
 
 HORIZON_S = 30.0
+MOST_REPLAYS = 6  # that are drawn
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,23 @@ def answered(bundle: Path, event: str) -> tuple[Simulated, Chart]:
     return done, frequencies(done.trajectory, f"Frequency after {event}")
 
 
+def replay_charts(release: Release) -> list[Chart]:
+    """Draw records that a release was fitted to, beside what it answered before and after."""
+    mhz, drawn = 1e3 * release.model.frequency_hz, list[Chart]()
+    for one in release.replays:
+        fitted = fitted_answer(release, one)
+        for place, bus in enumerate(one.buses):
+            series = [("unfitted", one.unfitted), (released_words(release), fitted)]
+            if one.measured is not None:
+                series.insert(0, ("measured", one.measured))
+            title = f"Record {one.record} at {bus}: {one.event}"
+            shown = [(name, mhz * values[:, place]) for name, values in series]
+            drawn.append(chart(title, one.time_s, shown, x_label="time [s]", y_label=DEVIATION))
+            if len(drawn) == MOST_REPLAYS:
+                return drawn
+    return drawn
+
+
 def routes(pages: Pages) -> list[Route]:
     """The recipient's pages."""
     studio = pages.studio
@@ -161,6 +180,8 @@ def routes(pages: Pages) -> list[Route]:
             chart_=drawn,
             error=error,
             replays=replayed(found.release),
+            replay_charts=replay_charts(found.release),
+            released=released_words(found.release).capitalize(),
             status=422 if error else 200,
         )
 

@@ -37,6 +37,7 @@ class Studio:
     """One studio. out : where bundles go; demo : whether everything is seeded and nothing charged.
 
     uploads : a folder of its own, deleted on exit.
+    trying : held while an ε is tried, one at a time; other pages do not wait for it.
     """
 
     out: Path
@@ -46,6 +47,7 @@ class Studio:
     uploads: Path = field(default_factory=lambda: Path(mkdtemp(prefix=FOLDER)))
     received: dict[str, Received] = field(default_factory=dict[str, Received])
     lock: Lock = field(default_factory=Lock, repr=False)
+    trying: Lock = field(default_factory=Lock, repr=False)
     closing: bool = False
 
     def __post_init__(self) -> None:

@@ -146,6 +146,7 @@ nominal_hz = 60.0
 offset = "none"
 event = "uniform:+20%@0s"
 sigma = 0.0005
+redistribute = true
 
 [provenance]
 origin = "simulated"

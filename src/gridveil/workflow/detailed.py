@@ -36,7 +36,7 @@ from gridveil.inference.records import WRONG_SIZE
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation
 from gridveil.privacy.ledger import Ledger
-from gridveil.privacy.mechanisms import Sampler
+from gridveil.privacy.mechanisms import GroupLoss, Sampler
 from gridveil.privacy.noisy import NoisyGrid
 from gridveil.publication.detailed import Form, Shown, moved_words, neutral_case, neutral_model
 from gridveil.publication.export.detailed_andes import detailed_andes
@@ -349,8 +349,16 @@ def estimates(noisy: NoisyGrid[DetailedFacts]) -> dict[str, Array]:
     """
     known = {*noisy.allocation.drawn, *noisy.allocation.published}
     values = {name: values for name, values in noisy.values.items() if name in known}
-    for name, loss in noisy.guarantee.groups.items():
-        of_machines = noisy.facts.parameters[name].asset == "machine"
+    return estimated(values, noisy.guarantee.groups, noisy.facts)
+
+
+def estimated(
+    drawn: Mapping[str, Array], losses: Mapping[str, GroupLoss], facts: DetailedFacts
+) -> dict[str, Array]:
+    """The same of values that were drawn at these losses."""
+    values = dict(drawn)
+    for name, loss in losses.items():
+        of_machines = facts.parameters[name].asset == "machine"
         if of_machines and loss.relative and loss.mechanism.takes == "items":
             values[name] = toward_mean(values[name], loss.noise.deviation * loss.scale)
     return values

@@ -4,9 +4,10 @@ its noise does to a table, both on a public surrogate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -14,22 +15,23 @@ import numpy as np
 from gridveil.dynamics.events import Event
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array, GridFacts
-from gridveil.grid.parameters import Bounds, Range, assets
+from gridveil.grid.parameters import Bounds, assets
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.fit import check_records
 from gridveil.inference.fit.detailed import DetailedFitSettings
-from gridveil.inference.posterior import middle
 from gridveil.inference.records import Measured, read_all
 from gridveil.planning.surrogate import from_prior, without_network
 from gridveil.planning.trials import MOST_MACHINES, Trials
 from gridveil.privacy.adjacency import Adjacency
-from gridveil.privacy.allocation import ITEMS, Allocation, MechanismName
-from gridveil.privacy.mechanisms import parts
+from gridveil.privacy.allocation import ITEMS, MechanismName
+from gridveil.privacy.mechanisms import GroupLoss, parts
 from gridveil.vault.perturb import losses_of
 from gridveil.vault.sampler import DemoSampler
-from gridveil.workflow.detailed import allocate, check_detailed_records
+from gridveil.workflow.detailed import allocate, check_detailed_records, estimated
 from gridveil.workflow.leakage import given_away
 from gridveil.workflow.plan import EVENT
+from gridveil.workflow.plan_detailed import STEP
+from gridveil.workflow.preview_detailed import detailed_errors, public_table
 from gridveil.workflow.publish import share_out
 from gridveil.workflow.settings import ReleaseSettings
 
@@ -60,8 +62,9 @@ class Preview:
     """What an ε would mean on a public surrogate.
 
     nadir_mhz, rocof_mhz_s, settling_mhz : errors that nine of ten releases stay within, before any
-    fit; None: not tried, of detailed models.
-    reference_mhz : the surrogate's own nadir after 10 % more load.
+    fit; None: not tried, of detailed models, which take a while.
+    reference_mhz : the surrogate's own nadir after the step, in words `step`.
+    draws : seeded releases that were tried.
     allocation : how ε is shared out, in words.
     """
 
@@ -70,6 +73,8 @@ class Preview:
     rocof_mhz_s: float | None
     settling_mhz: float | None
     reference_mhz: float | None
+    step: str
+    draws: int
     allocation: str
     groups: tuple[NoisyGroup, ...]
 
@@ -80,18 +85,19 @@ def preview(
     adjacency: Adjacency,
     mechanism: MechanismName,
     epsilon: Fraction,
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> Preview:
-    """Try an ε on the declared network with a table drawn from the prior on the public bounds.
+    """Try an ε on the declared network with a table drawn from the prior on the public bounds; of a
+    detailed model, on its structure with public values.
+
+    goes_on : whether anyone still waits for the errors of a detailed model, which take seconds.
 
     Privacy
     -------
     Public facts, bounds and a public seed: the grid's own values have no part in it.
     """
     if isinstance(facts, DetailedFacts):
-        table = {name: np.full(n, _centre(bounds[name])) for name, n in facts.sizes.items()}
-        allocation = allocate(facts, adjacency)
-        groups = _noisy(facts, table, bounds, adjacency, allocation, epsilon)
-        return Preview(epsilon, None, None, None, None, allocation.in_words(), groups)
+        return _detailed(facts, bounds, adjacency, epsilon, goes_on)
     known = without_network(facts) if mechanism == "topology" else facts
     table = {name: values[0] for name, values in from_prior(known, bounds, draws=1).items()}
     allocation = (
@@ -108,46 +114,65 @@ def preview(
         lumped=len(known.machines) > MOST_MACHINES // 5,
     )
     off = trials.errors(adjacency, allocation, epsilon)
-    nadir, rocof, settling = (
-        float(np.quantile(np.abs(off[name]), QUANTILE, method="inverted_cdf"))
-        for name in ("nadir_mhz", "rocof_mhz_s", "settling_mhz")
-    )
     return Preview(
         epsilon,
-        nadir,
-        rocof,
-        settling,
+        _within(off["nadir_mhz"]),
+        _within(off["rocof_mhz_s"]),
+        _within(off["settling_mhz"]),
         1e3 * float(trials.reference.nadir_hz[0]),
+        "10 % more load",
+        DRAWS,
         allocation.in_words(),
-        _noisy(known, table, bounds, adjacency, allocation, epsilon),
+        _noisy(known, table, losses_of(adjacency, epsilon, known, allocation, bounds), bounds),
     )
+
+
+def _detailed(
+    facts: DetailedFacts,
+    bounds: Bounds,
+    adjacency: Adjacency,
+    epsilon: Fraction,
+    goes_on: Callable[[], bool],
+) -> Preview:
+    table, allocation = public_table(facts), allocate(facts, adjacency)
+    losses = losses_of(adjacency, epsilon, facts, allocation, bounds)
+    published = {name: table[name] for name in allocation.published}
+    draws = (
+        estimated(_draw(facts, table, losses, bounds, seed) | published, losses, facts)
+        for seed in count()
+    )
+    off = detailed_errors(facts, draws, goes_on)
+    return Preview(
+        epsilon,
+        _within(off.nadir_mhz) if off else None,
+        _within(off.rocof_mhz_s) if off else None,
+        _within(off.settling_mhz) if off else None,
+        off.reference_mhz if off else None,
+        f"{100 * STEP:g} % of all load at one bus",
+        len(off.nadir_mhz) if off else 0,
+        allocation.in_words(),
+        _noisy(facts, table, losses, bounds),
+    )
+
+
+def _within(errors: Array) -> float:
+    """What nine of ten errors are nearer than."""
+    return float(np.quantile(np.abs(errors), QUANTILE, method="inverted_cdf"))
 
 
 def _noisy(
     facts: GridFacts | DetailedFacts,
     table: Mapping[str, Array],
+    losses: Mapping[str, GroupLoss],
     bounds: Bounds,
-    adjacency: Adjacency,
-    allocation: Allocation,
-    epsilon: Fraction,
 ) -> tuple[NoisyGroup, ...]:
-    """Draw a public table a few times, as `perturb` draws a private one."""
-    losses = losses_of(adjacency, epsilon, facts, allocation, bounds)
+    """Draw a public table a few times."""
     drawn_by = {name: loss.mechanism for name, loss in losses.items()}
-    ranges = {name: by.range(bounds[name], facts.sizes[name]) for name, by in drawn_by.items()}
     shown: dict[str, list[float]] = {name: [] for name in losses}
     where = {name: _middle_entry(table[name]) for name in losses}
     for seed in range(SHOWN):
-        sampler: Any = DemoSampler(seed)
-        for mechanism, names in parts(
-            {name: loss.drawn for name, loss in losses.items()}, assets(facts.family)
-        ):
-            part = {name: losses[name] for name in names}
-            ready = {n: mechanism.prepare(table[n], losses[n], ranges[n]) for n in names}
-            at = {name: facts.positions(name) for name in names}
-            for name, values in mechanism.draw(ready, part, sampler, at).items():
-                released = mechanism.released(values, losses[name], ranges[name])
-                shown[name].append(float(released[where[name] if len(released) > 1 else 0]))
+        for name, released in _draw(facts, table, losses, bounds, seed).items():
+            shown[name].append(float(released[where[name] if len(released) > 1 else 0]))
     return tuple(
         NoisyGroup(
             name,
@@ -162,9 +187,26 @@ def _noisy(
     )
 
 
-def _centre(public: Range) -> float:
-    """A typical value of public bounds: their geometric middle, or their mean if signed."""
-    return (public.lower + public.upper) / 2 if public.signed else middle(public)
+def _draw(
+    facts: GridFacts | DetailedFacts,
+    table: Mapping[str, Array],
+    losses: Mapping[str, GroupLoss],
+    bounds: Bounds,
+    seed: int,
+) -> dict[str, Array]:
+    """Draw a public table with a seed, as `perturb` draws a private one."""
+    sampler: Any = DemoSampler(seed)
+    drawn = dict[str, Array]()
+    for mechanism, names in parts(
+        {name: loss.drawn for name, loss in losses.items()}, assets(facts.family)
+    ):
+        part = {name: losses[name] for name in names}
+        ranges = {n: part[n].mechanism.range(bounds[n], facts.sizes[n]) for n in names}
+        ready = {n: mechanism.prepare(table[n], part[n], ranges[n]) for n in names}
+        at = {name: facts.positions(name) for name in names}
+        for name, values in mechanism.draw(ready, part, sampler, at).items():
+            drawn[name] = part[name].mechanism.released(values, part[name], ranges[name])
+    return drawn
 
 
 def _middle_entry(values: Array) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import log
 from typing import Any
 
 from gridveil.assurance.audit import Advantage, measure_advantage
@@ -25,6 +26,7 @@ from gridveil.assurance.owner_report.signoff_detailed import (
     detailed_notes,
     detailed_tables,
 )
+from gridveil.dynamics.kron import reduced_model
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import counted
 from gridveil.foundation.sealed import sealed
@@ -33,9 +35,11 @@ from gridveil.grid.parameters import SWING
 from gridveil.inference.fit import Observation
 from gridveil.inference.fit.two_stage import MOST_MACHINES, is_too_large
 from gridveil.publication.release import Release
-from gridveil.vault.source import SourceGrid
+from gridveil.vault.source import Private, SourceGrid
 
 ADVANTAGE_DRAWS = 20_000
+# Deviations of the noise: e^-28 of Laplace draws are further off.
+UNLIKELY = 20
 NOT_ATTACKED = "Nothing was attacked and nothing was written."
 
 
@@ -116,13 +120,40 @@ def attack_release(
         more(at_work=f"all but one: {values} values of perturb")
         # on synthetic grids, with the release's rule, α and ε
         rows = measure_advantage(guarantee.adjacency, guarantee.epsilon, ADVANTAGE_DRAWS)
+    unlike = _unlike(source, release)
     played = [asdict(row) | {"epsilon": str(row.epsilon), "passed": row.passed} for row in rows]
     return AttackReport(
-        attack_json(assessed, release) | {"all_but_one": played},
-        attack_notes(assessed, release),
+        attack_json(assessed, release) | {"all_but_one": played, "unlike": unlike},
+        [*attack_notes(assessed, release), *unlike],
         [*attack_tables(assessed), _advantage_table(rows)],
         attack_charts(assessed),
     )
+
+
+@sealed
+def _unlike(source: SourceGrid[GridFacts], release: Release) -> list[str]:
+    """Say of which machines' values the sum is further from the grid's own than noise explains: the
+    grid was read with other options than it was released with, or is another. Nothing of a fit.
+    """
+    if release.fitted and not (release.fitted.verdict and release.fitted.verdict.discarded):
+        return []
+    values = {name: Private.open(private) for name, private in source.values.items()}
+    released, said = release.swing.of_machines, list[str]()
+    for name, own in reduced_model(source.facts, values).of_machines.items():
+        loss, n = release.guarantee.groups.get(name), len(own)
+        if loss is None:
+            continue
+        total, seen = float(own.sum()), float(released[name].sum())
+        # a sum is off as a whole; items each, and those on a bound all one way
+        count = 1 if loss.relative or loss.mechanism.takes == "sum" else n
+        off = abs(log(seen / total)) if loss.relative else abs(seen - total)
+        if off > UNLIKELY * count * loss.noise.deviation * loss.scale:
+            said.append(
+                f"The bundle's Σ{name} is further from the grid's own than its noise explains: was "
+                "the grid read with the options (--inertia, --damping, …) that it was released "
+                "with? If not, do not rely on what compares with the grid."
+            )
+    return said
 
 
 def _advantage_table(rows: Sequence[Advantage]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,9 +11,12 @@ from gridveil.assurance.owner_report.signoff import Table
 from gridveil.foundation.chart import CHART_STYLE
 from gridveil.foundation.page import standalone, text
 
+MINUS = re.compile(r"(?<!\w)-(?=\d)")
 SHORT = "CONFIDENTIAL: for the owner of the grid alone"
 GRADES = {"good": "in order", "doubtful": "look", "bad": "stop"}
 SHORTEST = 36  # characters of a row's name that stays on one line
+COMPARED = ("release", "no release", "one machine")
+MANY_COLUMNS = 6  # of a table that stands closer, and whose figures may wrap
 FEW_ROWS = 25  # of a table that is printed on one page
 SAW = '<span class="mark saw">saw the grid: no ε covers it</span>'
 OPEN = '<span class="mark">public facts only</span>'
@@ -20,11 +24,11 @@ OPEN = '<span class="mark">public facts only</span>'
 STYLE = """
 .secret { position: sticky; top: 0; z-index: 1; background: var(--red); color: var(--paper); font-weight: 700; text-align: center; padding: 0.35rem 0.75rem; }
 .verdict { border-left: 0.4rem solid currentColor; padding: 0.25rem 0 0.25rem 0.9rem; font-size: 1.25rem; font-weight: 600; max-width: none; }
-h2 .mark { font-weight: 400; margin-left: 0.5rem; vertical-align: middle; }
+h2 { display: flex; flex-wrap: wrap; gap: 0 0.5rem; align-items: center; } h2 .mark { font-weight: 400; }
 .saw { color: var(--red); }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 0 2rem; }
-.wide { margin: 0.5rem 0; } th, td { padding-right: 1.5rem; overflow-wrap: normal; } .mark, .number, .short td:first-child, .wide code { white-space: nowrap; } th { vertical-align: bottom; } th.number { white-space: normal; min-width: 6rem; }
-@media (max-width: 30rem) { th, td { padding-right: 0.75rem; } td:not(.number):not(.state) { min-width: 6rem; } }
+.wide { margin: 0.5rem 0; } .mark { white-space: nowrap; } th { vertical-align: bottom; }
+@container (min-width: 36rem) { th, td { padding-right: 1.5rem; } td.number, .short td:first-child, td code { white-space: nowrap; } .many :is(th, td) { padding-right: 0.75rem; } .many td.number { white-space: normal; } }
 .over { font-weight: 600; margin: 1rem 0 0.25rem; max-width: none; break-after: avoid; }
 .sum td { font-weight: 600; }
 .warning { border: 2px solid var(--red); border-radius: 0.5rem; padding: 0.5rem 1rem; margin: 1rem 0; }
@@ -38,7 +42,7 @@ h2 .mark { font-weight: 400; margin-left: 0.5rem; vertical-align: middle; }
   .secret { display: table-header-group; break-inside: avoid; position: static; background: none; color: var(--red); }
   .secret span { display: block; border: 1.5pt solid currentColor; padding: 1mm; margin-bottom: 4mm; }
   main { display: table-row-group; }
-  .wide { overflow: visible; } table { font-size: 8pt; } th, td { padding-right: 0.75rem; } th.number { min-width: 0; }
+  table { font-size: 8pt; } th, td { padding-right: 0.75rem; } td.number, .short td:first-child, td code { white-space: nowrap; }
   .wide { break-inside: avoid; } .long, .long table { break-inside: auto; } tr { break-inside: avoid; } thead { display: table-header-group; }
   .charts { grid-template-columns: 1fr 1fr; gap: 0 6mm; break-inside: avoid; } .chart:only-child { grid-column: 1 / -1; max-width: 120mm; }
   .signing { break-inside: avoid; } .sign { grid-template-columns: 1fr 1fr; }
@@ -245,16 +249,12 @@ def _fidelity(fidelity: dict[str, Any], charts: Sequence[str]) -> Iterable[str]:
         )
     columns = (
         "step of load",
-        "nadir of the grid",
-        "nadir error: release",
-        "no release",
-        "one machine",
-        "r.m.s. error: release",
-        "no release",
-        "one machine",
+        "nadir of the grid [mHz]",
+        *(f"nadir error: {name} [mHz]" for name in COMPARED),
+        *(f"r.m.s. error: {name} [mHz]" for name in COMPARED),
         "inside the band" + (f" (meant: {100 * level:.0f} %)" if level else ""),
     )
-    title = "Nadir of the system’s frequency, and root mean square over machines and 30 s [mHz]"
+    title = "Nadir of the system’s frequency, and root mean square over machines and 30 s"
     yield _table(title, columns, rows, numbers=set(range(1, 9)))
     rows = []
     for row in fidelity["events"]:
@@ -270,16 +270,12 @@ def _fidelity(fidelity: dict[str, Any], charts: Sequence[str]) -> Iterable[str]:
         )
     columns = (
         "step of load",
-        "RoCoF of the grid",
-        "error: release",
-        "no release",
-        "one machine",
-        "settling of the grid",
-        "error: release",
-        "no release",
-        "one machine",
+        "RoCoF of the grid [mHz/s]",
+        *(f"RoCoF error: {name} [mHz/s]" for name in COMPARED),
+        "settling of the grid [mHz]",
+        *(f"settling error: {name} [mHz]" for name in COMPARED),
     )
-    title = "Rate of change over 0.5 s [mHz/s], and settling value [mHz]"
+    title = "Rate of change over 0.5 s, and settling value"
     yield _table(title, columns, rows, numbers=set(range(1, 9)))
     yield from _modes(fidelity["modes"])
 
@@ -299,7 +295,8 @@ def _modes(modes: Sequence[dict[str, Any]]) -> Iterable[str]:
         )
         for row in modes
     ]
-    columns = ("frequency [Hz]", "damping [%]", "release", "no release", "one machine")
+    errors = (f"errors: {name} [mHz / points]" for name in COMPARED)
+    columns = ("frequency [Hz]", "damping [%]", *errors)
     title = "Modes of the grid; errors of frequency [mHz] / damping ratio [percentage points]"
     yield _table(title, columns, rows, numbers=set(range(5)))
 
@@ -371,15 +368,17 @@ def _table(
     short = all(len(row[0]) <= SHORTEST for row in rows)
     look = ' class="short"' if short else ""
     frame = "wide long" if len(rows) > FEW_ROWS else "wide"
+    frame += " many" if len(columns) >= MANY_COLUMNS else ""
 
     def cell(place: int, words: str) -> str:
+        label = f' data-label="{_typeset(columns[place])}"'
         if isinstance(words, _Graded):
-            return f'<td class="state"><span class="mark {words}">{GRADES[words]}</span></td>'
-        inside = f"<code>{text(words)}</code>" if isinstance(words, _Code) else text(words)
-        return f"<td{_right(place in right)}>{inside}</td>"
+            return f'<td{label}><span class="mark {words}">{GRADES[words]}</span></td>'
+        inside = f"<code>{text(words)}</code>" if isinstance(words, _Code) else _typeset(words)
+        return f"<td{_right(place in right)}{label}>{inside}</td>"
 
     head = "".join(
-        f'<th scope="col"{_right(place in right)}>{text(words)}</th>' if words else "<td></td>"
+        f'<th scope="col"{_right(place in right)}>{_typeset(words)}</th>' if words else "<td></td>"
         for place, words in enumerate(columns)
     )
     lines = []
@@ -393,6 +392,11 @@ def _table(
         f'<table{look} aria-label="{text(title)}"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
+
+
+def _typeset(words: str) -> str:
+    """Text of a cell, with true minus signs, and percent signs beside their numbers."""
+    return text(MINUS.sub("−", words)).replace(" %", "&nbsp;%")
 
 
 def _right(number: bool) -> str:

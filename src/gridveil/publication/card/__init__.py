@@ -40,8 +40,9 @@ from gridveil.publication.schema import ReleaseDocument
 
 CARD = "card.html"
 # Of the page's bytes: one more whenever a release would give others.
-CARD_VERSION = 1
+CARD_VERSION = 2
 SCRIPTS = ("swing.js", "matrices.js", "answers.js", "drawing.js", "card.js")
+OF_A_GROUP = ("group", "α", "ε", "noise scale")
 SOME_HAVE_BANDS = f"; here for the system and the {SOME_BANDS} machines of most inertia"
 
 FORM = """<form id="event" class="controls" autocomplete="off">
@@ -57,7 +58,7 @@ step="any" inputmode="decimal"><select id="unit" aria-label="Unit of the size">
 <p id="status" role="status" class="quiet">Starting …</p>
 <div id="chart"></div>
 <p id="legend" class="legend"></p>
-<div class="figures" role="region" aria-label="Figures of each bus" tabindex="0">
+<div class="figures wide" role="region" aria-label="Figures of each bus" tabindex="0">
 <table id="figures">
 <caption class="unseen">Nadir, rate of change of frequency and settling value of each bus</caption>
 <thead></thead><tbody></tbody></table></div>
@@ -118,7 +119,8 @@ def _simulator(document: ReleaseDocument, facts: object) -> str:
         f"Bands: where the answer lies with {100 * bars.level:g} % probability, from "
         f"{bars.members} models that this release leaves possible"
         + ("" if len(document.model.machines) <= ALL_BANDS else SOME_HAVE_BANDS)
-        + f". They count: {', '.join(bars.counts)}."
+        + f". They count: {', '.join(bars.counts)}. The figure before a band is the released "
+        "model's own answer; it is not the band's middle, and may lie outside it."
         if bars
         else "This release has no error bars."
     )
@@ -151,10 +153,14 @@ def _guarantee(
     point = operating_point(release.guarantee.family).capitalize()
     rows = "".join(
         f'<tr><th scope="row">{text(group)}</th>'
-        + "".join(f"<td>{text(cell)}</td>" for cell in cells)
+        + "".join(
+            f'<td data-label="{label}">{text(cell)}</td>'
+            for label, cell in zip(OF_A_GROUP[1:], cells, strict=True)
+        )
         + "</tr>"
         for group, *cells in losses(release)
     )
+    heads = "".join(f'<th scope="col">{label}</th>' for label in OF_A_GROUP)
     sums = (
         f"<p>{text(odds_in_words(certificate))} {text(spent_in_words(certificate))}</p>"
         if certificate
@@ -167,8 +173,7 @@ def _guarantee(
 <p>Adjacency <code>{text(g.adjacency)}</code>, mechanism: {text(g.mechanism)}. {text(point)}: \
 {text(g.operating_point)}.</p>
 <div class="wide" role="region" aria-label="Noise of each group" tabindex="0"><table>
-<thead><tr><th scope="col">group</th><th scope="col">α</th><th scope="col">ε</th>\
-<th scope="col">noise scale</th></tr></thead>
+<thead><tr>{heads}</tr></thead>
 <tbody>{rows}</tbody></table></div>
 <h3>Conditional on</h3>
 {_listed(g.conditional_on or (NO_TRAJECTORY,))}

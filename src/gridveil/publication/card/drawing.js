@@ -196,7 +196,9 @@ function fill({ event, answer, ports, curves, spread, strong }) {
         port === strong ? { class: "picked" } : {},
         element("th", { scope: "row" }, nameOf(port)),
       );
-      row.append(...cells.map((words) => element("td", {}, words)));
+      row.append(
+        ...cells.map((words, i) => element("td", { "data-label": heads[i + 1] }, words)),
+      );
       return row;
     }),
   );

@@ -17,8 +17,17 @@ LABELLED, MOST_LINES, MOST_BUSES = 60, 300, 400
 LINES_A_BUS = 2  # of more than LABELLED
 LABELS_OF_MANY = 10
 LEAST_IMPEDANCE = 1e-9  # p.u.; a branch of none
-# Of a drawing of few buses, which a telephone shows without scrolling, and of more.
-FEW, SMALL_BOX, BOX, MARGIN = 12, (290, 220), (600, 400), 28
+# Of a drawing of few buses, which fits a telephone; of more, on a screen and on a telephone, where
+# it grows downward with each bus.
+FEW, SMALL_BOX, BOX, NARROW, LEAST_TALL, A_BUS, MARGIN = (
+    12,
+    (290, 220),
+    (600, 400),
+    276,
+    360,
+    12,
+    28,
+)
 APART, APART_OF_MANY = 42, 12
 # Widths of lines: of those stronger than these shares of the strongest.
 WIDTHS = (0.5, 0.2, 0.05)
@@ -49,30 +58,38 @@ def _svg(drawn: _Drawn) -> str:
     if count > MOST_BUSES:
         return f"<p>{text(drawn.words)} That is too many to draw.</p>"
     many = count > LABELLED
-    box = SMALL_BOX if count <= FEW else BOX
-    apart = APART_OF_MANY if many else APART
-    where = places(lengths(count, drawn.edges, drawn.weights), box, apart) + MARGIN
+    tall = LEAST_TALL if many else max(LEAST_TALL, A_BUS * count)
+    looks = {"": SMALL_BOX} if count <= FEW else {"broad": BOX, "narrow": (NARROW, tall)}
     order = np.argsort(-drawn.weights, kind="stable")
     shown = order[: LINES_A_BUS * count if many else MOST_LINES]
     shown = shown[drawn.weights[shown] > 0]
-    top = drawn.weights.max(initial=0.0)
-    lines = "".join(
-        f'<line class="w{sum(drawn.weights[e] <= share * top for share in WIDTHS)}" '
-        f'x1="{where[i, 0]}" y1="{where[i, 1]}" x2="{where[j, 0]}" y2="{where[j, 1]}"/>'
-        for e in shown[::-1]
-        for i, j in [drawn.edges[e]]
-    )
-    buses = _many(drawn, where) if many else _each(drawn, where)
-    width, height = box[0] + 2 * MARGIN, box[1] + 2 * MARGIN
     left = len(drawn.weights[drawn.weights > 0]) - len(shown)
     words = drawn.words + (
         f" The {len(shown)} strongest lines are drawn, {left} weaker ones are not." if left else ""
     )
+    far = lengths(count, drawn.edges, drawn.weights)
+    drawings = []
+    for look, box in looks.items():
+        where = places(far, box, APART_OF_MANY if many else APART) + MARGIN
+        buses = _many(drawn, where) if many else _each(drawn, where)
+        drawings.append(
+            f'<svg class="{look}" viewBox="0 0 {box[0] + 2 * MARGIN} {box[1] + 2 * MARGIN}" '
+            f'role="img" aria-label="{text(words)}">{_lines(drawn, where, shown)}{buses}</svg>'
+        )
     return (
-        f'<figure class="network{" few" if count <= FEW else ""}"><div class="wide" role="region" '
-        f'aria-label="The drawing" tabindex="0"><svg viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{text(words)}">{lines}{buses}</svg></div>'
+        f'<figure class="network{" few" if count <= FEW else ""}">{"".join(drawings)}'
         f"<figcaption>{text(words)}</figcaption></figure>"
+    )
+
+
+def _lines(drawn: _Drawn, where: IntArray, shown: IntArray) -> str:
+    """The lines that are shown, the strongest last and widest."""
+    top = drawn.weights.max(initial=0.0)
+    return "".join(
+        f'<line class="w{sum(drawn.weights[e] <= share * top for share in WIDTHS)}" '
+        f'x1="{where[i, 0]}" y1="{where[i, 1]}" x2="{where[j, 0]}" y2="{where[j, 1]}"/>'
+        for e in shown[::-1]
+        for i, j in [drawn.edges[e]]
     )
 
 
@@ -113,7 +130,8 @@ def _swing(model: ReducedModel) -> _Drawn:
     pairs = complete_edges(len(kept))
     i, j = kept[pairs].T
     ports = len(model.ports) - g
-    felt = f" {ports} ports for load are felt by the machines, and not drawn." if ports else ""
+    many = "ports for load are" if ports > 1 else "port for load is"
+    felt = f" {ports} {many} felt by the machines, and not drawn." if ports else ""
     some = f" The {MOST_BUSES} with the most inertia are drawn." if len(kept) < g else ""
     return _Drawn(
         tuple(model.machines[i] for i in kept),

@@ -8,9 +8,10 @@ function tellsWhatEpsilonMeans(form) {
   const stops = slider.dataset.stops.split(" ");
   let asked = null, timer = 0;
 
-  async function ask(epsilon, signal) {
+  async function ask(epsilon, signal, long = "yes") {
     const fields = new FormData(form);
     fields.set("epsilon", epsilon);
+    fields.set("long", long);
     const answer = await fetch("/hide/preview", { method: "POST", body: fields, signal });
     return answer.text();
   }
@@ -26,14 +27,17 @@ function tellsWhatEpsilonMeans(form) {
     const mine = asked = new AbortController();
     box.setAttribute("aria-busy", "true");
     try {
-      const words = await ask(typed.value, mine.signal);
-      if (mine.signal.aborted) return;
-      put(words);
-      box.setAttribute("aria-busy", "false");
+      put(await ask(typed.value, mine.signal, ""));
       if (box.querySelector(".refusal")) return;
-      for (const stop of stops) await ask(stop, mine.signal);
-      const whole = await ask(typed.value, mine.signal);
-      if (!mine.signal.aborted) put(whole);
+      if (box.querySelector(".trying")) put(await ask(typed.value, mine.signal));
+      box.setAttribute("aria-busy", "false");
+      let shown = Date.now();
+      for (const stop of [...stops].reverse()) { // the quickest first
+        await ask(stop, mine.signal);
+        if (Date.now() - shown < 2000 && stop !== stops[0]) continue;
+        put(await ask(typed.value, mine.signal));
+        shown = Date.now();
+      }
     } catch (error) {
       if (error.name !== "AbortError") box.textContent = "The studio does not answer.";
     }
