@@ -5,6 +5,7 @@ What they are given must be public: nothing here protects it on its way.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -123,6 +124,8 @@ def _leave_signals() -> None:
 def _cluster(scheduler: str | None, workers: int, patience_s: float) -> Iterator[Opened]:
     from distributed import Client, LocalCluster
 
+    for name in ("distributed", "distributed.client"):  # a lost scheduler is told in our words
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as stack:
         where: Any = scheduler or stack.enter_context(
             LocalCluster(

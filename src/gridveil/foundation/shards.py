@@ -157,7 +157,7 @@ class _State(Generic[Name, Piece, Result]):
         return True
 
     def _lost(self, flying: Mapping[Future[Any], Name]) -> bool:
-        self._suspects = set(flying.values())
+        self._suspects |= set(flying.values())
         for name in flying.values():
             self._tries[name] += 1
             if self._tries[name] >= MOST_TRIES:

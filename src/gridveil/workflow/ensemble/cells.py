@@ -27,7 +27,7 @@ from gridveil.grid.parameters import SWING, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.publication.release import loaded_buses
-from gridveil.readers.cases import declared_public, open_grid
+from gridveil.readers.cases import declared_public, open_grid, opened_by_name
 from gridveil.workflow.bounds import choose_bounds
 from gridveil.workflow.ensemble.spec import NO_FIT, Record, Spec
 from gridveil.workflow.settings import adjacency_over
@@ -129,7 +129,13 @@ def _pairs(spec: Spec) -> Iterator[tuple[str, str]]:
 def _case(spec: Spec, name: str, rule: str, place: str) -> Case:
     key = "case"
     try:
-        source = open_grid(name, model="swing")
+        source = open_grid(name, options={"publish_loads": True, **spec.reading}, model="swing")
+        if not (opened_by_name(source) or spec.public):
+            raise OptionError(
+                "It is a file, and an ensemble shows what the grid itself does.",
+                remedy="Name a case such as ieee30, or say public = true if all the world may "
+                "know the grid.",
+            )
         table = declared_public(source)
         key = "adjacency"
         facts = source.facts

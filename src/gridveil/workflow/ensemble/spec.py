@@ -87,6 +87,8 @@ class Spec(Declared):
     seeds : how many, from first_seed on.
     batch : seeds of a task, and of a file; None: BATCH, with a fit BATCH_OF_FITS.
     events : steps that no fit sees, on which releases are judged; None: some of each case.
+    public : whether cases that are files are public, which their user has to say.
+    reading : how cases are read, by the names of a release.toml; loads count as public.
     """
 
     case: Annotated[tuple[Text, ...], LISTED, ONCE, _several("public cases such as ieee30")]
@@ -105,6 +107,10 @@ class Spec(Declared):
         tuple[Text, ...] | None,
         Field(min_length=1, max_length=100, description="a list of events such as load:5=+0.1"),
     ] = None
+    public: Annotated[bool, Field(strict=True, description="true or false")] = False
+    reading: dict[str, Any] = Field(
+        default_factory=dict, description="a table such as {inertia = 10}"
+    )
     record: Record = Record()
 
     @classmethod
