@@ -4,8 +4,11 @@ in whichever parts.
 
 import json
 import pickle
+import re
+import tomllib
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -256,6 +259,16 @@ def test_a_file_is_no_case_unless_it_is_said_to_be_public(tmp_path, monkeypatch)
         cells_of(Spec.from_table("s", own), "s")
     with pytest.raises(GridveilError, match="it is a private grid"):
         cells_of(Spec.from_table("s", own | {"public": True}), "s")
+
+
+def test_the_spec_of_the_page_is_one():
+    page = Path(__file__).parents[2] / "docs" / "ensemble.md"
+    (block,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    spec = Spec.from_table("sweep.toml", tomllib.loads(block))
+    releases, controls = 3 * (3 + 1), 2 + 1
+    assert len(cells_of(spec, "sweep.toml")) == releases + controls
+    for key in Spec.model_fields:
+        assert f"`{key}`" in page.read_text() or f"`[{key}]`" in page.read_text(), key
 
 
 def test_rows_come_back_bit_by_bit(whole):

@@ -127,10 +127,9 @@ def _cluster(scheduler: str | None, workers: int, patience_s: float) -> Iterator
     for name in ("distributed", "distributed.client"):  # a lost scheduler is told in our words
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as stack:
+        own: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": None}
         where: Any = scheduler or stack.enter_context(
-            LocalCluster(
-                n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=""
-            )
+            LocalCluster(n_workers=workers, threads_per_worker=1, **own)
         )
         client = stack.enter_context(_client(Client, where, patience_s))
         executor = client.get_executor(pure=False)
