@@ -22,7 +22,7 @@ AHEAD = 2  # pieces in hand for each worker: the next one lies ready
 PATIENCE_S, LATER_PATIENCE_S = 5.0, 60.0
 
 
-class Opened(NamedTuple):
+class Called(NamedTuple):
     """An executor, and how many pieces it should have in hand."""
 
     executor: Executor
@@ -32,9 +32,9 @@ class Opened(NamedTuple):
 class Crew:
     """Workers, called when they are first needed, and again after they were lost."""
 
-    def __init__(self, opened: Callable[[], AbstractContextManager[Opened]]) -> None:
+    def __init__(self, opened: Callable[[], AbstractContextManager[Called]]) -> None:
         self._call, self._stack = opened, ExitStack()
-        self._opened: Opened | None = None
+        self._opened: Called | None = None
 
     @property
     def executor(self) -> Executor:
@@ -50,7 +50,7 @@ class Crew:
         self._opened = None
         self._stack.close()
 
-    def _here(self) -> Opened:
+    def _here(self) -> Called:
         if self._opened is None:
             self._opened = self._stack.enter_context(self._call())
         return self._opened
@@ -100,15 +100,15 @@ def dask(scheduler: str | None = None, workers: int | None = None) -> Crew:
 
 
 @contextmanager
-def _in_this_process() -> Iterator[Opened]:
-    yield Opened(_Here(), lambda: 1)
+def _in_this_process() -> Iterator[Called]:
+    yield Called(_Here(), lambda: 1)
 
 
 @contextmanager
-def _pool(workers: int) -> Iterator[Opened]:
+def _pool(workers: int) -> Iterator[Called]:
     pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_leave_signals)
     try:
-        yield Opened(pool, lambda: AHEAD * workers)
+        yield Called(pool, lambda: AHEAD * workers)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -121,7 +121,7 @@ def _leave_signals() -> None:
 
 
 @contextmanager
-def _cluster(scheduler: str | None, workers: int, patience_s: float) -> Iterator[Opened]:
+def _cluster(scheduler: str | None, workers: int, patience_s: float) -> Iterator[Called]:
     from distributed import Client, LocalCluster
 
     for name in ("distributed", "distributed.client"):  # a lost scheduler is told in our words
@@ -133,7 +133,7 @@ def _cluster(scheduler: str | None, workers: int, patience_s: float) -> Iterator
         )
         client = stack.enter_context(_client(Client, where, patience_s))
         executor = client.get_executor(pure=False)
-        yield Opened(executor, lambda: AHEAD * max(1, sum(client.nthreads().values())))
+        yield Called(executor, lambda: AHEAD * max(1, sum(client.nthreads().values())))
 
 
 def _client(make: Any, where: Any, patience_s: float) -> Any:

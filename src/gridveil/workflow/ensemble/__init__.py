@@ -19,11 +19,11 @@ from gridveil.foundation.shards import Kept, finish
 from gridveil.workflow.ensemble.batch import Batch, Row, run_batch, share, shares_out
 from gridveil.workflow.ensemble.cells import CONTROLS, Cell, cells_of, left_out
 from gridveil.workflow.ensemble.spec import Spec
-from gridveil.workflow.ensemble.summary import Level, levels, markdown, plot
+from gridveil.workflow.ensemble.summary import CellFigures, levels, markdown, plot
 from gridveil.workflow.ensemble.table import decode, encode, parquet
 from gridveil.workflow.places import writing
 
-__all__ = ["Ensemble", "Shards", "Spec", "Unmade", "run_ensemble"]
+__all__ = ["EnsembleRun", "Shards", "Spec", "Unmade", "run_ensemble"]
 
 TABLE, SUMMARY, FIGURE, SHARDS = "ensemble.parquet", "summary.md", "error.png", "shards"
 
@@ -59,7 +59,7 @@ class Unmade:
 
 
 @dataclass(frozen=True, eq=False)
-class Ensemble:
+class EnsembleRun:
     """What a run came to.
 
     tasks : all that were asked for; made : those that this run made, the others were there.
@@ -70,14 +70,14 @@ class Ensemble:
     tasks: int
     made: int
     failed: tuple[Unmade, ...]
-    levels: tuple[Level, ...] = ()
+    levels: tuple[CellFigures, ...] = ()
     left_out: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 
 def run_ensemble(
     spec: Spec, out: Path, crew: Crew, *, place: str = "the spec", shard: Shards | None = None
-) -> Ensemble:
+) -> EnsembleRun:
     """Make what is missing of an ensemble and, unless one shard is asked for, put all together:
     table, summary and figure.
 
@@ -92,7 +92,7 @@ def run_ensemble(
         kept.folder.mkdir(parents=True, exist_ok=True)
         missing = [one for one in batches if _rows(kept, one) is None]
         failed = _make(missing, kept, crew)
-        found = Ensemble(
+        found = EnsembleRun(
             len(batches), len(missing) - len(failed), failed, left_out=tuple(left_out(spec))
         )
         return found if shard is not None else _merged(found, batches, kept, out)
@@ -152,12 +152,12 @@ def _rows(kept: Kept[list[Row]], batch: Batch) -> list[Row] | None:
 
 
 def _merged(
-    found: Ensemble, batches: Sequence[Batch], kept: Kept[list[Row]], out: Path
-) -> Ensemble:
+    found: EnsembleRun, batches: Sequence[Batch], kept: Kept[list[Row]], out: Path
+) -> EnsembleRun:
     """Put all shards together in the spec's order: the same bytes, whoever made them."""
     rows = [row for one in batches for row in _rows(kept, one) or ()]
     figures = tuple(levels(rows))
-    whole = Ensemble(
+    whole = EnsembleRun(
         found.tasks,
         found.made,
         found.failed,

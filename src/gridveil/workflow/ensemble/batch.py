@@ -33,7 +33,7 @@ from gridveil.privacy.provenance import Provenance
 from gridveil.publication.release import loaded_buses, neutral
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.source import SourceGrid
-from gridveil.workflow.ensemble.cells import NO_RELEASE, ONE_MACHINE, Case, Cell
+from gridveil.workflow.ensemble.cells import NO_RELEASE, ONE_MACHINE, Cell, JudgedCase
 from gridveil.workflow.ensemble.spec import NO_FIT
 from gridveil.workflow.publish import publish, share_out
 
@@ -136,7 +136,7 @@ def _on_own_buses(model: ReducedModel, truth: ReducedModel) -> ReducedModel:
 
 
 def _without_release(
-    case: Case, observed: Sequence[Observation], settings: FitSettings
+    case: JudgedCase, observed: Sequence[Observation], settings: FitSettings
 ) -> ReducedModel:
     """Public facts alone, at the middle of their bounds; with a record, fitted to it."""
     facts = case.table.facts
@@ -167,7 +167,7 @@ def settings_of(cell: Cell) -> tuple[FitSettings, Any]:
     return FitSettings(method=method, dt_s=RECORD_DT_S), "posterior"
 
 
-def recorded(case: Case, seed: int) -> Observation:
+def recorded(case: JudgedCase, seed: int) -> Observation:
     """The public record of a seed: the case's own answer with white noise."""
     facts, record = case.table.facts, case.record
     event = Event.parse(record.event, base_mva=facts.base_mva)
@@ -181,13 +181,13 @@ def recorded(case: Case, seed: int) -> Observation:
     return Observation(event, seen, ORIGIN, sigma=record.sigma)
 
 
-def _judged(case: Case, models: Sequence[ReducedModel]) -> dict[str, Any]:
+def _judged(case: JudgedCase, models: Sequence[ReducedModel]) -> dict[str, Any]:
     """L and the largest errors of each model over the events (models,)."""
     found = compare(models, case.truth, case.events)
     return _figures(case, {name: getattr(found, name) for name in ("L", *FIGURES[1:])})
 
 
-def _figures(case: Case, off: dict[str, Array]) -> dict[str, Any]:
+def _figures(case: JudgedCase, off: dict[str, Array]) -> dict[str, Any]:
     """One figure a model: L, its mean over the events, as mHz too; else the largest size."""
     L = off["L"].mean(axis=1)
     rms = 1e3 * case.truth.frequency_hz * np.sqrt(L / (HORIZON_S * len(case.truth.m)))
@@ -195,7 +195,7 @@ def _figures(case: Case, off: dict[str, Array]) -> dict[str, Any]:
     return {"L": L.tolist(), "rms_mhz": rms.tolist(), **largest}
 
 
-def _one_machine(case: Case, seeds: Sequence[int]) -> dict[str, Any]:
+def _one_machine(case: JudgedCase, seeds: Sequence[int]) -> dict[str, Any]:
     """Figures of the simplest model: one machine, fitted to the public record of each seed."""
     clock, truth = Clock(HORIZON_S, DT_S), case.truth
     base = measure(truth, case.events)
@@ -223,7 +223,7 @@ def _one_machine(case: Case, seeds: Sequence[int]) -> dict[str, Any]:
     return judged | {"discarded": [False] * len(seeds)}
 
 
-def _by_sums(observed: Observation, case: Case) -> Observation:
+def _by_sums(observed: Observation, case: JudgedCase) -> Observation:
     """The same record, its event told by the sum of each step alone."""
     whole = reduced_model(case.table.facts, case.table.values)
     steps = [
@@ -234,7 +234,7 @@ def _by_sums(observed: Observation, case: Case) -> Observation:
 
 
 def _answer(
-    response: FrequencyResponse, case: Case, event: Event, clock: Clock
+    response: FrequencyResponse, case: JudgedCase, event: Event, clock: Clock
 ) -> tuple[Array, tuple[float, float]]:
     """ω of one machine for all (samples, g), its largest step at once, and the sum of all."""
     totals = np.array([step.whole(case.truth).sum() for step in event.steps])

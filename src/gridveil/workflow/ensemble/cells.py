@@ -29,7 +29,7 @@ from gridveil.privacy.adjacency import Adjacency
 from gridveil.publication.release import loaded_buses
 from gridveil.readers.cases import declared_public, open_grid, opened_by_name
 from gridveil.workflow.bounds import choose_bounds
-from gridveil.workflow.ensemble.spec import NO_FIT, Record, Spec
+from gridveil.workflow.ensemble.spec import NO_FIT, SeededRecord, Spec
 from gridveil.workflow.settings import adjacency_over
 
 FORMAT = 1  # of what a shard holds, and of how it is computed
@@ -41,7 +41,7 @@ PLACES, STEP = 6, 0.1  # steps of load at single buses that releases are judged 
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class JudgedCase:
     """A public case under one rule, and how releases of it are judged."""
 
     name: str
@@ -49,7 +49,7 @@ class Case:
     adjacency: Adjacency
     bounds: Bounds
     events: tuple[Event, ...]
-    record: Record
+    record: SeededRecord
 
     @cached_property
     def truth(self) -> ReducedModel:
@@ -67,7 +67,7 @@ class Case:
 class Cell:
     """One combination; epsilon : None for a control."""
 
-    case: Case
+    case: JudgedCase
     mechanism: str
     epsilon: Fraction | None
     fit: str
@@ -126,7 +126,7 @@ def _pairs(spec: Spec) -> Iterator[tuple[str, str]]:
             yield mechanism, fit
 
 
-def _case(spec: Spec, name: str, rule: str, place: str) -> Case:
+def _case(spec: Spec, name: str, rule: str, place: str) -> JudgedCase:
     key = "case"
     try:
         source = open_grid(name, options={"publish_loads": True, **spec.reading}, model="swing")
@@ -143,7 +143,7 @@ def _case(spec: Spec, name: str, rule: str, place: str) -> Case:
         adjacency = adjacency_over(None, rule, chosen.alpha, SWING)
         key = "events"
         ports = reduced_model(facts, table.values, loaded_buses(facts)).ports
-        case = Case(
+        case = JudgedCase(
             name,
             table,
             adjacency,
@@ -183,7 +183,7 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Fraction):
         return str(value)
-    if isinstance(value, Record):
+    if isinstance(value, SeededRecord):
         return value.model_dump()
     if isinstance(value, Mapping):
         return dict(value)

@@ -68,7 +68,7 @@ def _several(words: str) -> Any:
 _COUNT = _said(f"a whole number from 1 to {MOST_SEEDS}")
 
 
-class Record(Declared):
+class SeededRecord(Declared):
     """The public record that fits see, simulated from the case itself.
 
     event : on the case's own buses.
@@ -111,7 +111,7 @@ class Spec(Declared):
     reading: dict[str, Any] = Field(
         default_factory=dict, description="a table such as {inertia = 10}"
     )
-    record: Record = Record()
+    record: SeededRecord = SeededRecord()
 
     @classmethod
     def from_file(cls, path: Path) -> Spec:
@@ -122,7 +122,7 @@ class Spec(Declared):
     def from_table(cls, place: str, data: dict[str, Any]) -> Spec:
         """Check what a TOML, or a Python dict, says; place : its name, for errors."""
         if isinstance(data, dict) and "record" in data:
-            data = data | {"record": Record.read(f"{place} [record]", data["record"])}
+            data = data | {"record": SeededRecord.read(f"{place} [record]", data["record"])}
         spec = cls.read(place, data)
         if all(fit != NO_FIT for fit in spec.fit) and "items" not in spec.mechanism:
             raise OptionError(

@@ -38,7 +38,7 @@ GREYS = {NO_RELEASE: "#555555", ONE_MACHINE: "#999999"}
 
 
 @dataclass(frozen=True)
-class Level:
+class CellFigures:
     """Figures of one cell over its draws.
 
     median, low80, high80 : of each figure's size, by name.
@@ -60,7 +60,7 @@ class Level:
     discarded: float
 
 
-def levels(rows: Sequence[Row]) -> Iterator[Level]:
+def levels(rows: Sequence[Row]) -> Iterator[CellFigures]:
     """Summarise rows cell by cell, in their order."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -75,7 +75,7 @@ def levels(rows: Sequence[Row]) -> Iterator[Level]:
             [[row[name] for name in FIGURES] for row in some], [0.1, 0.5, 0.9], axis=0
         )
         control = None if mechanism in CONTROLS else without.get((case, rule, fit))
-        yield Level(
+        yield CellFigures(
             case,
             rule,
             mechanism,
@@ -90,7 +90,7 @@ def levels(rows: Sequence[Row]) -> Iterator[Level]:
         )
 
 
-def table_of(figures: Sequence[Level]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table_of(figures: Sequence[CellFigures]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Heads and rows of the summary."""
     heads = (
         *("case", "adjacency", "mechanism", "fit", "ε", "draws"),
@@ -110,7 +110,7 @@ def table_of(figures: Sequence[Level]) -> tuple[tuple[str, ...], list[tuple[str,
     return heads, rows
 
 
-def markdown(figures: Sequence[Level], failed: Sequence[Any], left_out: Sequence[str]) -> str:
+def markdown(figures: Sequence[CellFigures], failed: Sequence[Any], left_out: Sequence[str]) -> str:
     """The page."""
     heads, rows = table_of(figures)
     lines = [
@@ -152,7 +152,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def plot(figures: Sequence[Level], path: str | None = None) -> Figure:
+def plot(figures: Sequence[CellFigures], path: str | None = None) -> Figure:
     """Draw the RMS error against ε, a line a mechanism and fit with its 80 % band, a panel a case
     and rule; controls are dashed lines.
     """
