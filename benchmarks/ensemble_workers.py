@@ -19,9 +19,9 @@ from gridveil.workflow.ensemble.batch import Batch, Row, run_batch
 from gridveil.workflow.ensemble.cells import cells_of
 
 
-def batches(case: str, seeds: int) -> list[Batch]:
+def batches(case: str, fit: str, seeds: int) -> list[Batch]:
     """The fits of one cell, four to a task."""
-    table = {"case": case, "epsilon": 1, "mechanism": "items", "fit": "two-stage", "seeds": seeds}
+    table = {"case": case, "epsilon": 1, "mechanism": "items", "fit": fit, "seeds": seeds}
     spec = Spec.from_table("benchmark", table)
     return batches_of(spec, cells_of(spec, "benchmark")[:1])
 
@@ -38,11 +38,12 @@ def timed(some: list[Batch], crew: Crew) -> tuple[float, dict[str, list[Row]]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", default="star5")
+    parser.add_argument("--fit", default="two-stage")
     parser.add_argument("--fits", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    tasks = batches(given.case, given.fits)
+    tasks = batches(given.case, given.fit, given.fits)
     seconds: dict[int, list[float]] = {1: [], given.workers: []}
     loads = []
     with dask(None, 1) as one, dask(None, given.workers) as several:
@@ -56,12 +57,14 @@ def main() -> None:
                 took, made = timed(some, crews[workers])
                 seconds[workers].append(took)
                 found.append(made)
-                print(f"{workers} worker(s): {took:.1f} s", file=sys.stderr, flush=True)
+            sums = [f"{workers}: {sum(took):.1f} s" for workers, took in seconds.items()]
+            print(f"round {number + 1}, workers {', '.join(sums)}", file=sys.stderr, flush=True)
             assert found[0] == found[1], "the same rows to the last bit"
     total = {workers: sum(took) for workers, took in seconds.items()}
     result = {
         "demo": True,
         "case": given.case,
+        "fit": given.fit,
         "fits": given.fits,
         "seconds": {str(workers): took for workers, took in seconds.items()},
         "ratio": total[1] / total[given.workers],

@@ -50,7 +50,12 @@ def test_what_cannot_be_sent_to_workers_ends_with_a_plain_error(tmp_path):
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [(("slurm",), "local or dask"), (("local", "tcp://127.0.0.1:1"), "--engine dask")],
+    [
+        (("slurm",), "local or dask"),
+        (("local", "tcp://127.0.0.1:1"), "--engine dask"),
+        (("local", None, -1), "1 to 1000 processes"),
+        (("dask", "tcp://127.0.0.1:1", 2), "without --scheduler"),
+    ],
 )
 def test_an_engine_that_is_not_there_is_refused(asked, said):
     with pytest.raises(OptionError, match=said):

@@ -103,7 +103,7 @@ def ensemble(
 
     part = Shards.parse(shard) if shard else None
     crew = crew_of(engine, scheduler, workers)
-    for place in (out / "any", *out.glob("*")):  # what lies there already may be a link
+    for place in (out / "any", out / "shards" / "any", *out.glob("*")):  # they may be links
         check_outside_bundles(place)
     note_outcome(f"Finished shards are kept in {out}: run it again to go on.")
     with progress_bar(quiet=json):

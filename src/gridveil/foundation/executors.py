@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 
 from gridveil.foundation.errors import OptionError
 
+MOST_WORKERS = 1000
 AHEAD = 2  # pieces in hand for each worker: the next one lies ready
 # How long a Dask scheduler is waited for: at first, and until it comes back [s].
 PATIENCE_S, LATER_PATIENCE_S = 5.0, 60.0
@@ -160,6 +161,11 @@ def crew_of(engine: str, scheduler: str | None = None, workers: int | None = Non
     """The crew that options name."""
     if engine not in ("local", "dask"):
         raise OptionError(f"The engine {engine!r} is unknown.", expected="local or dask")
+    if workers is not None and (scheduler or not 1 <= workers <= MOST_WORKERS):
+        raise OptionError(
+            f"--workers {workers} cannot be used.",
+            expected=f"1 to {MOST_WORKERS} processes of this machine, without --scheduler",
+        )
     if engine == "dask":
         return dask(scheduler, workers)
     if scheduler:
