@@ -1,7 +1,9 @@
 """How much faster an ensemble is with more Dask workers on this machine: the same fits by one and
 by several, in turns, so that other load on the machine weighs on both.
 
-Prints one JSON document. A demo: seeds and truth are known.
+Prints one JSON document. A demo: seeds and truth are known. Where Linux shares cores out by session
+(autogroup) and the machine is loaded, workers of one session gain nothing by being many: start each
+with setsid, and name their schedulers.
 """
 
 from __future__ import annotations
@@ -42,11 +44,13 @@ def main() -> None:
     parser.add_argument("--fits", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--schedulers", nargs=2, default=(None, None), help="of one, of several")
     given = parser.parse_args()
     tasks = batches(given.case, given.fit, given.fits)
     seconds: dict[int, list[float]] = {1: [], given.workers: []}
     loads = []
-    with dask(None, 1) as one, dask(None, given.workers) as several:
+    first, second = given.schedulers
+    with dask(first, 1) as one, dask(second, given.workers) as several:
         crews = {1: one, given.workers: several}
         for crew in crews.values():  # workers import gridveil before the clock starts
             timed(tasks[: 4 * given.workers], crew)

@@ -1,11 +1,12 @@
 """Shards: each piece is made once, whatever becomes of workers; damaged files are made again."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from gridveil.foundation.errors import GridveilError, OptionError
-from gridveil.foundation.executors import Crew, crew_of, here, local
+from gridveil.foundation.executors import Crew, crew_of, here, local, using
 from gridveil.foundation.shards import Kept, finish
 from shard_helpers import awkward, square, tries_in
 
@@ -18,7 +19,9 @@ def run(crew, pieces, work=awkward):
     return made, {failure.name: failure for failure in failed}
 
 
-@pytest.mark.parametrize("crew", [here(), local(2)], ids=["here", "pool"])
+@pytest.mark.parametrize(
+    "crew", [here(), local(2), using(ThreadPoolExecutor(2), 2)], ids=["here", "pool", "any"]
+)
 def test_every_piece_is_made_once(crew):
     made, failed = run(crew, {n: n for n in range(20)}, square)
     assert made == {n: n * n for n in range(20)}

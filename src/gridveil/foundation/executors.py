@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import chain, repeat
 from multiprocessing import get_context
 from time import monotonic, sleep
@@ -77,6 +77,11 @@ def here() -> Crew:
     return Crew(_in_this_process)
 
 
+def using(executor: Executor, workers: int) -> Crew:
+    """Work on any executor of so many workers; it stays its owner's, and is not ended."""
+    return Crew(lambda: nullcontext(Called(executor, lambda: AHEAD * workers)))
+
+
 def local(workers: int | None = None) -> Crew:
     """Work in so many processes of this machine; default: one for each core."""
     count = workers or os.cpu_count() or 1
@@ -128,9 +133,13 @@ def _cluster(scheduler: str | None, workers: int, patience_s: float) -> Iterator
     for name in ("distributed", "distributed.client"):  # a lost scheduler is told in our words
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as stack:
-        own: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": None}
         where: Any = scheduler or stack.enter_context(
-            LocalCluster(n_workers=workers, threads_per_worker=1, **own)
+            LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",  # there is always one: on this machine alone
+            )
         )
         client = stack.enter_context(_client(Client, where, patience_s))
         executor = client.get_executor(pure=False)
