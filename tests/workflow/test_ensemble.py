@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli_helpers import gridveil, gridveil_process, make_release, write_grid
-from gridveil import DemoSampler, Event, GridveilError, open_grid, simulate
+from gridveil import DemoSampler, Event, GridveilError, Ledger, SecureSampler, open_grid, simulate
 from gridveil.foundation.executors import here
+from gridveil.publication.release import neutral_names
 from gridveil.vault.truth import true_model
 from gridveil.workflow.ensemble import Shards, Spec, batches_of, run_ensemble
-from gridveil.workflow.ensemble.batch import Batch, recorded, run_batch
+from gridveil.workflow.ensemble.batch import Batch, recorded, run_batch, share
 from gridveil.workflow.ensemble.cells import cells_of
 from gridveil.workflow.ensemble.table import decode, encode
 from gridveil.workflow.publish import publish, share_out
@@ -115,35 +116,41 @@ def test_more_seeds_leave_full_batches_as_they_are(whole):
     assert there - names == {name for name in there if name.endswith("-3-3.parquet")}
 
 
-@pytest.mark.parametrize("mechanism", ["items", "topology"])
-def test_a_row_is_what_its_release_is_off_by(whole, mechanism):
+@pytest.mark.parametrize(("case", "mechanism"), [("star5", "items"), ("ieee30", "topology")])
+def test_a_row_is_what_its_release_is_off_by(case, mechanism):
     """Oracle: the release itself, simulated event by event on its own names."""
-    source = open_grid("star5")
-    case = cells_of(SPEC, "tiny.toml")[0].case
-    epsilon, facts = Fraction(1, 2), source.facts
-    allocation = share_out(facts, case.adjacency, epsilon, case.bounds, mechanism=mechanism)
+    spec = Spec.from_table("one", {"case": case, "epsilon": "1/2", "mechanism": mechanism})
+    cell = cells_of(spec, "one")[0]
+    (row,) = run_batch(Batch(cell, 2, 2, share(cell)))
+    source, judged = open_grid(case), cell.case
+    facts, truth, off, nadirs = source.facts, true_model(source), [], []
     release = publish(
         source,
-        epsilon=epsilon,
+        epsilon=Fraction(1, 2),
         adjacency="one-asset",
-        bounds=case.bounds,
+        bounds=judged.bounds,
         ledger=None,
         sampler=DemoSampler(2),
-        allocation=allocation,
+        allocation=share_out(
+            facts, judged.adjacency, Fraction(1, 2), judged.bounds, mechanism=mechanism
+        ),
     )
-    truth, off, nadirs = true_model(source), [], []
-    buses = [*(facts.buses[at] for at in facts.machines), facts.buses[facts.interior[0]]]
-    assert [event.places for event in case.events] == [(bus,) for bus in buses]
-    for bus, port in zip(buses, release.model.ports, strict=True):
-        own = simulate(truth, Event.load({bus: 0.1}), horizon_s=30.0, dt_s=0.02)
-        released = release.simulate(Event.load({port: 0.1}), horizon_s=30.0, dt_s=0.02)
+    names = neutral_names(facts) if mechanism == "items" else {}
+    machines = [facts.buses[at] for at in facts.machines]
+    assert len(judged.events) == min(6, len(judged.truth.ports))
+    for event in judged.events:
+        (bus,) = event.places
+        port = f"G{machines.index(bus) + 1}" if bus in machines else "L1"
+        own = simulate(truth, event, horizon_s=30.0, dt_s=0.02)
+        released = release.simulate(
+            Event.load({names.get(bus, port): 0.1}), horizon_s=30.0, dt_s=0.02
+        )
         off.append(released.omega - own.omega)
         systems = [
             (run.omega @ model.m / model.m.sum()).min()
             for run, model in ((own, truth), (released, release.model))
         ]
         nadirs.append(60e3 * (systems[1] - systems[0]))
-    (row,) = rows_of(whole, mechanism=mechanism, epsilon="1/2", fit="none", seed=2)
     square = 0.02 * sum((part**2).sum() for part in off) / len(off)
     assert row["L"] == pytest.approx(square, rel=1e-9)
     assert row["rms_mhz"] == pytest.approx(60e3 * np.sqrt(square / 30 / len(truth.m)), rel=1e-9)
@@ -198,6 +205,18 @@ def test_workers_get_a_public_table_and_no_grid(whole):
     assert run_batch(pickle.loads(sent)) == rows_of(whole, hash=batch.cell.hash, seed=1)
     with pytest.raises(GridveilError, match="Install the same version"):
         run_batch(replace(batch, version="0.0.1"))
+
+
+def test_no_worker_draws_real_noise_or_charges_a_ledger(monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("of a real release alone")
+
+    monkeypatch.setattr(SecureSampler, "draw", never)
+    monkeypatch.setattr(Ledger, "__init__", never)
+    cells = cells_of(SPEC, "tiny.toml")
+    for mechanism in ("items", "topology"):
+        cell = next(one for one in cells if one.mechanism == mechanism and one.fit == "none")
+        assert len(run_batch(Batch(cell, 1, 2, share(cell)))) == 2
 
 
 def test_what_cannot_be_made_is_listed_and_the_rest_is_made(tmp_path):

@@ -125,14 +125,18 @@ def _model(batch: Batch, seed: int) -> tuple[ReducedModel, bool]:
     )
     model, truth = release.model, case.truth
     assert isinstance(model, ReducedModel), "cases are read as swing models"
-    if cell.mechanism == "topology":  # one port for load anywhere else, which all machines feel
-        model = replace(model, K_ac=np.full(truth.K_ac.shape, 1 / len(truth.m)))
     verdict = release.fitted.verdict if release.fitted else None
     return _on_own_buses(model, truth), bool(verdict and verdict.discarded)
 
 
 def _on_own_buses(model: ReducedModel, truth: ReducedModel) -> ReducedModel:
-    return replace(model, ports=truth.ports, loads=truth.loads)
+    """A model under the case's own names; a port that stands for all load elsewhere stands for
+    each of its buses.
+    """
+    K_ac = model.K_ac
+    if len(model.ports) < len(truth.ports):  # of topology mode
+        K_ac = np.repeat(K_ac, truth.K_ac.shape[1], axis=1)
+    return replace(model, ports=truth.ports, loads=truth.loads, K_ac=K_ac)
 
 
 def _without_release(

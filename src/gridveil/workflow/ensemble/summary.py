@@ -159,7 +159,7 @@ def plot(figures: Sequence[CellFigures], path: str | None = None) -> Figure:
     panels = list(dict.fromkeys((one.case, one.adjacency) for one in figures)) or [("", "")]
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    figure, axes = new_figure(4.6 * columns + 0.4, 3.8 * rows, rows, columns)
+    figure, axes = new_figure(4.6 * columns + 0.4, 4.6 * rows, rows, columns)
     for panel in axes[len(panels) :]:
         panel.set_visible(False)
     for panel, (case, rule) in zip(axes, panels, strict=False):
@@ -190,7 +190,8 @@ def plot(figures: Sequence[CellFigures], path: str | None = None) -> Figure:
         plain_ticks(panel.yaxis)
         panel.set_title(plain(case), fontsize=9)
         labelled(panel, f"ε ({rule})", "RMS error of frequency [mHz]")
-        panel.legend(fontsize=7, frameon=False)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2}
+        panel.legend(fontsize=7, frameon=False, **below)
     mark_demo(figure)
     return written(figure, path)
 
