@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from multiprocessing import get_context
 from typing import TypeVar
 
 import numpy as np
 
+from gridveil.foundation.executors import Crew, here, local
+from gridveil.foundation.shards import finish
 from gridveil.grid.facts import Array
 
 One = TypeVar("One")
@@ -20,19 +21,17 @@ Found = TypeVar("Found")
 
 def over_draws(work: Callable[[One], Found], draws: Sequence[One], name: str) -> list[Found]:
     """Do the work on every draw, a process a core, in order; say on stderr how far it is."""
-    if len(draws) == 1 or _cores() == 1:
-        return [work(one) for one in draws]
-    found: list[Found] = []
-    for one in _pool().map(work, draws):
-        found.append(one)
-        print(
-            f"\r\033[K{name}: {len(found)} of {len(draws)} draws",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
+    found: dict[int, Found] = {}
+
+    def more() -> None:
+        print(f"\r\033[K{name}: {len(found)} of {len(draws)} draws", end="", file=sys.stderr)
+
+    crew = here() if len(draws) == 1 else _crew()
+    failed = finish(dict(enumerate(draws)), work, found.__setitem__, crew, more=more)
     print("\r\033[K", end="", file=sys.stderr, flush=True)
-    return found
+    if failed:
+        raise RuntimeError(f"{name}, draw {failed[0].name}: {failed[0].why}")
+    return [found[number] for number in range(len(draws))]
 
 
 def quantiles(L: Array) -> dict[str, float]:
@@ -46,11 +45,9 @@ def quantiles(L: Array) -> dict[str, float]:
     }
 
 
-def _cores() -> int:
-    return os.cpu_count() or 1
-
-
 @cache
-def _pool() -> ProcessPoolExecutor:
+def _crew() -> Crew:
     os.environ["OMP_NUM_THREADS"] = "1"  # the cores are used over the draws
-    return ProcessPoolExecutor(_cores(), mp_context=get_context("spawn"))
+    crew = local()
+    atexit.register(crew.drop)
+    return crew

@@ -94,6 +94,7 @@ app.command("audit")(assurance.audit)
 app.command("attack", cls=HeadedCommand)(owner.attack)
 app.command("signoff", cls=HeadedCommand)(owner.signoff)
 app.command("paper")(research.paper)
+app.command("ensemble")(research.ensemble)
 
 
 # typer brings click along, under a name that changes with its version.

@@ -1,4 +1,4 @@
-"""Commands for researchers: paper."""
+"""Commands for researchers: paper, ensemble."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gridveil.cli import options
-from gridveil.cli.output import print_json, print_table, print_text, progress_bar
+from gridveil.cli.output import note_outcome, print_json, print_table, print_text, progress_bar
 
 
 def paper(
@@ -64,3 +64,64 @@ def paper(
     for claim in reproduced.claims:
         print_text(f"{claim.verdict:>13}  {claim.words}: {claim.figure}")
     print_text("", f"Figures, data and the page reproduction.md: {out}")
+
+
+def ensemble(
+    spec: Annotated[Path, options.argument("a TOML of what to combine: docs/ensemble.md has one")],
+    out: Annotated[
+        Path,
+        typer.Option(help="folder for shards, table, summary and figure; called again, it goes on"),
+    ] = Path("ensemble"),
+    shard: Annotated[
+        str | None,
+        options.option(
+            "make part i of n alone, such as 0/4, for an array of jobs; then merge: "
+            "the same command without it"
+        ),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local (processes of this machine) or dask")
+    ] = "local",
+    scheduler: Annotated[
+        str | None,
+        options.option("address of a Dask scheduler; default: a cluster on this machine"),
+    ] = None,
+    workers: Annotated[
+        int | None, options.option("processes on this machine; default: one for each core")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Sweep epsilon, adjacency, mechanism, case, fit and seed over public cases.
+
+    A demo for ever: seeds and truth are known. A release is never drawn here.
+    """
+    from gridveil.foundation.archive import check_outside_bundles
+    from gridveil.foundation.executors import crew_of
+    from gridveil.workflow.ensemble import Shards, Spec, run_ensemble
+    from gridveil.workflow.ensemble.summary import failed_rows, table_of
+    from gridveil.workflow.ensemble.table import DEMO
+
+    part = Shards.parse(shard) if shard else None
+    crew = crew_of(engine, scheduler, workers)
+    for place in (out / "any", out / "shards" / "any", *out.glob("*")):  # they may be links
+        check_outside_bundles(place)
+    note_outcome(f"Finished shards are kept in {out}: run it again to go on.")
+    with progress_bar(quiet=json):
+        found = run_ensemble(Spec.from_file(spec), out, crew, place=spec.name, shard=part)
+    if json:
+        print_json({"demo": True, "words": DEMO, **asdict(found)})
+    else:
+        print_text(f"DEMO. {DEMO}", "")
+        if found.levels:
+            print_table("Medians over draws of the largest error", *table_of(found.levels), texts=5)
+        if found.failed:
+            heads = ("cell", "seeds", "tries", "why")
+            print_table("Failed", heads, failed_rows(found.failed), texts=4)
+        for words in found.left_out:
+            print_text(f"Left out: {words}.")
+        there = found.tasks - found.made - len(found.failed)
+        print_text(f"{found.made} of {found.tasks} tasks made, {there} were there already.")
+        if found.files:
+            print_text(f"Table, summary and figure: {out}")
+    if found.failed:
+        raise typer.Exit(1)

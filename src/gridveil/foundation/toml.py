@@ -121,6 +121,8 @@ class Declared(BaseModel):
             return cls.refusal(words, file=place, expected=f"one of {expected}")
         # A key of a table that may have any: a name, never a value.
         inner = f"{problem['loc'][1]!r} of " if len(problem["loc"]) > 1 else ""
+        if inner and isinstance(entry := problem["loc"][1], int):
+            inner = f"entry {entry + 1} of "
         remedy = "Correct it and try again."
         if kind == "missing":
             words, remedy = f"{key} is not declared", f"Add {key} to the TOML."

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -19,9 +18,8 @@ from gridveil.dynamics.kron import reduce
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import simulate
 from gridveil.dynamics.swing import DrivenSwingFamily
-from gridveil.foundation.files import replace_whole
 from gridveil.foundation.progress import told_to
-from gridveil.foundation.reading import read_regular
+from gridveil.foundation.shards import Kept
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.problem import Problem, box, projected_gradient
 from gridveil.planning.profiles import PROFILES
@@ -252,15 +250,14 @@ def collect(
     experiment: Experiment, runs: int, folder: Path, progress: Callable[[], None] | None = None
 ) -> dict[Fraction, Runs]:
     """Run, or read back, every block; each is saved whole as soon as it is done."""
-    saved = folder / experiment.key()
-    saved.mkdir(parents=True, exist_ok=True)
+    kept = Kept(folder / experiment.key(), _encode, _decode)
+    kept.folder.mkdir(parents=True, exist_ok=True)
     parts: dict[Fraction, list[Runs]] = {epsilon: [] for epsilon in EPSILONS}
     for block in blocks(runs):
-        path = saved / block.name
-        done = _read(path)
+        done = kept.read(block.name)
         if done is None:
             done = experiment.run(block.epsilon, block.seed, block.first, block.count, progress)
-            _write(path, done)
+            kept.write(block.name, done)
         elif progress:
             for _ in range(experiment.profile.settings.iterations):
                 progress()
@@ -276,16 +273,12 @@ def collect(
     }
 
 
-def _read(path: Path) -> Runs | None:
-    try:
-        with np.load(BytesIO(read_regular(path))) as saved:
-            return Runs(**{name: saved[name] for name in Runs.__dataclass_fields__})
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
-        # not there, or cut off: run it again
-        return None
+def _decode(data: bytes) -> Runs:
+    with np.load(BytesIO(data)) as saved:
+        return Runs(**{name: saved[name] for name in Runs.__dataclass_fields__})
 
 
-def _write(path: Path, runs: Runs) -> None:
+def _encode(runs: Runs) -> bytes:
     buffer = BytesIO()
     np.savez(buffer, **{name: getattr(runs, name) for name in Runs.__dataclass_fields__})
-    replace_whole(path, buffer.getvalue(), mode=0o644)
+    return buffer.getvalue()

