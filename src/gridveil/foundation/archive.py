@@ -17,6 +17,8 @@ from gridveil.foundation.files import sync_folder, workplace, write_synced
 
 SUMS, SIGNATURE, DOCUMENT = "SHA256SUMS", "SHA256SUMS.sig", "release.json"
 NOT_LOADED = "Nothing was loaded."
+# How disks without hard links say so; EINVAL: on Windows.
+NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
 def inside_bundle(path: Path, *names: str) -> bool:
@@ -143,8 +145,7 @@ def _move(made: Path, path: Path) -> None:
             path.hardlink_to(made)
             return
         except OSError as error:
-            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
-                # some disks have no hard links
+            if error.errno not in NO_HARD_LINKS:
                 raise
     if lexists(path):
         raise FileExistsError(errno.EEXIST, "File exists", str(path))

@@ -155,7 +155,7 @@ def _read_zip(path: Path) -> Unpacked:
             files = {
                 name: archive.open(entry).read(entry.file_size + 1) for name, entry in named.items()
             }
-            folders = sum(entry.is_dir() for entry in archive.infolist())
+            folders = sum(map(_is_folder, archive.infolist()))
             ignored = len(archive.infolist()) - folders - len(files)
     except BundleError:
         raise
@@ -199,15 +199,24 @@ def _named(entries: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
 
     ValueError: two of a name.
     """
-    files = [entry for entry in entries if not entry.is_dir() and not _is_macos(entry.filename)]
-    folders = {entry.filename.rpartition("/")[0] for entry in files}
+    files = [entry for entry in entries if not _is_folder(entry) and not _is_macos(_name(entry))]
+    folders = {_name(entry).rpartition("/")[0] for entry in files}
     named = {
-        entry.filename.rpartition("/")[2] if len(folders) == 1 else entry.filename: entry
+        _name(entry).rpartition("/")[2] if len(folders) == 1 else _name(entry): entry
         for entry in files
     }
     if len(named) < len(files):
         raise ValueError("two files of one name")
     return named
+
+
+def _name(entry: zipfile.ZipInfo) -> str:
+    r"""Name an entry with slashes: some programs of Windows write \, and Python reads it there."""
+    return entry.filename.replace("\\", "/")
+
+
+def _is_folder(entry: zipfile.ZipInfo) -> bool:
+    return _name(entry).endswith("/")
 
 
 def _is_macos(name: str) -> bool:
@@ -223,8 +232,9 @@ def _check_entries(
     if len(named) > MOST_FILES:
         raise broken(path, f"it holds more than {MOST_FILES} files")
     for entry in archive.infolist():
-        folder = entry.filename.rstrip("/").rpartition("/")[0]
-        plain = entry.is_dir() or stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
+        name = _name(entry)
+        folder = name.rstrip("/").rpartition("/")[0]
+        plain = _is_folder(entry) or stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
         known = (
             entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
             and not entry.flag_bits & 1
@@ -232,13 +242,11 @@ def _check_entries(
         if (
             not plain
             or not known
-            or entry.orig_filename != entry.filename
-            or (entry.is_dir() and entry.file_size)
+            or entry.orig_filename.replace("\\", "/") != name
+            or (_is_folder(entry) and entry.file_size)
         ):
             raise broken(path, "the zip holds something that is not a plain file")
-        if not _is_macos(entry.filename) and (
-            folder in (".", "..") or "/" in folder or entry.filename.startswith("/")
-        ):
+        if not _is_macos(name) and (folder in (".", "..") or "/" in folder or name.startswith("/")):
             raise broken(path, "the zip holds folders within folders")
     total = 0
     for name, entry in named.items():
