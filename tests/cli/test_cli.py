@@ -189,6 +189,7 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
         "repacked": False,
         "ignored": 0,
         "verdict": None,
+        "ignored_notices": [],
     }
 
 

@@ -437,7 +437,8 @@ def fail(error: GridveilError, as_json: bool, debug: bool) -> NoReturn:
     if debug:
         _list_places(error)
     if as_json:
-        print_json({"error": error.problem, "outcome": error.outcome, "remedy": error.remedy})
+        words = {"error": error.problem, "outcome": error.outcome, "remedy": error.remedy}
+        print_json(words | dict(error.details))
     sys.stderr.write(f"gridveil: {error}\n")
     sys.exit(error.exit_code)
 

@@ -110,14 +110,14 @@ def write_files(
         ) from None
 
 
-def write_private(path: Path, data: bytes, *, what: str) -> None:
-    """Write one new file for its owner's eyes, in one move. `check_free` comes before.
+def write_new(path: Path, data: bytes, *, what: str, mode: int = 0o666) -> None:
+    """Write one new file, for those whom its mode admits, in one move. `check_free` comes before.
 
     what : how an error calls it.
     """
     try:
         with _in_one_move(path) as made:
-            write_synced(made, data, 0o600)
+            write_synced(made, data, mode)
     except OSError as error:
         raise GridveilError(
             f"{what} could not be written to {path} ({error.strerror}).",
