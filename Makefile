@@ -5,7 +5,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: reproduction demo test test-all test-slow check bench bench-fidelity lock clean
+.PHONY: reproduction demo test test-all test-slow check bench bench-fidelity wheelhouse lock clean
 
 demo: .venv/run
 	rm -rf gridveil-demo
@@ -45,6 +45,10 @@ reproduction: .venv/run
 	$(BIN)/gridveil paper --runs 1000 --out build/reproduction --json > build/results.json
 	cp build/results.json build/reproduction/fig?.png docs/reproduction/
 	sed 's#(fig#(reproduction/fig#' build/reproduction/reproduction.md > docs/reproduction.md
+
+# All that a machine without a network needs, for this platform or PLATFORM=win_amd64 PYTHON_VERSION=3.12, with EXTRAS=studio,xlsx
+wheelhouse: .venv/run
+	$(BIN)/python scripts/wheelhouse.py --platform "$(PLATFORM)" --python "$(PYTHON_VERSION)" --extras "$(EXTRAS)"
 
 # Needs the network; the result names no index, so that any can serve it.
 lock: .venv/dev

@@ -340,6 +340,14 @@ def test_verify_names_the_changed_file_and_leaves_with_1(bundle):
         assert "reference.csv was changed. Nothing was loaded. Do not use it" in done.err
 
 
+def test_a_file_that_is_no_bundle_is_told_from_a_damaged_one(bundle, tmp_path):
+    (tmp_path / "p.py").write_text("print()", encoding="utf-8")
+    done = gridveil("verify", tmp_path / "p.py")
+    assert (done.code, "p.py is no bundle; expected a bundle's folder" in done.err) == (2, True)
+    done = gridveil("verify", bundle / "release.json")
+    assert (done.code, f"Name {bundle}." in done.err) == (2, True)
+
+
 def test_a_place_without_a_bundle_is_refused(tmp_path):
     for place in (tmp_path / "nowhere", tmp_path / "nowhere.zip", tmp_path):
         done = gridveil("verify", place, "--json")

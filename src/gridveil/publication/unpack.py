@@ -146,6 +146,14 @@ def _read_folder(path: Path) -> dict[str, bytes]:
 
 def _read_zip(path: Path) -> Unpacked:
     data = read_regular(path, most=_size(path))
+    if path.suffix != ".zip" and not data.startswith(b"PK"):
+        folder = path.parent if (path.parent / SUMS).exists() else None
+        raise InputError(
+            f"{path} is no bundle" + (f", but a file of {folder}" if folder else ""),
+            outcome=NOT_LOADED,
+            expected="a bundle's folder or its .zip",
+            remedy=f"Name {folder}." if folder else "Check the path.",
+        )
     try:
         with _opened(path, data) as archive:
             _check_extents(path, data, archive)
