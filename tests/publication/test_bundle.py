@@ -261,6 +261,20 @@ def test_anything_extra_is_named(bundle, add):
         verify(bundle)
 
 
+@pytest.mark.parametrize("name", [".DS_Store", "desktop.ini", "Thumbs.db"])
+def test_what_finder_and_explorer_leave_in_a_folder_is_ignored(bundle, name):
+    digest = verify(bundle).digest
+    (bundle / name).write_bytes(b"\0")
+    report = verify(bundle)
+    assert (report.digest, report.ignored, report.repacked) == (digest, 1, False)
+    assert name not in report.files
+    assert "Ignored: 1 file(s)" in gridveil("verify", bundle).out
+    (bundle / name).unlink()
+    (bundle / name).symlink_to(bundle / "README.md")
+    with pytest.raises(BundleError, match="not a plain file"):
+        verify(bundle)
+
+
 def test_a_symlink_in_the_place_of_a_file_is_found(bundle):
     (bundle / "model.mat").rename(bundle.parent / "model.mat")
     (bundle / "model.mat").symlink_to(bundle.parent / "model.mat")

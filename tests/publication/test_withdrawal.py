@@ -232,6 +232,21 @@ def test_a_folder_or_a_link_to_nowhere_of_that_name_is_named(bundle):
     assert len(ignored(bundle).splitlines()) == 2
 
 
+@pytest.mark.parametrize("name", ["nowhere", "x" * 300, "bundle/README.md"])
+def test_a_notice_that_was_named_and_cannot_be_read_is_an_error(bundle, name):
+    done = gridveil("verify", bundle, "--notices", name)
+    assert (done.code, "Nothing was verified" in done.err) == (2, True)
+
+
+def test_a_user_without_a_home_reads_bundles(bundle, monkeypatch):
+    monkeypatch.delenv("GRIDVEIL_HOME")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: Path("~nobody-at-all").expanduser())
+    with pytest.raises(RuntimeError):
+        notices_folder()
+    assert load(bundle).model is not None
+
+
 def test_no_notice_makes_a_bad_bundle_good_or_hides_that_it_is_bad(bundle):
     put(notice_of(bundle))
     (bundle / "README.md").write_bytes(b"other words")

@@ -82,7 +82,8 @@ def _history(beside: Path, *, trusted: bool) -> str:
 
 def _repacked(report: Report) -> list[str]:
     if not report.repacked:
-        return []
+        own = f"Ignored: {report.ignored} file(s) of the system's own, no part of the bundle."
+        return [own] if report.ignored else []
     extras = (
         f" It put {report.ignored} file(s) of its own in, which are no part of the bundle."
         if report.ignored

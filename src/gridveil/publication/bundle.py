@@ -112,7 +112,7 @@ class Report:
     not_recomputed : those of them, and the card, that another version of gridveil wrote, which only
     their checksums vouch for.
     repacked : whether another program made the zip anew.
-    ignored : files that it put in, and that are no part of the bundle.
+    ignored : files that it or the system put in, and that are no part of the bundle.
     verdict : of the guard on its fit; None: no fit, or none that was judged.
     ignored_notices : words on each notice of withdrawal that does not count.
     """

@@ -140,12 +140,16 @@ def find_notices(bundle: Path, given: Path | None = None) -> Notices:
 
     given : a notice, or a folder of them.
     """
-    named = given if given is not None and not given.is_dir() else None
+    named = given if given is not None and not _is_folder(given) else None
+    folders = [(bundle if bundle.name else bundle.absolute()).parent]
+    with suppress(RuntimeError):  # a user without a home has no folder of notices
+        folders.append(notices_folder())
+    if given is not None and named is None:
+        folders.append(given)
     places = [] if named is None else [named]
     unread = []
-    beside = (bundle if bundle.name else bundle.absolute()).parent
-    for folder in (beside, notices_folder(), *([] if named else [given])):
-        listed = _listed(folder) if folder is not None else []
+    for folder in folders:
+        listed = _listed(folder)
         places += listed[:MOST]
         if len(listed) > MOST:
             unread.append(f"{folder} holds more than {MOST} notices, and the others")
@@ -162,6 +166,13 @@ def find_notices(bundle: Path, given: Path | None = None) -> Notices:
                 ) from None
             unread.append(f"{place} {error}")
     return Notices(found, named, tuple(dict.fromkeys(unread)))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long, say: whoever reads it says so
+        return False
 
 
 def _read(place: Path) -> Notice:
