@@ -5,7 +5,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: reproduction demo test test-all test-slow check bench bench-fidelity dist lock clean
+.PHONY: reproduction demo test test-all test-slow check bench bench-fidelity dist lock clean wheelhouse
 
 demo: .venv/run
 	rm -rf gridveil-demo
@@ -51,6 +51,10 @@ dist: .venv/dev
 	rm -rf dist
 	$(BIN)/python -m hatchling build -d dist
 	$(BIN)/python -m twine check --strict dist/*
+
+# All that a machine without a network needs, for this platform or PLATFORM=win_amd64 PYTHON_VERSION=3.12, with EXTRAS=studio,xlsx
+wheelhouse: .venv/run
+	$(BIN)/python scripts/wheelhouse.py --platform "$(PLATFORM)" --python "$(PYTHON_VERSION)" --extras "$(EXTRAS)"
 
 # Needs the network; the result names no index, so that any can serve it.
 lock: .venv/dev

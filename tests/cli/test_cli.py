@@ -189,6 +189,7 @@ def test_a_release_is_charged_once_with_what_it_spent(tmp_path, ledger):
         "repacked": False,
         "ignored": 0,
         "verdict": None,
+        "ignored_notices": [],
     }
 
 
@@ -649,3 +650,22 @@ def test_an_interrupt_says_what_it_cost(tmp_path, ledger, monkeypatch, step, sai
     assert said in done.err
     assert not (tmp_path / "out").exists()
     assert len(charges(ledger)) == (step == "reduce")
+
+
+def test_a_lone_table_is_told_from_a_file_that_is_not_there(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n", encoding="utf-8")
+    done = gridveil("inspect", tmp_path / "x.csv")
+    assert (done.code, "a table is no whole grid" in done.err) == (2, True)
+    assert "gridveil record init" in done.err
+    for name in ("nowhere.csv", "nowhere.py"):
+        done = gridveil("inspect", tmp_path / name)
+        assert (done.code, "there is no such file" in done.err) == (2, True)
+
+
+def test_a_release_says_which_folder_it_makes(tmp_path, ledger):
+    place = tmp_path / "new" / "parents" / "out"
+    done = gridveil("release", "star5", "--epsilon=1/2", "--out", place)
+    assert done.code == 0
+    assert f"gridveil: {place.parent} is not there yet, and is made for the bundle.\n" in done.err
+    done = gridveil("release", "star5", "--epsilon=1/2", "--lineage=b", "--out", place.parent / "b")
+    assert "is not there yet" not in done.err

@@ -261,6 +261,20 @@ def test_anything_extra_is_named(bundle, add):
         verify(bundle)
 
 
+@pytest.mark.parametrize("name", [".DS_Store", "desktop.ini", "Thumbs.db"])
+def test_what_finder_and_explorer_leave_in_a_folder_is_ignored(bundle, name):
+    digest = verify(bundle).digest
+    (bundle / name).write_bytes(b"\0")
+    report = verify(bundle)
+    assert (report.digest, report.ignored, report.repacked) == (digest, 1, False)
+    assert name not in report.files
+    assert "Ignored: 1 file(s)" in gridveil("verify", bundle).out
+    (bundle / name).unlink()
+    (bundle / name).symlink_to(bundle / "README.md")
+    with pytest.raises(BundleError, match="not a plain file"):
+        verify(bundle)
+
+
 def test_a_symlink_in_the_place_of_a_file_is_found(bundle):
     (bundle / "model.mat").rename(bundle.parent / "model.mat")
     (bundle / "model.mat").symlink_to(bundle.parent / "model.mat")
@@ -338,6 +352,14 @@ def test_verify_names_the_changed_file_and_leaves_with_1(bundle):
         done = gridveil(*arguments)
         assert (done.code, done.out) == (1, "")
         assert "reference.csv was changed. Nothing was loaded. Do not use it" in done.err
+
+
+def test_a_file_that_is_no_bundle_is_told_from_a_damaged_one(bundle, tmp_path):
+    (tmp_path / "p.py").write_text("print()", encoding="utf-8")
+    done = gridveil("verify", tmp_path / "p.py")
+    assert (done.code, "p.py is no bundle; expected a bundle's folder" in done.err) == (2, True)
+    done = gridveil("verify", bundle / "release.json")
+    assert (done.code, f"Name {bundle}." in done.err) == (2, True)
 
 
 def test_a_place_without_a_bundle_is_refused(tmp_path):

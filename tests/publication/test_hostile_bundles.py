@@ -329,8 +329,9 @@ def rezip(
         {},
         {"folder": "my bundle/"},
         {"folder": "x/", "extras": ["__MACOSX/x/._README.md", "x/.DS_Store"]},
+        {"folder": "my bundle\\"},
     ],
-    ids=["with times", "compressed", "in a folder", "by macOS"],
+    ids=["with times", "compressed", "in a folder", "by macOS", "by Windows"],
 )
 def test_a_repacked_bundle_verifies_and_is_said_to_be_repacked(signed, tmp_path, options):
     path = rezip(tmp_path / "mailed.zip", signed.files, **options)

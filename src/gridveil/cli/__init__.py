@@ -26,6 +26,7 @@ from gridveil.cli import (
     research,
     start,
     studio,
+    withdraw,
 )
 from gridveil.cli.options import HeadedCommand, ReleaseCommand
 from gridveil.cli.output import (
@@ -88,6 +89,7 @@ app.command("studio")(studio.studio)
 app.command("verify")(bundles.verify)
 app.command("simulate")(bundles.simulate)
 app.command("export")(bundles.export)
+app.command("withdraw")(withdraw.withdraw)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(keys.app, name="keys")
 app.command("audit")(assurance.audit)

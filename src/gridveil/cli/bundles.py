@@ -40,15 +40,22 @@ def verify(
             "another bundle of the same owner: do both belong to one history of the ledger?"
         ),
     ] = None,
+    notices: Annotated[
+        Path | None,
+        options.option(
+            "a notice of withdrawal, or a folder of *.withdrawn.json; those beside the bundle are "
+            "read in any case"
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Check every bit of a bundle, its schema, certificate and signature.
 
-    Exit code 1 if anything is wrong.
+    Exit code 1 if anything is wrong, 3 if it is intact and its publisher withdrew it.
     """
     from gridveil.publication.bundle import verify as check
 
-    report = check(bundle, key, beside)
+    report = check(bundle, key, beside, notices)
     if json:
         print_json({"ok": True, **asdict(report), "signed_by": _key(report)})
         return
@@ -62,6 +69,7 @@ def verify(
         *_repacked(report),
         *_exports(report),
         _signature(report),
+        *(f"Notice   {words}" for words in report.ignored_notices),
         *([_history(beside, trusted=report.trusted)] if beside else []),
         explained("ε", "adjacency", "α", "scale"),
     )
@@ -74,7 +82,8 @@ def _history(beside: Path, *, trusted: bool) -> str:
 
 def _repacked(report: Report) -> list[str]:
     if not report.repacked:
-        return []
+        own = f"Ignored: {report.ignored} file(s) of the system's own, no part of the bundle."
+        return [own] if report.ignored else []
     extras = (
         f" It put {report.ignored} file(s) of its own in, which are no part of the bundle."
         if report.ignored

@@ -21,7 +21,7 @@ from gridveil.cli.output import (
 )
 from gridveil.cli.terms import explained
 from gridveil.foundation.errors import LedgerError, OptionError
-from gridveil.foundation.shown import json_text
+from gridveil.foundation.shown import json_file
 
 if TYPE_CHECKING:
     from gridveil.privacy.ledger import Account, Entry, Ledger
@@ -255,7 +255,7 @@ def export(
     from gridveil.workflow.places import writing
 
     with writing(out, "--out") as place:
-        place.write_text(json_text(document) + "\n", encoding="utf-8")
+        place.write_bytes(json_file(document))
     if json:
         print_json({"written": str(out), "rows": len(document["rows"])})
     else:

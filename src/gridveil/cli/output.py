@@ -7,9 +7,12 @@ or full, what a command left behind is said on stderr; one that left nothing but
 
 from __future__ import annotations
 
+import codecs
 import errno
+import json
 import os
 import sys
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
@@ -34,6 +37,21 @@ TEXT_LOST = 74  # EX_IOERR of sysexits.h
 LARGE_EPSILON = 10
 # Between two lines of progress off a terminal [s].
 BETWEEN_LINES_S = 4.0
+
+
+# How text goes to a screen that lacks its signs.
+SPELT = "gridveil-spelt"
+
+
+def _spelt(error: UnicodeError) -> tuple[str, int]:
+    """Spell a sign that a screen does not have: ε as epsilon, what has no plain name as ?."""
+    assert isinstance(error, UnicodeEncodeError), "raised by an encoder"
+    words = unicodedata.name(error.object[error.start], "?").split()
+    plain = {"GREEK": words[-1].lower(), "MINUS": "-"}.get(words[0], "?")
+    return plain, error.start + 1
+
+
+codecs.register_error(SPELT, _spelt)
 
 
 class Outlet:
@@ -118,7 +136,7 @@ def own_streams() -> Iterator[Outlet]:
         if isinstance(
             stream, TextIOWrapper
         ):  # a screen without ε must not break off a release that was drawn
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=SPELT)
     out: Any = Outlet(sys.stdout)
     err: Any = Outlet(sys.stderr)
     note_outcome("")
@@ -147,8 +165,12 @@ def exit_code(code: int, out: Outlet) -> int:
 
 
 def print_json(data: Any) -> None:
-    """Print one JSON document."""
-    sys.stdout.write(json_text(data) + "\n")
+    """Print one JSON document, in ASCII where stdout is not in UTF-8."""
+    text = json_text(data)
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    if text.encode(encoding, "replace") != text.encode():
+        text = json.dumps(data, indent=2)
+    sys.stdout.write(f"{text}\n")
 
 
 def print_text(*lines: str, err: bool = False) -> None:
@@ -415,7 +437,8 @@ def fail(error: GridveilError, as_json: bool, debug: bool) -> NoReturn:
     if debug:
         _list_places(error)
     if as_json:
-        print_json({"error": error.problem, "outcome": error.outcome, "remedy": error.remedy})
+        words = {"error": error.problem, "outcome": error.outcome, "remedy": error.remedy}
+        print_json(words | dict(error.details))
     sys.stderr.write(f"gridveil: {error}\n")
     sys.exit(error.exit_code)
 

@@ -42,6 +42,12 @@ def studio(
             outcome="Nothing was started.",
             remedy="Install them with: pip install 'gridveil[studio]'",
         )
+    if find_spec("fcntl") is None:
+        raise OptionError(
+            "The studio needs POSIX file locks, which this system does not have.",
+            outcome="Nothing was started.",
+            remedy="Start it on Linux, macOS or WSL. A recipient's commands work everywhere.",
+        )
     from gridveil.studio.serve import serve
 
     serve(out, port=port, demo=demo, browse=browser, say=_say)

@@ -17,6 +17,8 @@ from gridveil.foundation.files import sync_folder, workplace, write_synced
 
 SUMS, SIGNATURE, DOCUMENT = "SHA256SUMS", "SHA256SUMS.sig", "release.json"
 NOT_LOADED = "Nothing was loaded."
+# How disks without hard links say so; EINVAL: on Windows.
+NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
 def inside_bundle(path: Path, *names: str) -> bool:
@@ -108,14 +110,14 @@ def write_files(
         ) from None
 
 
-def write_private(path: Path, data: bytes, *, what: str) -> None:
-    """Write one new file for its owner's eyes, in one move. `check_free` comes before.
+def write_new(path: Path, data: bytes, *, what: str, mode: int = 0o666) -> None:
+    """Write one new file, for those whom its mode admits, in one move. `check_free` comes before.
 
     what : how an error calls it.
     """
     try:
         with _in_one_move(path) as made:
-            write_synced(made, data, 0o600)
+            write_synced(made, data, mode)
     except OSError as error:
         raise GridveilError(
             f"{what} could not be written to {path} ({error.strerror}).",
@@ -143,8 +145,7 @@ def _move(made: Path, path: Path) -> None:
             path.hardlink_to(made)
             return
         except OSError as error:
-            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
-                # some disks have no hard links
+            if error.errno not in NO_HARD_LINKS:
                 raise
     if lexists(path):
         raise FileExistsError(errno.EEXIST, "File exists", str(path))

@@ -5,6 +5,8 @@ Each says what was wrong and where, what did not happen, and the next step.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Self
 
 from gridveil.foundation.shown import shown
@@ -19,11 +21,13 @@ class GridveilError(Exception):
     problem : what was wrong, and where.
     outcome : what did not happen because of it.
     remedy : the next step.
+    details : facts behind it, for `--json`.
 
     All three are one line: what they quote of a file, a bundle or an option is escaped.
     """
 
     exit_code = 2
+    details: Mapping[str, object] = MappingProxyType({})
 
     def __init__(
         self, problem: str, *, outcome: str = "Nothing was written.", remedy: str = ""

@@ -76,6 +76,8 @@ def _new(folder: Path) -> tuple[Path, int | None]:
 
 def sweep(folder: Path) -> None:
     """Remove workplaces that nobody has locked; nothing that could be anybody else's."""
+    if not hasattr(os, "geteuid"):  # Windows tells neither who made a folder nor who locks it
+        return
     with suppress(OSError), os.scandir(folder) as leftover:
         for place in [Path(entry) for entry in leftover if WORKPLACE.fullmatch(entry.name)]:
             with suppress(ImportError, OSError):

@@ -27,6 +27,7 @@ from gridveil.foundation.limits import (
     MOST_VALUES,
 )
 
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # Windows has none, and no pipes in its folders
 LARGEST = 2**31  # bytes: beyond every grid, record and bundle there is
 BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f]")
 # Python's float() also takes 1_000 and digits of other scripts; MATLAB and PSS/E do not. ++ and *+
@@ -47,9 +48,7 @@ def read_regular(path: Path, *, most: int = LARGEST) -> bytes:
     """
     if "\0" in str(path):  # open raises a ValueError, which no caller expects
         raise OSError(errno.EINVAL, "its name holds a NUL", str(path))
-    with open(
-        path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-    ) as file:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | NO_WAIT)) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))

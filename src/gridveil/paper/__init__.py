@@ -60,11 +60,10 @@ def reproduce(runs: int, out: Path, only: Sequence[str] = ()) -> Reproduction:
             path for name in (only or FIGURES) for path in draw(name, experiment, results, out)
         ]
         page = out / "reproduction.md"
-        page.write_text(
+        page.write_bytes(
             report(
                 measured, star, judged, [name for name in FIGURES if (out / f"{name}.png").exists()]
-            ),
-            encoding="utf-8",
+            ).encode()
         )
     except OSError as error:
         raise GridveilError(

@@ -258,9 +258,7 @@ def draw(name: str, experiment: Experiment, results: Results, folder: Path) -> l
     figure.savefig(
         paths[1], dpi=200, metadata={"Creator": None, "Producer": None, "CreationDate": None}
     )
-    paths[2].write_text(
-        "\n".join(["# demo: seeded noise, shows the truth", *rows]) + "\n", encoding="utf-8"
-    )
+    paths[2].write_bytes("\n".join(["# demo: seeded noise, shows the truth", *rows, ""]).encode())
     return paths
 
 

@@ -75,6 +75,7 @@ from gridveil.publication.schema import (
 from gridveil.publication.signing import KeyInfo, Signer, TrustedKeys, check_signature
 from gridveil.publication.stated import check_declared, differing, release_problems
 from gridveil.publication.unpack import names_in, read_files
+from gridveil.publication.withdrawal import check_withdrawal, find_notices
 
 ARRAYS, REFERENCE, README, ENSEMBLE = "model.mat", "reference.csv", "README.md", "ensemble.mat"
 CERTIFICATE, IN_WORDS = "certificate.json", "certificate.txt"
@@ -111,8 +112,9 @@ class Report:
     not_recomputed : those of them, and the card, that another version of gridveil wrote, which only
     their checksums vouch for.
     repacked : whether another program made the zip anew.
-    ignored : files that it put in, and that are no part of the bundle.
+    ignored : files that it or the system put in, and that are no part of the bundle.
     verdict : of the guard on its fit; None: no fit, or none that was judged.
+    ignored_notices : words on each notice of withdrawal that does not count.
     """
 
     path: str
@@ -130,6 +132,7 @@ class Report:
     repacked: bool = False
     ignored: int = 0
     verdict: Verdict | None = None
+    ignored_notices: tuple[str, ...] = ()
 
 
 def write(
@@ -157,9 +160,13 @@ _BUNDLE = a_place("a path to a bundle, a folder or a .zip")
     path=_BUNDLE,
     key=a_place("a path to a public key (PEM) or a keyring"),
     beside=_BUNDLE,
+    notices=a_place("a path to a notice of withdrawal, or a folder of them"),
 )
 def verify(
-    path: str | Path, key: str | Path | None = None, beside: str | Path | None = None
+    path: str | Path,
+    key: str | Path | None = None,
+    beside: str | Path | None = None,
+    notices: str | Path | None = None,
 ) -> Report:
     """Check every bit of a bundle, and recompute every sentence and figure in it that follows from
     its facts.
@@ -168,13 +175,28 @@ def verify(
     it.
     beside : another bundle of the same owner; both certificates must then be of one history of the
     ledger, which a restored backup breaks.
+    notices : notices of withdrawal to honour, besides those that lie beside the bundle and in the
+    user's folder.
 
     Raises
     ------
     BundleError : naming each file that was changed, is missing or is not listed, what is not stated
     as gridveil states it, or the key that is not trusted.
+    Withdrawn : of an intact bundle that its publisher withdrew.
     """
     path = Path(path)
+    report = _intact(path, key)
+    trusted = TrustedKeys.read(key) if key is not None else None
+    found = find_notices(path, Path(notices) if notices is not None else None)
+    ignored = check_withdrawal(path, report.digest, _raw(report.signed_by), found, trusted)
+    report = replace(report, ignored_notices=ignored)
+    if beside is not None:
+        _check_history(path, Path(beside), key)
+    return report
+
+
+def _intact(path: Path, key: str | Path | None) -> Report:
+    """Verify a bundle, withdrawn or not."""
     unpacked = read_files(path)
     report = replace(
         verify_files(path, unpacked.files), repacked=unpacked.repacked, ignored=unpacked.ignored
@@ -182,9 +204,11 @@ def verify(
     if key is not None:
         _check_trusted(path, report, Path(key))
         report = replace(report, trusted=True)
-    if beside is not None:
-        _check_history(path, Path(beside), key)
     return report
+
+
+def _raw(signed_by: str | None) -> bytes | None:
+    return bytes.fromhex(signed_by) if signed_by else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,14 +267,30 @@ def is_bundle(path: Path) -> bool:
         return False
 
 
-@takes(outcome="Nothing was read.", path=_BUNDLE)
-def load(path: str | Path) -> Release:
-    """Load a bundle, once its checksums, schema, certificate and signature hold."""
-    return load_named(path)[0]
+@takes(outcome="Nothing was read.", path=_BUNDLE, even_withdrawn=bool)
+def load(path: str | Path, *, even_withdrawn: bool = False) -> Release:
+    """Load a bundle, once its checksums, schema, certificate and signature hold.
+
+    even_withdrawn : load one that its publisher withdrew too, to look at it all the same.
+
+    Raises
+    ------
+    BundleError : of a bundle that is damaged or altered.
+    Withdrawn : where a notice lies beside it or in the user's folder.
+    """
+    path = Path(path)
+    files = read_files(path).files
+    loaded = _parse(path, files)
+    if not even_withdrawn:
+        signed_by = _raw(loaded.certificate.signed_by) if loaded.certificate else None
+        check_withdrawal(path, _digest(files), signed_by, find_notices(path), None)
+    return loaded.release
 
 
 def load_named(path: str | Path) -> tuple[Release, str]:
-    """Load a bundle, and the digest that names it: SHA-256 of its checksum file."""
+    """Load a bundle, withdrawn or not, and the digest that names it: SHA-256 of its checksum
+    file.
+    """
     path = Path(path)
     files = read_files(path).files
     return _parse(path, files).release, _digest(files)
@@ -593,7 +633,7 @@ def _check_history(path: Path, beside: Path, key: str | Path | None) -> None:
     """Two bundles, of the same publisher where a key is named, are of one history of their
     ledger.
     """
-    other = verify(beside, key)
+    other = _intact(beside, key)
     mine, theirs = (_parse(place, read_files(place).files).certificate for place in (path, beside))
     if mine is None or theirs is None or _ledger(mine) != _ledger(theirs):
         why = (

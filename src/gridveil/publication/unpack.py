@@ -41,6 +41,8 @@ LARGEST_OF = {
 # What a zip may grow to: bytes in any case, and times its own size. Noisy numbers hardly shrink,
 # documents tenfold.
 ALWAYS, TIMES = 2**26, 20
+# What Finder and Explorer leave in folders that they show.
+OF_SYSTEM = {".DS_Store", "desktop.ini", "Thumbs.db"}
 DIRECTORY_ENTRY = b"PK\x01\x02"
 DESCRIPTOR = 24  # bytes that may follow an entry's data: its size and checksum, once more
 
@@ -50,7 +52,7 @@ class Unpacked:
     """The files of a bundle.
 
     repacked : whether another program made the zip.
-    ignored : files of its own that it put in.
+    ignored : files of its own, or of the system, that are no part of the bundle.
     """
 
     files: dict[str, bytes]
@@ -63,7 +65,7 @@ def read_files(path: Path) -> Unpacked:
     not listed.
     """
     try:
-        unpacked = _read_zip(path) if path.is_file() else Unpacked(_read_folder(path))
+        unpacked = _read_zip(path) if path.is_file() else _read_folder(path)
     except OSError as error:
         raise broken(path, f"it cannot be read ({error.strerror})") from None
     check_sums(path, unpacked.files)
@@ -113,7 +115,7 @@ def _parse_sums(path: Path, data: bytes) -> dict[str, str]:
     return listed
 
 
-def _read_folder(path: Path) -> dict[str, bytes]:
+def _read_folder(path: Path) -> Unpacked:
     if not path.is_dir():
         raise InputError(
             f"there is no bundle at {path}",
@@ -136,16 +138,28 @@ def _read_folder(path: Path) -> dict[str, bytes]:
     if len(members) > MOST_FILES:
         raise broken(path, f"it holds more than {MOST_FILES} files")
     files: dict[str, bytes] = {}
+    ignored = 0
     for member in members:
+        if _is_of_system(member.name) and member.is_file(follow_symlinks=False):
+            ignored += 1
+            continue
         if member.is_symlink() or not member.is_file():
             raise broken(path, f"{member.name} is not a plain file, hence not listed in {SUMS}")
         _check_size(path, member.name, member.stat().st_size, sum(map(len, files.values())))
         files[member.name] = read_regular(Path(member.path), most=member.stat().st_size)
-    return files
+    return Unpacked(files, ignored=ignored)
 
 
 def _read_zip(path: Path) -> Unpacked:
     data = read_regular(path, most=_size(path))
+    if path.suffix != ".zip" and not data.startswith(b"PK"):
+        folder = path.parent if (path.parent / SUMS).exists() else None
+        raise InputError(
+            f"{path} is no bundle" + (f", but a file of {folder}" if folder else ""),
+            outcome=NOT_LOADED,
+            expected="a bundle's folder or its .zip",
+            remedy=f"Name {folder}." if folder else "Check the path.",
+        )
     try:
         with _opened(path, data) as archive:
             _check_extents(path, data, archive)
@@ -155,7 +169,7 @@ def _read_zip(path: Path) -> Unpacked:
             files = {
                 name: archive.open(entry).read(entry.file_size + 1) for name, entry in named.items()
             }
-            folders = sum(entry.is_dir() for entry in archive.infolist())
+            folders = sum(map(_is_folder, archive.infolist()))
             ignored = len(archive.infolist()) - folders - len(files)
     except BundleError:
         raise
@@ -195,14 +209,16 @@ def _check_extents(path: Path, data: bytes, archive: zipfile.ZipFile) -> None:
 
 
 def _named(entries: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
-    """Name the files, without the one folder that may hold them all; what macOS adds is left out.
+    """Name the files, without the one folder that may hold them all; what systems add is left out.
 
     ValueError: two of a name.
     """
-    files = [entry for entry in entries if not entry.is_dir() and not _is_macos(entry.filename)]
-    folders = {entry.filename.rpartition("/")[0] for entry in files}
+    files = [
+        entry for entry in entries if not _is_folder(entry) and not _is_of_system(_name(entry))
+    ]
+    folders = {_name(entry).rpartition("/")[0] for entry in files}
     named = {
-        entry.filename.rpartition("/")[2] if len(folders) == 1 else entry.filename: entry
+        _name(entry).rpartition("/")[2] if len(folders) == 1 else _name(entry): entry
         for entry in files
     }
     if len(named) < len(files):
@@ -210,8 +226,17 @@ def _named(entries: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
     return named
 
 
-def _is_macos(name: str) -> bool:
-    return name.startswith("__MACOSX/") or name.rpartition("/")[2] == ".DS_Store"
+def _name(entry: zipfile.ZipInfo) -> str:
+    r"""Name an entry with slashes: some programs of Windows write \, and Python reads it there."""
+    return entry.filename.replace("\\", "/")
+
+
+def _is_folder(entry: zipfile.ZipInfo) -> bool:
+    return _name(entry).endswith("/")
+
+
+def _is_of_system(name: str) -> bool:
+    return name.startswith("__MACOSX/") or name.rpartition("/")[2] in OF_SYSTEM
 
 
 def _check_entries(
@@ -223,8 +248,9 @@ def _check_entries(
     if len(named) > MOST_FILES:
         raise broken(path, f"it holds more than {MOST_FILES} files")
     for entry in archive.infolist():
-        folder = entry.filename.rstrip("/").rpartition("/")[0]
-        plain = entry.is_dir() or stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
+        name = _name(entry)
+        folder = name.rstrip("/").rpartition("/")[0]
+        plain = _is_folder(entry) or stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
         known = (
             entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
             and not entry.flag_bits & 1
@@ -232,12 +258,12 @@ def _check_entries(
         if (
             not plain
             or not known
-            or entry.orig_filename != entry.filename
-            or (entry.is_dir() and entry.file_size)
+            or entry.orig_filename.replace("\\", "/") != name
+            or (_is_folder(entry) and entry.file_size)
         ):
             raise broken(path, "the zip holds something that is not a plain file")
-        if not _is_macos(entry.filename) and (
-            folder in (".", "..") or "/" in folder or entry.filename.startswith("/")
+        if not _is_of_system(name) and (
+            folder in (".", "..") or "/" in folder or name.startswith("/")
         ):
             raise broken(path, "the zip holds folders within folders")
     total = 0

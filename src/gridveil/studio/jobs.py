@@ -103,7 +103,7 @@ class Job:
         """Ask its process to end, as Ctrl-C does."""
         if self.runs:
             with suppress(ProcessLookupError, FileNotFoundError, ValueError):
-                os.kill(int((self.folder / PID).read_text()), signal.SIGTERM)
+                os.kill(int((self.folder / PID).read_text(encoding="utf-8")), signal.SIGTERM)
 
     def wait(self, limit_s: float = GRACE_S) -> None:
         """Wait until it has ended."""

@@ -83,7 +83,7 @@ def simulate_bundle(
             trajectory.plot(str(place), weights=weights)
     if csv:
         with writing(csv, "--csv") as place:
-            place.write_text(trajectory.to_csv(), encoding="utf-8")
+            place.write_bytes(trajectory.to_csv().encode())
     band = release.ensemble and system_band(
         whole, release.ensemble, release.model, happening, Clock(horizon_s, dt_s)
     )

@@ -129,9 +129,10 @@ def write_demo_record(folder: Path) -> Path:
     ]
     names = [truth.buses[place] for place in at]
     header = ",".join(["time_s", *(f"bus {name}" for name in names)])
-    (folder / "demo-record.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    (folder / "demo-record.csv").write_bytes("\n".join([header, *rows, ""]).encode())
     place = folder / "demo-record.toml"
-    place.write_text(_DEMO_TOML + "".join(f'"bus {n}" = "{n}"\n' for n in names), encoding="utf-8")
+    declared = _DEMO_TOML + "".join(f'"bus {n}" = "{n}"\n' for n in names)
+    place.write_bytes(declared.encode())
     return place
 
 

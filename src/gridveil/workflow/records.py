@@ -84,10 +84,18 @@ def init_record(
         found = tuple(look(path, time_format) for path in files)
     except InputError as error:
         raise InputError(error.problem, outcome=NOTHING_WRITTEN, remedy=error.remedy) from None
-    text = skeleton(found, [os.path.relpath(path, place.parent) for path in files])
+    text = skeleton(found, [_seen_from(path, place.parent) for path in files])
     with writing(place, "--out") as half:
-        half.write_text(text, encoding="utf-8")
+        half.write_bytes(text.encode())
     return Begun(place, text, found)
+
+
+def _seen_from(path: Path, folder: Path) -> str:
+    """A path from a folder, with slashes, which every system reads; whole on another drive."""
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:
+        return path.absolute().as_posix()
 
 
 def _is_frame(source: object) -> bool:

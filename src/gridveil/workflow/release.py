@@ -66,8 +66,9 @@ from gridveil.workflow.settings import ReleaseSettings
 if TYPE_CHECKING:
     from gridveil.privacy.ledger import Entry, Ledger
 
-# What a notice is about: the cost of several draws, what a record gives away, the kind of model.
-About = Literal["cost", "leakage", "model"]
+# What a notice is about: the cost of several draws, what a record gives away, the kind of model, a
+# folder that is made.
+About = Literal["cost", "leakage", "model", "place"]
 
 
 class Dialogue:
@@ -206,6 +207,9 @@ def prepare(
     dialogue.outcome(NOTHING_SPENT)
     for place in settings.places:
         check_free(place)
+    for folder in dict.fromkeys(place.parent for place in settings.places):
+        if not dry and not folder.exists():
+            dialogue.notice("place", f"{folder} is not there yet, and is made for the bundle.")
     with staged(RELEASE):
         source = open_named(settings)
     facts = source.facts

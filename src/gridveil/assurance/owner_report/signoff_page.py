@@ -32,7 +32,7 @@ from gridveil.assurance.owner_report.signoff_facts import (
     verdict,
 )
 from gridveil.assurance.owner_report.signoff_html import page
-from gridveil.foundation.archive import SUMS, check_free, inside_bundle, write_private
+from gridveil.foundation.archive import SUMS, check_free, inside_bundle, write_new
 from gridveil.foundation.chart import Series, Shade, chart
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.looks import looks
@@ -85,7 +85,8 @@ class Signoff:
         """
         path = Path(path)
         check_outside(path)
-        write_private(path, Private.open(self.html).encode(), what="The sign-off report")
+        page = Private.open(self.html).encode()
+        write_new(path, page, what="The sign-off report", mode=0o600)
 
 
 def check_outside(path: Path) -> None:

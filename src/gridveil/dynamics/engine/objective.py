@@ -6,11 +6,11 @@ responses, one a column.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from os import cpu_count, register_at_fork
 from typing import Any
 
 import numpy as np
@@ -183,7 +183,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _cores() -> int:
-    return cpu_count() or 1
+    return os.cpu_count() or 1
 
 
 @cache
@@ -191,5 +191,7 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=_cores(), thread_name_prefix="gridveil")
 
 
-# A forked child inherits the pool but not its threads, and would wait for them for ever.
-register_at_fork(after_in_child=_pool.cache_clear)
+# A forked child inherits the pool but not its threads, and would wait for them for ever. Windows
+# does not fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -28,7 +28,7 @@ from gridveil.privacy.ledger.accounts import (
     replay,
 )
 from gridveil.privacy.ledger.chain import Head, Row, new_ledger_id
-from gridveil.privacy.ledger.safe import Safe, head_at
+from gridveil.privacy.ledger.safe import Safe, file_locks, head_at
 from gridveil.privacy.ledger.store import Store
 from gridveil.privacy.ledger.witness import Witness
 from gridveil.privacy.ledger.writer import Writer, commitment
@@ -383,6 +383,7 @@ class Ledger:
 
     def _begin(self, folder: Path) -> str:
         """Begin a new ledger, unless one with rows was here: an empty one would forget them."""
+        file_locks()  # before a file is made
         check_outside_bundles(folder)
         if self._lost(folder):
             # before a file is made; unless another process has begun one in the meantime

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gridveil.foundation.errors import NOTHING_SPENT, LedgerError
 from gridveil.foundation.files import replace_whole
@@ -87,8 +88,7 @@ class Safe:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the head alone."""
-        import fcntl  # here: whoever only reads bundles needs no locks, and Windows has none
-
+        fcntl = file_locks()
         with (self.folder / f"{self.ledger}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -104,6 +104,23 @@ class Safe:
     @property
     def _head_path(self) -> Path:
         return self.folder / f"{self.ledger}.head.json"
+
+
+def file_locks() -> Any:
+    """Python's module of POSIX file locks, without which no ledger is written to.
+
+    Imported late: whoever only reads bundles needs no locks, and Windows has none.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        raise LedgerError(
+            "A ledger is written under POSIX file locks, which this system does not have.",
+            outcome=NOTHING_SPENT,
+            remedy="Release on Linux, macOS or WSL. A recipient's commands and demos work "
+            "everywhere.",
+        ) from None
+    return fcntl
 
 
 def head_at(folder: Path, where: str, besides: str = "") -> Head | None:

@@ -245,13 +245,14 @@ def _check_mode(path: Path, mode: int, wanted: str) -> None:
 @contextmanager
 def _locked(folder: Path, *, create: bool = False) -> Iterator[None]:
     """Hold the folder against other gridveil processes, once its permissions are safe."""
-    if os.name != "posix":
+    try:
+        import fcntl
+    except ImportError:
         raise SigningError(
             "Key files are kept safe by POSIX permissions, which this system does not have.",
             outcome=UNCHANGED,
-            remedy="Sign on Linux or macOS. Verifying works everywhere.",
-        )
-    import fcntl
+            remedy="Sign on Linux, macOS or WSL. Verifying works everywhere.",
+        ) from None
 
     if not create and not folder.exists():
         raise _no_key(folder)

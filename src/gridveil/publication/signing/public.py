@@ -95,7 +95,7 @@ class TrustedKeys:
         if not data.lstrip().startswith(b"-----BEGIN"):
             return cls(parse_keyring(data, str(path)))
         match = PUBLIC_PEM.fullmatch(data)
-        key = _decode(match[1].decode("latin-1")) if match else None
+        key = decode_key(match[1].decode("latin-1")) if match else None
         if key is None:
             raise SigningError(
                 f"{path} is not one Ed25519 public key.",
@@ -150,7 +150,7 @@ def parse_keyring(data: bytes, name: str) -> tuple[KeyInfo, ...]:
             problem = f"is of version {version}, and this gridveil knows up to {KEYRING_VERSION}"
             remedy = "Upgrade gridveil: pip install --upgrade gridveil."
         keys = tuple(
-            KeyInfo(_decode(entry["public_key"]) or b"", entry["status"])
+            KeyInfo(decode_key(entry["public_key"]) or b"", entry["status"])
             for entry in document["keys"]
         )
         strict = (
@@ -177,7 +177,7 @@ def _sound(public_key: bytes) -> bool:
     return len(public_key) == 32 and y < PRIME and y not in SMALL_ORDER_Y
 
 
-def _decode(text: str) -> bytes | None:
+def decode_key(text: str) -> bytes | None:
     """Read the canonical base64 of a sound public key; None if it is anything else."""
     try:
         key = base64.b64decode(text, validate=True)

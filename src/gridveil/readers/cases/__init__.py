@@ -68,7 +68,8 @@ PARTS = {
     ".csv": (
         "a table is no whole grid",
         "the folder that holds buses.csv, branches.csv, machines.csv and system.toml",
-        "Name the folder.",
+        "Name that folder. If it is a record of measurements, declare it with gridveil record init "
+        "and give it as --trajectory.",
     ),
 }
 
@@ -94,6 +95,8 @@ def read_grid(path: Path, dyr: Path | None = None) -> FileGrid:
         return FORMATS[suffix].read(path, dyr or _beside(path))
     if suffix in FORMATS:
         return FORMATS[suffix].read(path)
+    if not path.exists():
+        raise InputError("there is no such file", file=str(path), remedy="Check the path.")
     known = ", ".join(f"{end} ({kind.name})" for end, kind in FORMATS.items())
     problem, expected, remedy = PARTS.get(
         suffix,
