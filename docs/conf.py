@@ -19,14 +19,11 @@ os.environ["GRIDVEIL_WITNESS"] = f"{_home}/witness.sqlite"
 os.environ.pop("GRIDVEIL_LEDGER", None)
 os.environ |= {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 # The kernel that runs them: no profile of the user's, and no word on how it talks to this process.
-os.environ["IPYTHONDIR"] = f"{_home}/ipython"
 _profile = Path(_home, "ipython", "profile_default")
-_profile.mkdir(parents=True)
-_profile.joinpath("ipython_kernel_config.py").write_text(
-    "c.IPKernelApp.log_level = 40\n"
-    # A kernel asks commands for colours, as if a terminal read them.
-    "c.IPKernelApp.exec_lines = [\"__import__('os').environ.pop('FORCE_COLOR', None)\"]\n"
-)
+_profile.joinpath("startup").mkdir(parents=True)
+_profile.joinpath("ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 40\n")
+shutil.copy(HERE / "_ext" / "terminal.py", _profile / "startup")
+os.environ["IPYTHONDIR"] = f"{_home}/ipython"
 
 from pygments.lexers.special import TextLexer  # noqa: E402
 from sphinx.application import Sphinx  # noqa: E402
@@ -61,7 +58,7 @@ nb_merge_streams = True
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-autodoc_class_signature = "separated"
+toc_object_entries = False
 default_role = "code"
 python_maximum_signature_line_length = 80
 

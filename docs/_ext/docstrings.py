@@ -32,7 +32,11 @@ def rewrite(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: li
             made += [f"**{body[0].strip()}**", ""]
             body = body[2:]
         if body and body[0].lstrip().startswith(">>>"):
-            made += ["", *(line.strip() if line.lstrip().startswith(">>>") else line for line in body), ""]
+            made += [
+                "",
+                *(line.strip() if line.lstrip().startswith(">>>") else line for line in body),
+                "",
+            ]
         else:
             made += _entries(body)
     lines[:] = made
@@ -41,15 +45,16 @@ def rewrite(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: li
 def _entries(body: list[str]) -> list[str]:
     """Plain lines as a paragraph, named ones as a list of definitions."""
     made: list[str] = []
+    head: list[str] = []
     entry: list[str] = []
     for line in [*body, None]:
         found = NAMED.match(line.strip()) if line is not None else None
         if line is None or found:
             if entry:
-                made += [" ".join(entry), ""]
+                made += [*head, "    " * bool(head) + " ".join(entry), ""]
             entry = []
         if found:
-            entry = [f":{found[1]}: {plain(found[2])}"]
+            head, entry = [f"``{found[1]}``"], [plain(found[2])]
         elif line is not None:
             entry.append(plain(line.strip()))
     return made

@@ -18,7 +18,9 @@ def inline(writer: HTML5Translator, node: nodes.math) -> None:
 
 def block(writer: HTML5Translator, node: nodes.math_block) -> None:
     """Write a formula on a line of its own; where it is too wide, its box scrolls."""
-    writer.body.append(f'<div class="formula" tabindex="0">{convert(node.astext(), display="block")}</div>')
+    writer.body.append(
+        f'<div class="formula" tabindex="0">{convert(node.astext(), display="block")}</div>'
+    )
     raise nodes.SkipNode
 
 

@@ -45,7 +45,9 @@ def fill(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def _from_above(target: str) -> str:
     """A link in a file above, as seen from the folder docs."""
-    return target.removeprefix("docs/") if target.startswith("docs/") else _from_docs(f"../{target}")
+    return (
+        target.removeprefix("docs/") if target.startswith("docs/") else _from_docs(f"../{target}")
+    )
 
 
 def _from_docs(target: str) -> str:
@@ -101,8 +103,10 @@ def errors() -> Iterator[str]:
     del gridveil
 
     def listed(kind: type[GridveilError], level: int) -> Iterator[str]:
-        yield "  " * level + f"- **{kind.__name__}** (`{kind.__module__}`, {_exit(kind)}): " + plain(
-            (kind.__doc__ or "").split("\n\n")[0]
+        yield (
+            "  " * level
+            + f"- **{kind.__name__}** (`{kind.__module__}`, {_exit(kind)}): "
+            + plain((kind.__doc__ or "").split("\n\n")[0])
         )
         for below in sorted(kind.__subclasses__(), key=lambda one: one.__name__):
             if below.__module__.startswith("gridveil."):
@@ -112,12 +116,19 @@ def errors() -> Iterator[str]:
 
 
 def _exit(kind: Any) -> str:
-    return "exit code 128 + signal" if kind.__name__ == "Interrupted" else f"exit code {kind.exit_code}"
+    return (
+        "exit code 128 + signal"
+        if kind.__name__ == "Interrupted"
+        else f"exit code {kind.exit_code}"
+    )
 
 
 def schemas() -> Iterator[str]:
     """The fields of both documents of a bundle, as their JSON Schemas have them."""
-    for name, title in (("release-schema-1", "release.json"), ("certificate-schema-2", "certificate.json")):
+    for name, title in (
+        ("release-schema-1", "release.json"),
+        ("certificate-schema-2", "certificate.json"),
+    ):
         schema = json.loads((DOCS / f"{name}.json").read_text("utf-8"))
         yield from (f"## {title}", "", f"The JSON Schema is [{name}.json](../{name}.json).", "")
         yield from _fields(schema, title)
@@ -144,7 +155,9 @@ def _kind(field: dict[str, Any]) -> str:
     if "enum" in field:
         return "one of " + ", ".join(map(str, field["enum"]))
     if field.get("type") == "array":
-        return f"list of {_kind(field['items'])}" if isinstance(field.get("items"), dict) else "list"
+        return (
+            f"list of {_kind(field['items'])}" if isinstance(field.get("items"), dict) else "list"
+        )
     if "type" in field:
         return field["type"]
     return " or ".join(dict.fromkeys(_kind(one) for one in field.get("anyOf", []))) or "any"
