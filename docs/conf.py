@@ -60,7 +60,6 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 toc_object_entries = False
 default_role = "code"
-python_maximum_signature_line_length = 80
 
 html_theme = "pydata_sphinx_theme"
 html_title = "gridveil"
@@ -72,6 +71,7 @@ html_math_renderer = "mathml"
 # Summaries under results are fetched page by page, which browsers refuse to pages opened as files.
 html_show_search_summary = False
 html_sidebars = {"index": []}
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "logo": {"text": "gridveil"},
     "show_prev_next": True,
