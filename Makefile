@@ -5,20 +5,28 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
+<<<<<<< HEAD
 .PHONY: reproduction demo test test-all test-slow check bench bench-fidelity dist lock clean wheelhouse
+=======
+.PHONY: reproduction demo docs test test-all test-slow check bench bench-fidelity lock clean
+>>>>>>> site
 
 demo: .venv/run
 	rm -rf gridveil-demo
 	$(BIN)/gridveil demo --out gridveil-demo
 
+# The site, build/docs/index.html, to be opened as a file. Tutorials are run, and kept until they change.
+docs: .venv/docs
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/docs
+
 test: .venv/dev
 	$(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu"
 
-test-all: .venv/dev
+test-all: .venv/dev .venv/docs
 	$(BIN)/python -m pytest -q -n 2 -m "not gpu"
 
 # The slow rest alone: with `make test` before it, all of `make test-all`.
-test-slow: .venv/dev
+test-slow: .venv/dev .venv/docs
 	$(BIN)/python -m pytest -q -n 2 -m "slow and not gpu"
 
 check: .venv/dev
@@ -61,6 +69,7 @@ lock: .venv/dev
 	$(BIN)/pip install -q uv
 	$(COMPILE) --extra build --extra postgres --extra cases --extra xlsx --extra cgmes --extra comtrade --extra pandapower --extra studio --extra dev pyproject.toml -o requirements-dev.txt
 	$(COMPILE) --extra build -c requirements-dev.txt pyproject.toml -o requirements.txt
+	$(COMPILE) --extra build --extra docs -c requirements-dev.txt pyproject.toml -o requirements-docs.txt
 
 clean:
 	rm -rf .venv dist gridveil-demo
@@ -82,4 +91,8 @@ clean:
 	$(BIN)/python -m pip install -q --require-hashes -r requirements-dev.txt
 # What an import compiles may warn of others' code, and in tests a warning is an error.
 	-@$(BIN)/python -W ignore -m compileall -qq -j 2 .venv/lib
+	@touch $@
+
+.venv/docs: .venv/run requirements-docs.txt
+	$(BIN)/python -m pip install -q --require-hashes -r requirements-docs.txt
 	@touch $@

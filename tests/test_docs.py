@@ -25,7 +25,7 @@ from record_layouts import BUSES, LAYOUTS, fill_in
 ROOT = Path(__file__).parent.parent
 PAGES = [
     ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "THREAT_MODEL.md",
     ROOT / "KNOWN_LIMITS.md",
     ROOT / "CONTRIBUTING.md",
