@@ -5,11 +5,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-<<<<<<< HEAD
-.PHONY: reproduction demo test test-all test-slow check bench bench-fidelity dist lock clean wheelhouse
-=======
-.PHONY: reproduction demo docs test test-all test-slow check bench bench-fidelity lock clean
->>>>>>> site
+.PHONY: reproduction demo test test-all test-slow check bench bench-fidelity dist lock clean wheelhouse docs
 
 demo: .venv/run
 	rm -rf gridveil-demo

@@ -18,6 +18,7 @@ DOCS = Path(__file__).resolve().parent.parent
 # Files of the folder above that are pages of the site.
 ABOVE = {
     "contributing": "CONTRIBUTING.md",
+    "security": "SECURITY.md",
     "known-limits": "KNOWN_LIMITS.md",
     "threat-model": "THREAT_MODEL.md",
     "changes": "CHANGELOG.md",
