@@ -5,8 +5,10 @@ dark; what is cut, overlaps or scrolls sideways is printed below its name.
 """
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +22,7 @@ from gridveil import Adjacency, Bounds, open_grid, publish, run_demo
 from gridveil.privacy.allocation import topology
 from gridveil.privacy.ledger import Ledger
 from gridveil.publication.card import CARD
+from gridveil.studio.jobs import PID
 from gridveil.studio.state import Studio
 from studio_helpers import go_on, serving
 
@@ -189,7 +192,13 @@ class Shots:
         running.ask("POST", "/hide", {"then": "next"})
         self._of(running, "3-demo", "/release", "text=The last yes")
         name = self._made(running, "reduced:SIGSTOP")
-        self._of(running, "3-fitting", f"/releases/{name}", "#stage:text-matches('fitting|bars')")
+        job = running.studio.jobs.get(name)
+        while not any("fitting" in one.get("stage", "") for one in job.progress()[0]):
+            time.sleep(0.1)
+        process = int((job.folder / PID).read_text())
+        os.kill(process, signal.SIGSTOP)
+        self._of(running, "3-fitting", f"/releases/{name}", "#stage")
+        go_on(process)
         running.until(name, 300)
         self._of(running, "4-fitted", f"/releases/{name}", "text=Download")
         used = running.ask("POST", f"/releases/{name}/use").getheader("Location")

@@ -129,6 +129,7 @@ def test_wrong_files_epsilon_and_budget_are_told_and_spend_nothing(running):
     answer = running.ask("GET", "/release")
     assert answer.status == 422
     assert "does not cover ε = 2: 0 is left of ε = 1" in answer.text
+    assert '<span class="whole">--epsilon</span>' in answer.text  # not broken at its hyphens
     assert "Nothing was drawn and nothing was spent" in answer.text
     assert "Charge and release" not in answer.text
     assert yes(running)[1].status == 422

@@ -446,7 +446,7 @@ def _formatted(value: Any, how: str) -> str:
 
 def _unbroken(words: str) -> Markup:
     """Words whose options (--name) are not broken at the end of a line."""
-    marked = re.sub(r"(--[a-z-]+)", r'<span class="whole">\1</span>', escape(words))
+    marked = re.sub(r"(--[a-z-]+)", r'<span class="whole">\1</span>', str(escape(words)))
     return Markup(marked)  # noqa: S704 - escaped above
 
 
