@@ -46,7 +46,7 @@ def test_a_worker_that_is_killed_costs_no_piece(tmp_path):
     assert failed[5].why == "its worker died"
 
 
-def test_what_cannot_be_sent_to_workers_ends_with_a_plain_error(tmp_path):
+def test_an_address_without_a_scheduler_ends_with_a_plain_error():
     with pytest.raises(OptionError, match="No Dask scheduler answers at nonsense"):
         run(crew_of("dask", "nonsense"), {1: 1}, square)
 
