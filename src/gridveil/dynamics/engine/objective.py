@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from os import cpu_count, register_at_fork
 from typing import Any
@@ -167,8 +167,10 @@ def _keep_freed_memory() -> None:
 
 @cache
 def _controller() -> Any:
-    from threadpoolctl import ThreadpoolController
-
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:  # a bare machine: OPENBLAS_NUM_THREADS says it there
+        return None
     return ThreadpoolController()
 
 
@@ -178,7 +180,8 @@ def one_blas_thread() -> Iterator[None]:
 
     Also a decorator.
     """
-    with _controller().limit(limits=1, user_api="blas"):
+    controller = _controller()
+    with controller.limit(limits=1, user_api="blas") if controller else nullcontext():
         yield
 
 
