@@ -74,6 +74,7 @@ class SwingFamily(LinearFamily):
             diagonal=np.arange(g) * (g + 1),
             fixed=constant[:g, power.start :],  # of p and of inputs
             below=constant[g:],
+            moved=self._moved(i, j, states + inputs),
             output=np.concatenate([sense, np.zeros((len(sense), states - g + inputs))], axis=1),
         )
 
@@ -84,6 +85,28 @@ class SwingFamily(LinearFamily):
         below = xp.broadcast_to(own.below, (*lead, *own.below.shape))
         F = xp.concat([self._rows(theta), below], axis=-2)
         return LTI(F, xp.broadcast_to(own.output, (*lead, *own.output.shape)), self._states)
+
+    def _moved(self, i: IntArray, j: IntArray, width: int) -> Array:
+        """∂(m times the rows of ω̇)/∂(k_r, m, d), (e + 2g, g, width): constant, and 0 by m."""
+        g, lines, machines = self._g, np.arange(len(i)), np.arange(self._g)
+        moved = np.zeros((self._d.stop, g, width))
+        for own, other in ((i, j), (j, i)):
+            for end, sign in ((own, -1.0), (other, 1.0)):
+                kept = end < g - 1  # the last machine's angle is the reference
+                moved[lines[kept], own[kept], g + end[kept]] += sign
+        moved[self._d.start + machines, machines, machines] = -1.0
+        return moved
+
+    def slopes(self, theta: XArray) -> XArray:
+        """∂F/∂(k_r, m, d), (..., e + 2g, 3g − 1 + s, 3g − 1 + s)."""
+        xp, own, lead = namespace(theta), self._constants.beside(theta), theta.shape[:-1]
+        rows, m = self._rows(theta), theta[..., self._m]
+        by_m = zeros((self._g, self._d.stop), own.eye)
+        by_m = xp.concat([by_m[:, : self._m.start], own.eye, by_m[:, self._m.stop :]], axis=1).mT
+        upper = own.moved - by_m[:, :, None] * rows[..., None, :, :]
+        upper = upper / m[..., None, :, None]
+        below = zeros((*lead, self._d.stop, *own.below.shape), upper)
+        return xp.concat([upper, below], axis=-2)
 
     def _rows(self, theta: XArray) -> XArray:
         """The rows of ω̇, (..., g, 3g − 1 + s): (−diag(d), −L, I, −drive) / m."""

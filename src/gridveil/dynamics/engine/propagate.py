@@ -59,22 +59,21 @@ def euler(F: XArray, dt: float) -> tuple[XArray, Pullback]:
 
 def trapezoidal(F: XArray, dt: float) -> tuple[XArray, Pullback]:
     """Implicit trapezoidal rule: A-stable, second order."""
-    xp, eye = namespace(F), _eye(F)
-    S = eye - 0.5 * dt * F
-    E = xp.linalg.solve(S, eye + 0.5 * dt * F)
+    xp, unit = namespace(F), _eye(F)
+    S = unit - 0.5 * dt * F
+    E = xp.linalg.solve(S, unit + 0.5 * dt * F)
     # E = S⁻¹ R gives dE = S⁻¹ (dR − dS E), with dR = −dS = dt/2 dF.
-    return E, lambda E_bar: 0.5 * dt * product(xp.linalg.solve(S.mT, E_bar), (E + eye).mT)
+    return E, lambda E_bar: 0.5 * dt * product(xp.linalg.solve(S.mT, E_bar), (E + unit).mT)
 
 
 def exact(F: XArray, dt: float) -> tuple[XArray, Pullback]:
     """Matrix exponential by scaling, Taylor and squaring: exact for piecewise constant inputs."""
-    xp, eye = namespace(F), _eye(F)
-    norm = float(xp.max(xp.sum(xp.abs(F), axis=-2))) * dt
-    halvings = max(0, ceil(log2(2 * norm))) if norm > 0 else 0
+    unit = _eye(F)
+    halvings = _halvings(F, dt)
     X = F * (dt / 2.0**halvings)
-    horner = [eye + 0.0 * X]  # P_j = I + X P_{j+1} / j
+    horner = [unit + 0.0 * X]  # P_j = I + X P_{j+1} / j
     for j in range(TAYLOR_DEGREE, 0, -1):
-        horner.append(eye + product(X, horner[-1]) / j)
+        horner.append(unit + product(X, horner[-1]) / j)
     squares = [horner.pop()]
     for _ in range(halvings):
         squares.append(product(squares[-1], squares[-1]))
@@ -90,6 +89,29 @@ def exact(F: XArray, dt: float) -> tuple[XArray, Pullback]:
         return X_bar * (dt / 2.0**halvings)
 
     return squares[-1], pullback
+
+
+def _halvings(F: XArray, dt: float) -> int:
+    """How often dt F is halved until its norm is at most 1/2."""
+    xp = namespace(F)
+    norm = float(xp.max(xp.sum(xp.abs(F), axis=-2))) * dt
+    return max(0, ceil(log2(2 * norm))) if norm > 0 else 0
+
+
+def slopes_of_exact(F: XArray, dF: XArray, dt: float) -> tuple[XArray, XArray]:
+    """exp(dt F) (..., n, n), and its slopes along dF (..., p, n, n): `exact`, pushed forwards."""
+    unit = _eye(F)
+    halvings = _halvings(F, dt)
+    X, dX = F * (dt / 2.0**halvings), dF * (dt / 2.0**halvings)
+    P, dP, X_each = unit + 0.0 * X, 0.0 * dX, X[..., None, :, :]
+    for j in range(TAYLOR_DEGREE, 0, -1):
+        dP = (dX @ P[..., None, :, :] + X_each @ dP) / j
+        P = unit + product(X, P) / j
+    for _ in range(halvings):
+        each = P[..., None, :, :]
+        dP = dP @ each + each @ dP
+        P = product(P, P)
+    return P, dP
 
 
 SCHEMES: Mapping[SchemeName, Scheme] = {"exact": exact, "trapezoidal": trapezoidal, "euler": euler}
