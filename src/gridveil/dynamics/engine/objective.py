@@ -192,14 +192,23 @@ class Objective:
         )
         small = PLAIN * own.size > J
         if bool(xp.any(small)):
-            if isinstance(O, np.ndarray):
-                for place in np.flatnonzero(small):  # one by one, so that none leaves the cache
-                    residual = self._residual(O[place], Zt[place]).ravel()
-                    J[place] = residual @ residual
-            else:
-                residual = self._residual(O, Zt)
-                J = _dot(residual, residual, axes=2)
+            J = xp.where(small, self._exact_where(small, O, Zt), J)
         return J, O_bar, Zt_bar
+
+    def _exact_where(self, chosen: XArray, O: XArray, Zt: XArray) -> XArray:  # noqa: E741
+        """Σ R² of the chosen models of a batch (models,), by residuals; of others anything.
+
+        A few at a time: of NumPy's so many that none leaves the cache.
+        """
+        xp, (places,) = namespace(O), namespace(O).nonzero(chosen)
+        few, found = (4 if isinstance(O, np.ndarray) else 4096), []
+        count = places.shape[0]
+        for start in range(0, count, few):
+            own = places[start : min(start + few, count)]
+            residual = self._residual(xp.take(O, own, axis=0), xp.take(Zt, own, axis=0))
+            found.append(_dot(residual, residual, axes=2))
+        counted = xp.cumulative_sum(xp.astype(chosen, places.dtype)) - 1
+        return xp.take(xp.concat(found), xp.clip(counted, 0, count - 1), axis=0)
 
     def _by_stepping(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, ...]:
         states, series = respond_by_steps(E, H, start, self.records.samples)
