@@ -31,7 +31,9 @@ check: .venv/dev
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-bench: .venv/dev
+# Peers are installed for it; torch, whose default build brings gigabytes of CUDA, is left to you: pip install torch torchdiffeq.
+bench: .venv/bench
+	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/detailed_gradient.py
 
@@ -66,6 +68,7 @@ lock: .venv/dev
 	$(COMPILE) --extra build --extra postgres --extra cases --extra xlsx --extra cgmes --extra comtrade --extra pandapower --extra studio --extra dev pyproject.toml -o requirements-dev.txt
 	$(COMPILE) --extra build -c requirements-dev.txt pyproject.toml -o requirements.txt
 	$(COMPILE) --extra build --extra docs -c requirements-dev.txt pyproject.toml -o requirements-docs.txt
+	$(COMPILE) --extra bench -c requirements-dev.txt pyproject.toml -o requirements-bench.txt
 
 clean:
 	rm -rf .venv dist gridveil-demo
@@ -81,6 +84,10 @@ clean:
 .venv/run: .venv/bin/python requirements.txt pyproject.toml
 	$(BIN)/python -m pip install -q --no-compile --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/bench: .venv/dev requirements-bench.txt
+	$(BIN)/python -m pip install -q --require-hashes -r requirements-bench.txt
 	@touch $@
 
 .venv/dev: .venv/run requirements-dev.txt

@@ -107,7 +107,7 @@ def main() -> None:
 
 def engine(models: int) -> dict:
     """Time J and dJ/dθ of a batch beside the plain time loop."""
-    task, plain, theta = _task(models)
+    task, plain, theta = paper_task(models)
     ours = theta[0] if models == 1 else theta
     expected, found = objective_and_gradient(*plain)[1], np.atleast_2d(task(ours)[1])
     difference = float(np.abs(found - expected).max() / np.abs(expected).max())
@@ -126,7 +126,7 @@ def engine(models: int) -> dict:
     }
 
 
-def _task(models: int) -> tuple:
+def paper_task(models: int) -> tuple:
     """The fit of the paper as our problem, as the baseline's arguments, and a batch of θ."""
     source = open_grid("ieee30")
     truth, settings = true_model(source), PROFILES["paper"].settings
@@ -211,7 +211,7 @@ def paper(sample: int = 5) -> dict:
                 [program, "paper", "--out", f"{folder}/paper"], check=True, capture_output=True
             )
         )
-    _, plain, _ = _task(100)
+    _, plain, _ = paper_task(100)
     seconds = [_clock(lambda: objective_and_gradient(*plain)) for _ in range(sample)]
     gradients = 3 * PROFILES["paper"].settings.iterations
     baseline = float(np.median(seconds)) * gradients

@@ -605,6 +605,19 @@ def test_an_unknown_option_names_the_nearest_one(arguments, nearest):
     assert (done.code, nearest in done.err) == (2, True), done.err
 
 
+@pytest.mark.parametrize("command", [("plan", "star5", "--nadir-error", "5%"), ("paper",)])
+def test_a_gpu_that_is_not_there_is_named_before_anything_is_computed(
+    command, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for library in ("torch", "cupy"):
+        monkeypatch.setattr(f"gridveil.dynamics.engine.compute._by_{library}", lambda: None)
+    done = gridveil(*command, "--compute", "gpu")
+    assert (done.code, "There is no GPU that torch or CuPy can use here" in done.err) == (2, True)
+    done = gridveil(*command, "--compute", "tpu")
+    assert (done.code, "tpu" in done.err, list(tmp_path.iterdir())) == (2, True, [])
+
+
 def test_an_unknown_key_of_release_toml_names_the_nearest_one(tmp_path):
     (tmp_path / "release.toml").write_text('grid = "star5"\nepsilom = 1\n')
     done = gridveil("release", "--config", tmp_path / "release.toml")

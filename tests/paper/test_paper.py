@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import plain_paper
+from batch_helpers import STRICT
 from gridveil.foundation.errors import OptionError
 from gridveil.paper import experiment as experiment_module
 from gridveil.paper import reproduce
@@ -65,6 +66,15 @@ def test_runs_do_not_depend_on_their_company():
     together = Experiment.ieee30(iterations=3).run(HALF, seed=0, first=0, count=7)
     np.testing.assert_allclose(alone.after[0], together.after[4], rtol=1e-12)
     np.testing.assert_allclose(alone.L_pp[0], together.L_pp[4], rtol=1e-9)
+
+
+def test_runs_are_the_same_on_another_array_library():
+    ours, theirs = (
+        Experiment.ieee30(iterations=3, **where).run(HALF, seed=0, first=0, count=3)
+        for where in ({}, {"compute": STRICT})
+    )
+    np.testing.assert_allclose(theirs.after, ours.after, rtol=1e-9)
+    np.testing.assert_allclose(theirs.history, ours.history, rtol=1e-9)
 
 
 def test_runs_are_cut_into_blocks_of_ten_seeds():

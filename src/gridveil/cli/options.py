@@ -44,6 +44,12 @@ WitnessPlace = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+ComputeName = Annotated[
+    str,
+    typer.Option(
+        "--compute", help="where seeded batches are computed: cpu, or gpu (torch, else CuPy)"
+    ),
+]
 LedgerPlace = Annotated[
     str | None,
     option(

@@ -93,6 +93,7 @@ def plan(
     plot: Annotated[
         Path | None, options.option("draw error against epsilon there (.png, .pdf or .svg)")
     ] = None,
+    compute: options.ComputeName = "cpu",
     *,
     reading: GridReading,
     json: options.Json = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -25,19 +25,24 @@ def paper(
     only: Annotated[
         list[str] | None, options.option("draw only this figure (fig1 to fig9); may be repeated")
     ] = None,
+    compute: options.ComputeName = "cpu",
     json: options.Json = False,
 ) -> None:
     """Reproduce the paper on IEEE-30: every figure, table and claim.
 
     A demo: seeds and truth are known.
     """
+    from gridveil.dynamics.engine.compute import Where
     from gridveil.foundation.archive import check_outside_bundles
     from gridveil.paper import reproduce
+    from gridveil.workflow.settings import check_one_of
 
     for place in (out / "any", *out.rglob("*")):  # what lies there already may be a link
         check_outside_bundles(place)
+    check_one_of("compute", compute, get_args(Where))
+    where: Any = compute
     with progress_bar(quiet=json):
-        reproduced = reproduce(runs, out, only or ())
+        reproduced = reproduce(runs, out, only or (), compute=where)
     if json:
         print_json({"demo": True, **asdict(reproduced)})
         return

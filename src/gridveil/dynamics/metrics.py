@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.detailed.trips import lost_power, without_unit
 from gridveil.dynamics.engine import LTI, SchemeName
+from gridveil.dynamics.engine.compute import HELD
+from gridveil.dynamics.engine.lti import XArray, namespace
 from gridveil.dynamics.events import NOT_SIMULATED, Event
 from gridveil.dynamics.models import FullModel, ReducedModel
 from gridveil.dynamics.simulate import (
@@ -42,8 +44,6 @@ FIRST_SWING_S = 0.1
 # Largest deviation of a machine at which linear models were held against nonlinear simulation, in
 # docs/truth.md [p.u. frequency].
 SHOWN_TO_HOLD = 0.005
-# Numbers that a batch holds at a time: 32 MiB of samples.
-HELD = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,34 +367,37 @@ def _read_batch(
 
 def read_arrays(
     time_s: Array,
-    omega: Array,
-    inertia: Array,
+    omega: XArray,
+    inertia: XArray,
     slope: Any,
     settling: Any,
     frequency_hz: float,
     window_s: float = ROCOF_WINDOW_S,
 ) -> Metrics:
-    """Read the figures off ω (..., N + 1, g) [p.u.] on an even clock (N + 1,) [s].
+    """Read the figures off ω (..., N + 1, g) [p.u.] on an even clock (N + 1,) [s], of any array
+    library.
 
     inertia : (..., g); slope : (...,) −Σu/Σm [p.u./s]; settling : (...,) [p.u.].
     """
-    hz = frequency_hz * np.moveaxis(omega, -1, -2)
-    weight = inertia / inertia.sum(axis=-1, keepdims=True)
-    system = np.einsum("...gn,...g->...n", hz, np.broadcast_to(weight, hz.shape[:-1]))
+    xp = namespace(omega)
+    weight = inertia / xp.sum(inertia, axis=-1, keepdims=True)
+    system = frequency_hz * (omega @ weight[..., None])[..., 0]
     low, when = nadir(time_s, system)
+    known = (slope, settling) if xp is not np else map(np.asarray, (slope, settling))
+    first, at_last = (frequency_hz * value for value in known)
     return Metrics(
         nadir_hz=low,
         nadir_s=when,
-        machine_nadir_hz=nadir(time_s, hz)[0],
+        machine_nadir_hz=nadir(time_s, frequency_hz * xp.moveaxis(omega, -1, -2))[0],
         rocof_hz_s=rocof(time_s, system, window_s),
-        initial_rocof_hz_s=frequency_hz * np.asarray(slope),
-        settling_hz=frequency_hz * np.asarray(settling),
+        initial_rocof_hz_s=first,
+        settling_hz=at_last,
     )
 
 
-def errors(metrics: Metrics, base: Metrics) -> dict[str, Array]:
+def errors(metrics: Metrics, base: Metrics) -> dict[str, XArray]:
     """Subtract a reference's figures, by the names that they have in `Comparison`."""
-    off_by: dict[str, Array] = {}
+    xp, off_by = namespace(metrics.nadir_hz), {}
     for name, unit in (
         ("nadir_hz", "mhz"),
         ("rocof_hz_s", "mhz_s"),
@@ -405,10 +408,10 @@ def errors(metrics: Metrics, base: Metrics) -> dict[str, Array]:
         off = getattr(metrics, name) - getattr(base, name)
         off_by[f"{short}_{unit}"] = 1e3 * off
         with np.errstate(divide="ignore", invalid="ignore"):
-            off_by[f"{short}_percent"] = 100 * off / np.abs(getattr(base, name))
+            off_by[f"{short}_percent"] = 100 * off / xp.abs(getattr(base, name))
     off = metrics.machine_nadir_hz - base.machine_nadir_hz
-    furthest = np.argmax(np.abs(off), axis=-1)[..., None]
-    off_by["machine_nadir_mhz"] = 1e3 * np.take_along_axis(off, furthest, axis=-1)[..., 0]
+    furthest = xp.argmax(xp.abs(off), axis=-1)[..., None]
+    off_by["machine_nadir_mhz"] = 1e3 * xp.take_along_axis(off, furthest, axis=-1)[..., 0]
     return off_by
 
 

@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gridveil.dynamics.engine.lti import LTI, LinearFamily, XArray, namespace
+from gridveil.dynamics.engine.lti import (
+    LTI,
+    Constants,
+    LinearFamily,
+    XArray,
+    namespace,
+    zeros,
+)
 from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import Bounds, Group, slices
 
@@ -39,7 +46,6 @@ class SwingFamily(LinearFamily):
         drive: Array,
         sense: Array,
         bounds: Bounds,
-        xp: Any = np,
     ) -> None:
         g, e = len(governor_rate), len(edges)
         self.groups: tuple[Group, ...] = (
@@ -60,46 +66,78 @@ class SwingFamily(LinearFamily):
         constant[self._delta, self._omega] = omega_b * (eye[:-1] - eye[-1])
         constant[power, self._omega] = -np.diag(governor_rate * droop_gain)
         constant[power, power] = -np.diag(governor_rate)
-        self._states = states
-        self._constant = xp.asarray(constant)
-        self._output = xp.asarray(
-            np.concatenate([sense, np.zeros((len(sense), states - g + inputs))], axis=1)
+        self._states, self._g, self._edges = states, g, (i, j)
+        self._constants = Constants(
+            eye=eye,
+            pair=pair.ravel(),
+            stencil=np.concatenate([i * g + i, j * g + j, i * g + j, j * g + i]),
+            diagonal=np.arange(g) * (g + 1),
+            fixed=constant[:g, power.start :],  # of p and of inputs
+            below=constant[g:],
+            moved=self._moved(i, j, states + inputs),
+            output=np.concatenate([sense, np.zeros((len(sense), states - g + inputs))], axis=1),
         )
-        self._pair, self._eye = xp.asarray(pair.ravel()), xp.asarray(eye)
-        self._stencil = xp.asarray(np.concatenate([i * g + i, j * g + j, i * g + j, j * g + i]))
-        self._diagonal = xp.asarray(np.arange(g) * (g + 1))
 
     def lti(self, theta: XArray) -> LTI:
         """Build F (..., 3g − 1 + s, 3g − 1 + s); H does not depend on θ."""
-        xp = namespace(theta)
-        lead, g = theta.shape[:-1], self._eye.shape[0]
-        m, d = theta[..., self._m, None], theta[..., self._d, None]
-        k = xp.concat([theta[..., self._k], xp.zeros((*lead, 1), dtype=theta.dtype)], axis=-1)
-        weights = xp.reshape(xp.take(k, self._pair, axis=-1), (*lead, g, g))
-        L = xp.sum(weights, axis=-1)[..., None] * self._eye - weights
-        F = xp.broadcast_to(self._constant, (*lead, *self._constant.shape)) + 0.0 * m[..., :1, :]
-        F[..., self._omega, self._omega] = -d * self._eye
-        F[..., self._omega, self._delta] = -L[..., :-1]
-        F[..., self._omega, :] /= m
-        output = xp.broadcast_to(self._output, (*lead, *self._output.shape))
-        return LTI(F, output, self._states)
+        xp, own = namespace(theta), self._constants.beside(theta)
+        lead = theta.shape[:-1]
+        below = xp.broadcast_to(own.below, (*lead, *own.below.shape))
+        F = xp.concat([self._rows(theta), below], axis=-2)
+        return LTI(F, xp.broadcast_to(own.output, (*lead, *own.output.shape)), self._states)
+
+    def _moved(self, i: IntArray, j: IntArray, width: int) -> Array:
+        """∂(m times the rows of ω̇)/∂(k_r, m, d), (e + 2g, g, width): constant, and 0 by m."""
+        g, lines, machines = self._g, np.arange(len(i)), np.arange(self._g)
+        moved = np.zeros((self._d.stop, g, width))
+        for own, other in ((i, j), (j, i)):
+            for end, sign in ((own, -1.0), (other, 1.0)):
+                kept = end < g - 1  # the last machine's angle is the reference
+                moved[lines[kept], own[kept], g + end[kept]] += sign
+        moved[self._d.start + machines, machines, machines] = -1.0
+        return moved
+
+    def slopes(self, theta: XArray) -> XArray:
+        """∂F/∂(k_r, m, d), (..., e + 2g, 3g − 1 + s, 3g − 1 + s)."""
+        xp, own, lead = namespace(theta), self._constants.beside(theta), theta.shape[:-1]
+        rows, m = self._rows(theta), theta[..., self._m]
+        by_m = zeros((self._g, self._d.stop), own.eye)
+        by_m = xp.concat([by_m[:, : self._m.start], own.eye, by_m[:, self._m.stop :]], axis=1).mT
+        upper = own.moved - by_m[:, :, None] * rows[..., None, :, :]
+        upper = upper / m[..., None, :, None]
+        below = zeros((*lead, self._d.stop, *own.below.shape), upper)
+        return xp.concat([upper, below], axis=-2)
+
+    def _rows(self, theta: XArray) -> XArray:
+        """The rows of ω̇, (..., g, 3g − 1 + s): (−diag(d), −L, I, −drive) / m."""
+        xp, own, lead = namespace(theta), self._constants.beside(theta), theta.shape[:-1]
+        k = xp.concat([theta[..., self._k], zeros((*lead, 1), theta)], axis=-1)
+        weights = xp.reshape(xp.take(k, own.pair, axis=-1), (*lead, self._g, self._g))
+        L = xp.sum(weights, axis=-1)[..., None] * own.eye - weights
+        damping = theta[..., self._d, None] * own.eye
+        fixed = self._driven(theta, own.fixed)
+        rows = xp.concat([-damping, -L[..., :-1], fixed], axis=-1)
+        return rows / theta[..., self._m, None]
+
+    def _driven(self, theta: XArray, fixed: XArray) -> XArray:
+        """What of the rows of ω̇ times m belongs to p and to inputs, (..., g, g + s)."""
+        return namespace(theta).broadcast_to(fixed, (*theta.shape[:-1], *fixed.shape))
 
     def pull(self, theta: XArray, bar: LTI) -> XArray:
         """dJ/dθ by hand: the rows of ω̇ are (linear in k_r and d) / m, the rest is constant."""
-        xp = namespace(theta)
-        lead, g = theta.shape[:-1], self._eye.shape[0]
-        m = theta[..., self._m]
-        rows, rows_bar = self.lti(theta).F[..., self._omega, :], bar.F[..., self._omega, :]
-        m_bar = -xp.sum(rows * rows_bar, axis=-1) / m
+        xp, own = namespace(theta), self._constants.beside(theta)
+        lead, g = theta.shape[:-1], self._g
+        m, rows_bar = theta[..., self._m], bar.F[..., self._omega, :]
+        m_bar = -xp.sum(self._rows(theta) * rows_bar, axis=-1) / m
         scaled = rows_bar / m[..., None]
         d_bar = -xp.take(
-            xp.reshape(scaled[..., self._omega], (*lead, g * g)), self._diagonal, axis=-1
+            xp.reshape(scaled[..., self._omega], (*lead, g * g)), own.diagonal, axis=-1
         )
         # dJ/dL, with a zero column for the reference angle; an edge adds to L_ii and L_jj and takes
         # from L_ij and L_ji.
-        last = xp.zeros((*lead, g, 1), dtype=scaled.dtype)
+        last = zeros((*lead, g, 1), scaled)
         L_bar = xp.reshape(xp.concat([-scaled[..., self._delta], last], axis=-1), (*lead, g * g))
-        corners = xp.reshape(xp.take(L_bar, self._stencil, axis=-1), (*lead, 4, -1))
+        corners = xp.reshape(xp.take(L_bar, own.stencil, axis=-1), (*lead, 4, -1))
         k_bar = corners[..., 0, :] + corners[..., 1, :] - corners[..., 2, :] - corners[..., 3, :]
         return xp.concat([k_bar, m_bar, d_bar], axis=-1)
 
@@ -122,13 +160,11 @@ class DrivenSwingFamily(SwingFamily):
         self._u = slice(self.size, self.size + inputs * g)
         self.groups += (Group("u", inputs * g, None),)
 
-    def lti(self, theta: XArray) -> LTI:
-        """Build F with −u/m in its input columns."""
-        xp = namespace(theta)
-        lti = super().lti(theta)
-        u = xp.reshape(theta[..., self._u], (*theta.shape[:-1], -1, self._eye.shape[0])).mT
-        lti.F[..., self._omega, self._states :] = -u / theta[..., self._m, None]
-        return lti
+    def _driven(self, theta: XArray, fixed: XArray) -> XArray:
+        """The same, with −u in the input columns."""
+        xp, lead, g = namespace(theta), theta.shape[:-1], self._g
+        u = xp.reshape(theta[..., self._u], (*lead, -1, g)).mT
+        return xp.concat([xp.broadcast_to(fixed[:, :g], (*lead, g, g)), -u], axis=-1)
 
     def pull(self, theta: XArray, bar: LTI) -> XArray:
         """dJ/dθ by hand."""
@@ -145,12 +181,11 @@ class DrivenSwingFamily(SwingFamily):
         Every parameter stands in rows of ω̇ alone and acts through one signal: an angle, ω̇ itself,
         ω, or an input.
         """
-        g, n = self._eye.shape[0], self._constant.shape[0]
-        m = theta[self._m]
-        rows = self.lti(theta).F[self._omega]
+        g, m, rows = self._g, theta[self._m], self._rows(theta)
+        n = rows.shape[-1]
         left, right = np.zeros((self.size, g)), np.zeros((self.size, n))
         lines, machines = np.arange(self._k.stop), np.arange(g)
-        i, j = (self._stencil.reshape(4, -1)[:2] // (g + 1))[:, : len(lines)]
+        i, j = self._edges
         left[lines, i], left[lines, j] = -1 / m[i], 1 / m[j]
         angles = np.zeros((n, g))
         angles[self._delta, :-1] = np.eye(g - 1)  # the last machine's angle is the reference

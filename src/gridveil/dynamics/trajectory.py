@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gridveil.dynamics.engine.lti import XArray, beside, namespace
 from gridveil.foundation.arguments import Unfit, names, takes
 from gridveil.foundation.drawing import (
     CYCLE,
@@ -28,7 +29,7 @@ from gridveil.foundation.drawing import (
 )
 from gridveil.foundation.looks import looks
 from gridveil.foundation.shown import csv_cell
-from gridveil.grid.facts import Array, IntArray
+from gridveil.grid.facts import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -207,47 +208,50 @@ def in_hz(ends: Sequence[float] | Array, frequency_hz: float) -> Ends:
     return float(ends[0]) * frequency_hz, float(ends[1]) * frequency_hz
 
 
-def nadir(time_s: Array, deviation: Array) -> tuple[Array, Array]:
+def nadir(time_s: Array, deviation: XArray) -> tuple[XArray, XArray]:
     """Find the largest deviation with its sign, and its time, between samples by a parabola through
     three of them.
 
     time_s : (N + 1,) an even clock [s].
     deviation : (..., N + 1) in any unit, NaN in gaps. Returns two arrays (...,).
     """
-    last = len(time_s) - 1
+    xp, last, dt = namespace(deviation), len(time_s) - 1, float(time_s[1] - time_s[0])
     worst = _furthest(deviation)[..., None]
     before, at, after = (
-        np.take_along_axis(deviation, np.clip(worst + step, 0, last), axis=-1)[..., 0]
+        xp.take_along_axis(deviation, xp.clip(worst + step, 0, last), axis=-1)[..., 0]
         for step in (-1, 0, 1)
     )
     bend = before - 2 * at + after
-    usable = (worst > 0)[..., 0] & (worst < last)[..., 0] & np.isfinite(bend) & (bend != 0)
-    slope = np.where(usable, after - before, 0.0)
-    part = -0.5 * slope / np.where(usable, bend, 1.0)  # of a step, from the worst sample
-    return at + 0.25 * slope * part, time_s[worst[..., 0]] + part * (time_s[1] - time_s[0])
+    usable = (worst > 0)[..., 0] & (worst < last)[..., 0] & xp.isfinite(bend) & (bend != 0)
+    slope = xp.where(usable, after - before, xp.zeros_like(bend))
+    # of a step, from the worst sample
+    part = -0.5 * slope / xp.where(usable, bend, xp.ones_like(bend))
+    when = xp.take(beside(time_s, deviation), xp.reshape(worst, (-1,)), axis=0)
+    return at + 0.25 * slope * part, xp.reshape(when, at.shape) + part * dt
 
 
-def rocof(time_s: Array, deviation: Array, window_s: float = ROCOF_WINDOW_S) -> Array:
+def rocof(time_s: Array, deviation: XArray, window_s: float = ROCOF_WINDOW_S) -> XArray:
     """Find the steepest mean slope over a window, with its sign: (..., N + 1) to (...,) [unit of
     deviation / s].
 
     Before the record the grid was at rest, so that it does not matter when in the record an event
     falls.
     """
-    dt = time_s[1] - time_s[0]
+    xp, dt = namespace(deviation), float(time_s[1] - time_s[0])
     window = max(1, round(window_s / dt))
     slope = deviation / (window * dt)
-    slope[..., window:] -= slope[..., : slope.shape[-1] - window].copy()
+    later = slope[..., window:] - slope[..., : max(0, slope.shape[-1] - window)]
+    slope = xp.concat([slope[..., :window], later], axis=-1)
     steepest = _furthest(slope)[..., None]
-    return np.take_along_axis(slope, steepest, axis=-1)[..., 0]
+    return xp.take_along_axis(slope, steepest, axis=-1)[..., 0]
 
 
-def _furthest(values: Array) -> IntArray:
+def _furthest(values: XArray) -> XArray:
     """Position of the entry of the largest size along the last axis; gaps (NaN) count for
     nothing.
     """
-    size = np.abs(values)
-    return np.argmax(np.where(size >= 0, size, -1.0), axis=-1)
+    xp, size = namespace(values), namespace(values).abs(values)
+    return xp.argmax(xp.where(size >= 0, size, -xp.ones_like(size)), axis=-1)
 
 
 def plot_trajectory(

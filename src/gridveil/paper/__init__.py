@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gridveil.dynamics.engine.compute import Where, compute_on
 from gridveil.foundation.errors import GridveilError, OptionError
 from gridveil.foundation.progress import counted
 from gridveil.paper.claims import Claim, claims
@@ -28,15 +29,18 @@ class Reproduction:
     files: tuple[str, ...]
 
 
-def iterations(runs: int) -> int:
+def iterations(experiment: Experiment, runs: int) -> int:
     """How many times `reproduce` will report progress while it runs."""
-    from gridveil.planning.profiles import PROFILES
+    count = sum(1 for _ in blocks(runs, experiment.block))
+    return count * experiment.profile.settings.iterations
 
-    return sum(1 for _ in blocks(runs)) * PROFILES["paper"].settings.iterations
 
-
-def reproduce(runs: int, out: Path, only: Sequence[str] = ()) -> Reproduction:
+def reproduce(
+    runs: int, out: Path, only: Sequence[str] = (), *, compute: Where = "cpu"
+) -> Reproduction:
     """Run section IV (and II-D) of the paper; write figures, data and `reproduction.md`.
+
+    compute : where step 3 is computed; noise is drawn on the CPU.
 
     An interrupted call loses at most the block of runs it was in: the next one goes on from there,
     to the same figures.
@@ -48,10 +52,10 @@ def reproduce(runs: int, out: Path, only: Sequence[str] = ()) -> Reproduction:
         )
     if not 2 <= runs <= 100_000:
         raise OptionError(f"{runs} runs are not possible.", expected="2 to 100000 runs per epsilon")
-    experiment = Experiment.ieee30()
+    experiment = Experiment.ieee30(compute=compute_on(compute))
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with counted("running Algorithm 1", iterations(runs)) as progress:
+        with counted("running Algorithm 1", iterations(experiment, runs)) as progress:
             results = collect(experiment, runs, out / "blocks", progress)
         measured = tuple(levels(experiment, results))
         star = tuple(cases())

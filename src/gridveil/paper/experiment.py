@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from gridveil.dynamics.engine import Objective, SampledRecord
+from gridveil.dynamics.engine.compute import CPU, Compute
 from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduce
@@ -93,9 +94,17 @@ class Experiment:
     """
 
     def __init__(
-        self, source: SourceGrid, transients: Sequence[Transient], *, iterations: int | None = None
+        self,
+        source: SourceGrid,
+        transients: Sequence[Transient],
+        *,
+        iterations: int | None = None,
+        compute: Compute = CPU,
     ) -> None:
         self.source = source
+        self.compute = compute
+        # a GPU earns its keep on all runs of a seed
+        self.block = BLOCK if compute is CPU else RUNS_A_SEED
         self.transients = tuple(transients)
         self.profile = PROFILES["paper"]
         if iterations is not None:
@@ -116,13 +125,14 @@ class Experiment:
         self.true_responses = self.responses(self.truth.theta[None], self.truth.K_ac[None])[0]
 
     @classmethod
-    def ieee30(cls, *, iterations: int | None = None) -> Experiment:
+    def ieee30(cls, *, iterations: int | None = None, compute: Compute = CPU) -> Experiment:
         """The paper's own: the five named transients and five random ones."""
         source = open_grid("ieee30")
         return cls(
             source,
             [*named_transients(), *random_transients(source.facts.buses, 5)],
             iterations=iterations,
+            compute=compute,
         )
 
     def responses(self, theta: Array, K_ac: Array) -> Array:
@@ -154,7 +164,8 @@ class Experiment:
         p, u = before.shape[1], parameters[:, before.shape[1] :]
 
         def mismatch(theta: Array) -> tuple[Array, Array]:
-            J, gradient = objective(np.concatenate([theta, u], axis=1))
+            there = self.compute.put(np.concatenate([theta, u], axis=1))
+            J, gradient = (self.compute.get(one) for one in objective(there))
             return J, gradient[:, :p]
 
         lower, upper = box(family)
@@ -213,7 +224,7 @@ class Experiment:
         """Name everything that a saved block depends on."""
         parts = [
             FORMAT,
-            BLOCK,
+            self.block,
             self.profile,
             [transient.event for transient in self.transients],
             self.truth.theta.tolist(),
@@ -238,12 +249,12 @@ class RunBlock:
         return f"epsilon-{float(self.epsilon):g}-seed-{self.seed}-runs-{self.first}-{last}.npz"
 
 
-def blocks(runs: int) -> Iterator[RunBlock]:
+def blocks(runs: int, size: int = BLOCK) -> Iterator[RunBlock]:
     """Cut the runs of all ε into blocks."""
     for epsilon in EPSILONS:
-        for start in range(0, runs, BLOCK):
+        for start in range(0, runs, size):
             seed, first = divmod(start, RUNS_A_SEED)
-            yield RunBlock(epsilon, seed, first, min(BLOCK, runs - start))
+            yield RunBlock(epsilon, seed, first, min(size, runs - start))
 
 
 def collect(
@@ -253,7 +264,7 @@ def collect(
     kept = Kept(folder / experiment.key(), _encode, _decode)
     kept.folder.mkdir(parents=True, exist_ok=True)
     parts: dict[Fraction, list[Runs]] = {epsilon: [] for epsilon in EPSILONS}
-    for block in blocks(runs):
+    for block in blocks(runs, experiment.block):
         done = kept.read(block.name)
         if done is None:
             done = experiment.run(block.epsilon, block.seed, block.first, block.count, progress)

@@ -6,27 +6,28 @@ Nothing here is a release, and nothing touches a private grid: values, noise and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
+from gridveil.dynamics.engine.compute import CPU, Compute
+from gridveil.dynamics.engine.lti import XArray, beside, namespace
 from gridveil.dynamics.engine.objective import one_blas_thread
-from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import NOT_SIMULATED, Event
 from gridveil.dynamics.kron import reduce_each
-from gridveil.dynamics.metrics import HELD, HORIZON_S, Metrics, errors, mode_errors, read_arrays
+from gridveil.dynamics.metrics import HORIZON_S, Metrics, errors, mode_errors
 from gridveil.dynamics.models import FullModel
 from gridveil.dynamics.simulate import Clock, oscillating
-from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.foundation.errors import OptionError
-from gridveil.grid.facts import Array, complete_edges
+from gridveil.grid.facts import Array
 from gridveil.grid.parameters import DAMPING, INERTIA, PARAMETERS, WEIGHT, Bounds, of_asset
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import Posterior, middle
 from gridveil.inference.prior import prior_of
+from gridveil.planning.answers import Answers, Reduced
 from gridveil.planning.places import even_places, joint_places
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation, machine_shares
@@ -40,32 +41,6 @@ Errors = dict[str, Array]
 SWING = INERTIA.name, DAMPING.name  # what of the machines the swing equations know
 
 
-@dataclass(frozen=True, eq=False)
-class Reduced:
-    """Reduced parameters of a batch, those of the swing equations.
-
-    weights : k_r (draws, e).
-    inertia, damping : m, d (draws, g).
-    u : load of each step on each machine (draws, steps, g).
-    """
-
-    weights: Array
-    inertia: Array
-    damping: Array
-    u: Array
-
-    def lumped(self) -> Reduced:
-        """All machines as one."""
-        machines = (self.inertia, self.damping, self.u)
-        return Reduced(
-            self.weights[:, :0], *(part.sum(axis=-1, keepdims=True) for part in machines)
-        )
-
-    def some(self, part: slice) -> Reduced:
-        """Some of the draws."""
-        return Reduced(self.weights[part], self.inertia[part], self.damping[part], self.u[part])
-
-
 class Trials:
     """Draws of a public case, with the same unit noise for every ε, split and mechanism:
     differences are then their own.
@@ -76,6 +51,7 @@ class Trials:
     own.
     stands_for : number of machines that the surrogate's stand for; the noise on a sum over all of
     them weighs the less on these.
+    compute : where networks are reduced and events simulated; noise is NumPy's everywhere.
     """
 
     def __init__(
@@ -90,6 +66,7 @@ class Trials:
         dt_s: float = DT_S,
         tables: Mapping[str, Array] | None = None,
         stands_for: int | None = None,
+        compute: Compute = CPU,
     ) -> None:
         if len(surrogate.facts.machines) > MOST_MACHINES and not lumped:
             raise OptionError(
@@ -135,36 +112,25 @@ class Trials:
                 expected="an event that adds or loses load",
                 outcome=NOT_SIMULATED,
             )
-        rate, gain = facts.governor_rate, facts.droop_gain
-        if lumped:
-            mean = float(gain @ rate / gain.sum()) if gain.any() else 0.0
-            rate, gain = np.array([mean]), np.array([gain[rate > 0].sum()])
-        self._family = DrivenSwingFamily(
-            complete_edges(len(rate)),
-            inputs=len(event.steps),
-            governor_rate=rate,
-            droop_gain=gain,
-            omega_b=facts.omega_b,
-            sense=np.eye(len(rate)),
-            bounds=bounds,
-        )
+        self._compute = compute
+        self._answer = Answers(facts, event, bounds, self.clock, lumped=lumped, compute=compute)
         network = self._no_network() if lumped else self._kron(values[WEIGHT.name])
         self._truth = self._joined(network, {name: values[name] for name in SWING})
 
     @cached_property
     def _answers(self) -> Array:
         """ω of the tables after each step (tables, steps, N + 1, g)."""
-        parts = (self._respond(self._truth.some(some)) for some in self._chunks(self._truth))
-        return np.concatenate(list(parts))
+        chunks = self._answer.chunks(len(self._truth.inertia))
+        return np.concatenate([self._answer.each(self._truth.some(part)) for part in chunks])
 
     @cached_property
     def _omega(self) -> Array:
-        return self._simulate(self._truth)
+        return self._answer.through(self._truth)
 
     @cached_property
     def reference(self) -> Metrics:
         """Figures of the surrogate itself."""
-        return self._read(self._truth, self._omega)
+        return self._answer.read(self._truth, self._omega)
 
     @cached_property
     def _modes(self) -> np.ndarray:
@@ -186,14 +152,15 @@ class Trials:
 
     def _errors(self, drawn: Reduced, whole: bool) -> Errors:
         parts: list[Errors] = []
-        for some in self._chunks(drawn):
-            part = drawn.some(some)
-            omega = self._simulate(part)
-            each = errors(self._read(part, omega), self.reference)
+        for some in self._answer.chunks(len(drawn.inertia)):
+            part = drawn.some(some, self._compute.put)
+            omega = self._answer.through(part)
+            read = vars(self._answer.read(part, omega))
+            read = Metrics(**{name: self._compute.get(own) for name, own in read.items()})
+            each = errors(read, self.reference)
             if whole:
-                off = omega - self._omega
-                each["L"] = self.clock.dt_s * np.einsum("rng,rng->r", off, off)
-                each |= mode_errors(self._eigenvalues(part), self._modes)
+                each["L"] = self._compute.get(self._distance(omega, self._omega))
+                each |= mode_errors(self._eigenvalues(drawn.some(some)), self._modes)
             parts.append(each)
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
@@ -203,10 +170,11 @@ class Trials:
         """
         drawn, mismatch = self.reduced(adjacency, allocation, epsilon), np.empty(self.draws)
         with one_blas_thread():
-            for some in self._chunks(drawn):
+            for some in self._answer.chunks(self.draws):
                 own = np.arange(self.draws)[some] // self._each
-                off = self._respond(drawn.some(some)) - self._answers[own]
-                mismatch[some] = self._size(off)
+                omega = self._answer.each(drawn.some(some, self._compute.put))
+                whole = self._distance(omega, self._answers[own])
+                mismatch[some] = self._compute.get(whole) / len(self.event.steps)
         return mismatch
 
     def by_table(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Array:
@@ -216,11 +184,13 @@ class Trials:
     @cached_property
     def sizes(self) -> Array:
         """∫ |ω_table|² dt of each table, as `distances` has it [p.u.² s]."""
-        return self._size(self._answers)
+        return self._distance(self._answers, np.zeros(1)) / len(self.event.steps)
 
-    def _size(self, omega: Array) -> Array:
-        whole = np.einsum("rsng,rsng->r", omega, omega)
-        return self.clock.dt_s * whole / len(self.event.steps)
+    def _distance(self, omega: XArray, reference: Array) -> XArray:
+        """∫ |ω − ω_ref|² dt of each draw (draws,) [p.u.² s]."""
+        xp = namespace(omega)
+        off = xp.reshape(omega - beside(reference, omega), (omega.shape[0], -1))
+        return self.clock.dt_s * xp.vecdot(off, off)
 
     def control(self) -> Errors:
         """Errors of the public bounds alone (1,): m and d at their prior means, k in the middle,
@@ -232,7 +202,7 @@ class Trials:
             alone = Posterior.of(public.upper, np.inf, public.lower, public.upper).mean
             prior[name] = np.broadcast_to(alone, (1, len(self.surrogate.facts.machines)))
         model = self._joined(self._network(None), prior)
-        return errors(self._read(model, self._simulate(model)), self.reference)
+        return errors(self._answer.read(model, self._answer.through(model)), self.reference)
 
     def reduced(self, adjacency: Adjacency, allocation: Allocation, epsilon: Fraction) -> Reduced:
         """Draw, estimate and reduce as a release does: what `perturb`, `posterior_mean` and
@@ -329,57 +299,23 @@ class Trials:
         """Reduced weights (draws, e) of networks (draws, lines), and what the machines feel of
         loads (draws, steps + 1, g).
         """
-        facts = self.surrogate.facts
-        parts = [
-            reduce_each(facts, k[part], self._felt)
-            for part in _slices(len(k), len(facts.buses) ** 2)
-        ]
-        k_r, u = zip(*parts, strict=True)
-        return np.concatenate(k_r), np.concatenate(u)
-
-    def _theta(self, models: Reduced) -> Array:
-        driven = models.u.reshape(len(models.u), -1)
-        return np.concatenate([models.weights, models.inertia, models.damping, driven], axis=1)
-
-    def _simulate(self, models: Reduced) -> Array:
-        """ω of the machines through the event (draws, N + 1, g) [p.u.]."""
-        samples, each = self.clock.steps + 1, self._respond(models)
-        omega = np.zeros((len(models.inertia), samples, models.inertia.shape[1]))
-        for column, step in enumerate(self.event.steps):
-            shift = self.clock.sample(step.at_s)
-            omega[:, shift:] += each[:, column, : samples - shift]
-        return omega
-
-    def _respond(self, models: Reduced) -> Array:
-        """ω of the machines after each step of the event alone, from its moment on (draws, steps, N
-        + 1, g) [p.u.].
-        """
-        lti, count = self._family.lti(self._theta(models)), len(self.event.steps)
-        return step_responses(
-            lti, range(count), self.clock.steps + 1, dt_s=self.clock.dt_s, scheme="exact"
+        facts, size = (
+            self.surrogate.facts,
+            self._compute.models(len(self.surrogate.facts.buses) ** 2),
         )
-
-    def _read(self, models: Reduced, omega: Array) -> Metrics:
-        facts = self.surrogate.facts
-        slopes = -models.u.sum(axis=2) / models.inertia.sum(axis=1, keepdims=True)
-        first = np.take_along_axis(slopes, np.argmax(np.abs(slopes), axis=1)[:, None], axis=1)[:, 0]
-        stiffness = models.damping.sum(axis=1) + facts.droop_gain[facts.governor_rate > 0].sum()
-        settling = -models.u.sum(axis=(1, 2)) / stiffness
-        return read_arrays(
-            self.clock.time_s, omega, models.inertia, first, settling, facts.frequency_hz
+        k_r, u = zip(
+            *(
+                reduce_each(facts, self._compute.put(k[start : start + size]), self._felt)
+                for start in range(0, len(k), size)
+            ),
+            strict=True,
         )
+        get = self._compute.get
+        return np.concatenate([*map(get, k_r)]), np.concatenate([*map(get, u)])
 
     def _eigenvalues(self, models: Reduced) -> list[np.ndarray]:
-        A = self._family.lti(self._theta(models)).A
-        return [oscillating(values) for values in np.linalg.eigvals(A).astype(np.complex128)]
-
-    def _chunks(self, models: Reduced) -> Iterator[slice]:
-        g = 1 if self.lumped else len(self.surrogate.facts.machines)
-        # A matrix exponential keeps about twenty matrices of its size.
-        return _slices(
-            len(models.inertia),
-            max(self.clock.steps * g * len(self.event.steps), 20 * (3 * g) ** 2),
-        )
+        values = np.linalg.eigvals(self._answer.A(models)).astype(np.complex128)
+        return [oscillating(own) for own in values]
 
 
 def _means(noisy: Array, mean: Callable[[Array], Array]) -> Array:
@@ -418,9 +354,3 @@ def _losses(
         )
         for place, (name, epsilon) in enumerate(shares.items())
     }
-
-
-def _slices(count: int, each: int) -> Iterator[slice]:
-    """Cut a batch so that a part holds not too many numbers."""
-    size = max(1, HELD // each)
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from gridveil.foundation.looks import looks
 from gridveil.grid.facts import Facts
@@ -11,7 +11,9 @@ from gridveil.grid.parameters import Bounds, Range
 from gridveil.grid.tables import Values, frozen_values
 from gridveil.privacy.allocation import ITEMS, Allocation
 from gridveil.privacy.guarantee import Guarantee
-from gridveil.privacy.ledger.accounts import Receipt
+
+if TYPE_CHECKING:  # the batch path runs where no database is
+    from gridveil.privacy.ledger.accounts import Receipt
 
 
 @looks(

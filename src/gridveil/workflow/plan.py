@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from gridveil.dynamics.engine.compute import Where, compute_on
 from gridveil.dynamics.events import Event
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.parameters import DETAILED, PARAMETERS, SWING, Bounds, parameters_of
@@ -55,6 +56,7 @@ class PlanSettings:
     draws : None: 200, or 50 of a detailed model.
     dynamics, reading : how the surrogate is read, as in `GridSettings`.
     plot : a figure.
+    compute : cpu or gpu: where trials of swing models are reduced and simulated.
     """
 
     surrogate: str
@@ -72,9 +74,11 @@ class PlanSettings:
     dynamics: Path | None = None
     reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
     plot: Path | None = None
+    compute: str = "cpu"
 
     def __post_init__(self) -> None:
         check_one_of("share-by", self.share_by, SHARINGS)
+        check_one_of("compute", self.compute, get_args(Where))
         if self.mechanism:
             check_one_of("mechanism", self.mechanism, MECHANISMS)
         if self.family == DETAILED:
@@ -98,9 +102,9 @@ class PlanSettings:
 
     def check_detailed(self) -> None:
         """Refuse what a plan for a detailed model has no place for."""
-        if self.mechanism or self.share_by != "equal" or self.plot:
+        if self.mechanism or self.share_by != "equal" or self.plot or self.compute != "cpu":
             raise OptionError(
-                "--mechanism, --share-by and --plot are for plans of swing models.",
+                "--mechanism, --share-by, --plot and --compute are for plans of swing models.",
                 outcome=NO_PLAN,
                 remedy="Leave them out, or choose --model swing.",
             )
@@ -155,6 +159,8 @@ def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan |
     """
     if settings.plot:
         check_figure(settings.plot)
+    where: Any = settings.compute
+    compute = compute_on(where)
     mechanisms: Any = [settings.mechanism] if settings.mechanism else MECHANISMS
     sharing: Any = settings.share_by
     model: Any = settings.family or settings.model
@@ -191,6 +197,7 @@ def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan |
         sharing=sharing,
         draws=settings.draws or SWING_DRAWS,
         quantile=settings.quantile,
+        compute=compute,
     )
     if settings.plot:
         from gridveil.planning.plan import plot_plan

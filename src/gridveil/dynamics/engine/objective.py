@@ -9,20 +9,26 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, nullcontext
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from gridveil.dynamics.engine.lti import LTI, LinearFamily, XArray, namespace
+from gridveil.dynamics.engine.lti import (
+    LTI,
+    Constants,
+    LinearFamily,
+    XArray,
+    namespace,
+    product,
+)
 from gridveil.dynamics.engine.propagate import (
     SCHEMES,
+    Blocks,
     Path,
     SchemeName,
-    pull_blocks,
     pull_steps,
-    respond_by_blocks,
     respond_by_steps,
     step_responses,
     takes_steps,
@@ -31,11 +37,18 @@ from gridveil.dynamics.engine.propagate import (
 from gridveil.dynamics.engine.records import SampledRecord, SampledRecords
 
 # Models worked on at once: enough to hide Python's share, few enough for the cache.
-CHUNK = 16
+CHUNK = 25
+# A batch's J comes from products of small matrices where it is more than this share of the records'
+# own size; below it their rounding would show (5e-11 of J here), and it comes from the residuals.
+PLAIN = 1e-4
+# Singular values below this share of the largest are rounding; records of more numbers than this
+# are taken as they are.
+ROUNDING, MOST_FACTORED = 1e-16, 2**20
 
 
 class Objective:
-    """J and dJ/dθ of a linear family against records; θ may carry a leading batch axis.
+    """J and dJ/dθ of a linear family against records; θ may carry a leading batch axis, and be of
+    any array library: what is computed stays there.
 
     family : its inputs are what the records' steps name, its outputs are what the records hold.
     """
@@ -48,32 +61,46 @@ class Objective:
         dt_s: float,
         scheme: SchemeName = "exact",
         path: Path = "auto",
-        xp: Any = np,
     ) -> None:
         self.family = family
         self.dt_s = dt_s
         self.scheme: SchemeName = scheme
         self.records = SampledRecords.of(records)
         self.path: Path = path
-        self._xp = xp
         self._layout = self.records.layout()
-        self._observed = xp.asarray(self.records.observed)
-        self._double_weights = xp.asarray(2.0 * self.records.weights)
-        self._unit_steps: XArray | None = None
-        self._single = self.records.one_step_each
-        if self._single:
+        self._unit_steps: dict[Any, XArray] = {}
+        self._even_weight, constants = None, {}
+        if self.records.one_step_each:
             observed, weights, self._before = self.records.shifted_back()
-            self._packed_observed = self._layout.pack(xp.asarray(observed))
-            self._packed_double_weights = self._layout.pack(xp.asarray(2.0 * weights))
-            self._even_weight = (
-                float(weights[0, 0, 0]) if (weights == weights[0, 0, 0]).all() else None
-            )
+            if (weights == weights[0, 0, 0]).all():
+                self._even_weight = float(weights[0, 0, 0])
+            packed, inside = (self._layout.pack(part) for part in (observed, np.ones_like(weights)))
+            # rows of O that the last block column has samples of
+            self._last_rows = int(inside[:, -1].sum())
+            weights = inside if self._even_weight is not None else self._layout.pack(weights)
+            constants = {"packed": packed, "weights": weights}
+        self._constants = Constants(
+            observed=self.records.observed, record_weights=self.records.weights, **constants
+        )
+
+    @cached_property
+    def _factors(self) -> Constants:
+        """Y as a product, which is thin where records are smooth, and |Y|²."""
+        Y = self._constants.beside(np.empty(0)).packed
+        left, right = np.eye(len(Y)), Y
+        if Y.size <= MOST_FACTORED:
+            U, s, _ = np.linalg.svd(Y, full_matrices=False)
+            U = U[:, s > ROUNDING * s[0]]
+            if U.shape[1] * sum(Y.shape) < Y.size:
+                left, right = U, U.T @ Y
+        return Constants(left=left, right=right, size=np.sum(Y**2))
 
     def __call__(self, theta: XArray) -> tuple[XArray, XArray]:
         """Return J (...,) and dJ/dθ (..., p) at θ (p,) or (batch, p)."""
+        if not isinstance(theta, np.ndarray):  # a GPU takes the whole batch at once
+            return self._evaluate(theta)
         _keep_freed_memory()
-        if theta.ndim == 1 or self._xp is not np or len(theta) <= CHUNK:
-            # a GPU takes the whole batch at once
+        if theta.ndim == 1 or len(theta) <= CHUNK:
             with one_blas_thread():
                 return self._evaluate(theta)
         rounds = -(-len(theta) // (CHUNK * _cores()))
@@ -100,58 +127,115 @@ class Objective:
         E, pullback = SCHEMES[self.scheme](lti.F, self.dt_s)
         start = self._start(lti)
         mismatch = self._by_stepping if takes_steps(lti, self.path) else self._by_blocks
-        J, E_bar, H_bar = mismatch(E, lti.H, start)
+        J, E_bar, H_bar, factor = mismatch(E, lti.H, start)
         bar = LTI(pullback(E_bar), H_bar, lti.states)
-        return J, self.family.pull(theta, bar)
+        return J, factor * self.family.pull(theta, bar)
 
-    def _by_blocks(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:
-        responses = respond_by_blocks(E, H, start, self._layout)
-        if self._single:
-            residual = responses.outputs
-            residual -= self._packed_observed
-            if self._even_weight is not None:
-                # the usual case: no weights to read and no second array to write
-                self._layout.clear_padding(residual, len(self.records.steps))
-                double = 2.0 * self._even_weight
-                E_bar, H_bar = pull_blocks(responses, residual)
-                return (
-                    double * _half_dot(residual, residual, axes=2) + self._before,
-                    double * E_bar,
-                    double * H_bar,
-                )
-            bar = self._packed_double_weights * residual
-            J = _half_dot(bar, residual, axes=2) + self._before
-        else:
+    def _by_blocks(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, ...]:
+        blocks, factor = Blocks.grow(E, H, start, self._layout), 1.0
+        O, Zt = blocks.O, blocks.Zt  # noqa: E741
+        if not self.records.one_step_each:
             J, series_bar = self._mismatch(
-                self._layout.unpack(responses.outputs, len(self.records.steps))
+                self._layout.unpack(blocks.outputs(), len(self.records.steps))
             )
             bar = self._layout.pack(series_bar)
-        return J, *pull_blocks(responses, bar)
+            O_bar, Zt_bar = product(bar, Zt), product(bar.mT, O)
+        else:
+            of_batch = O.ndim > 2 and self._even_weight is not None
+            by = self._by_products if of_batch else self._by_residuals
+            J, O_bar, Zt_bar = by(O, Zt)
+            factor = 1.0 if self._even_weight is None else self._even_weight
+            J = factor * J + self._before
+        return J, *blocks.pull(O_bar, Zt_bar), 2.0 * factor
 
-    def _by_stepping(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:
+    def _by_residuals(self, O: XArray, Zt: XArray) -> tuple[XArray, ...]:  # noqa: E741
+        """Σ w R², w R Zᵀ and (w R)ᵀ O with R = O Z − Y, where an even w stands for 1."""
+        residual = self._residual(O, Zt)
+        bar = residual
+        if self._even_weight is None:
+            bar = self._constants.beside(O).weights * residual
+        return _dot(bar, residual, axes=2), product(bar, Zt), product(O.mT, bar).mT
+
+    def _residual(self, O: XArray, Zt: XArray) -> XArray:  # noqa: E741
+        """R = O Z − Y, and 0 behind the last sample where nothing else weighs it so."""
+        own = self._constants.beside(O)
+        if not isinstance(O, np.ndarray):
+            residual = product(O, Zt.mT) - own.packed
+            return residual if self._even_weight is None else own.weights * residual
+        residual = product(O, Zt.mT)
+        residual -= own.packed
+        if self._even_weight is not None:
+            residual[..., self._last_rows :, -len(self.records.steps) :] = 0.0
+        return residual
+
+    def _by_products(self, O: XArray, Zt: XArray) -> tuple[XArray, ...]:  # noqa: E741
+        """The same for a batch with an even weight, without the residuals, which are most of what
+        has to be moved: R Zᵀ = O (Z Zᵀ) − Y Zᵀ and Rᵀ O = Zᵀ (Oᵀ O) − Yᵀ O, where Y is the same
+        for all models and often of low rank.
+
+        The last block column may be cut short: its samples are the first rows of O.
+        """
+        xp, own = namespace(O), self._factors.beside(O)
+        rows, c = self._last_rows, len(self.records.steps)
+        head, tail = O[..., :rows, :], O[..., rows:, :]
+        whole, last = Zt[..., :-c, :], Zt[..., -c:, :]
+        Z_whole, Z_last, O_head = whole.mT @ whole, last.mT @ last, head.mT @ head
+        O_all = O_head + tail.mT @ tail
+        of_O, of_Z = own.left.mT @ O, own.right @ Zt
+        O_bar = xp.concat([head @ (Z_whole + Z_last), tail @ Z_whole], axis=-2) - own.left @ of_Z
+        Zt_bar = xp.concat([whole @ O_all, last @ O_head], axis=-2) - own.right.mT @ of_O
+        J = (
+            _dot(Z_whole, O_all, axes=2)
+            + _dot(Z_last, O_head, axes=2)
+            - 2.0 * _dot(of_O, of_Z, axes=2)
+            + own.size
+        )
+        small = PLAIN * own.size > J
+        if bool(xp.any(small)):
+            J = xp.where(small, self._exact_where(small, O, Zt), J)
+        return J, O_bar, Zt_bar
+
+    def _exact_where(self, chosen: XArray, O: XArray, Zt: XArray) -> XArray:  # noqa: E741
+        """Σ R² of the chosen models of a batch (models,), by residuals; of others anything.
+
+        A few at a time: of NumPy's so many that none leaves the cache.
+        """
+        xp, (places,) = namespace(O), namespace(O).nonzero(chosen)
+        few, found = (4 if isinstance(O, np.ndarray) else 4096), []
+        count = places.shape[0]
+        for start in range(0, count, few):
+            own = places[start : min(start + few, count)]
+            residual = self._residual(xp.take(O, own, axis=0), xp.take(Zt, own, axis=0))
+            found.append(_dot(residual, residual, axes=2))
+        counted = xp.cumulative_sum(xp.astype(chosen, places.dtype)) - 1
+        return xp.take(xp.concat(found), xp.clip(counted, 0, count - 1), axis=0)
+
+    def _by_stepping(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, ...]:
         states, series = respond_by_steps(E, H, start, self.records.samples)
         J, series_bar = self._mismatch(series)
-        return J, *pull_steps(E, H, states, series_bar)
+        return J, *pull_steps(E, H, states, series_bar), 2.0
 
     def _mismatch(self, responses: XArray) -> tuple[XArray, XArray]:
         """J of step responses (..., c, N, h), and its derivative by them."""
-        residual = self.records.predict(responses) - self._observed
-        bar = self._double_weights * residual
-        return _half_dot(bar, residual, axes=3), self.records.distribute(bar)
+        own = self._constants.beside(responses)
+        residual = self.records.predict(responses) - own.observed
+        bar = own.record_weights * residual
+        return _dot(bar, residual, axes=3), self.records.distribute(bar)
 
     def _start(self, lti: LTI) -> XArray:
-        if self._unit_steps is None:
-            self._unit_steps = unit_steps(lti, self.records.inputs)
-        return self._unit_steps
+        key = namespace(lti.F)
+        if key not in self._unit_steps:
+            self._unit_steps[key] = unit_steps(lti, self.records.inputs)
+        return self._unit_steps[key]
 
 
-def _half_dot(a: XArray, b: XArray, axes: int) -> XArray:
-    """½ Σ a b over records or blocks: all axes of a record (3) or of a block matrix (2), never the
+def _dot(a: XArray, b: XArray, axes: int) -> XArray:
+    """Σ a b over records or blocks: all axes of a record (3) or of a block matrix (2), never the
     batch.
     """
     xp = namespace(a)
     flat = (*a.shape[:-axes], -1)
-    return 0.5 * xp.vecdot(xp.reshape(a, flat), xp.reshape(b, flat))
+    return xp.vecdot(xp.reshape(a, flat), xp.reshape(b, flat))
 
 
 @cache
@@ -167,8 +251,10 @@ def _keep_freed_memory() -> None:
 
 @cache
 def _controller() -> Any:
-    from threadpoolctl import ThreadpoolController
-
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:  # a bare machine: OPENBLAS_NUM_THREADS says it there
+        return None
     return ThreadpoolController()
 
 
@@ -178,7 +264,8 @@ def one_blas_thread() -> Iterator[None]:
 
     Also a decorator.
     """
-    with _controller().limit(limits=1, user_api="blas"):
+    controller = _controller()
+    with controller.limit(limits=1, user_api="blas") if controller else nullcontext():
         yield
 
 

@@ -28,11 +28,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from gridveil.dynamics.engine.lti import LTI, XArray, namespace, product
+from gridveil.dynamics.engine.lti import (
+    LTI,
+    XArray,
+    beside,
+    eye,
+    namespace,
+    plus_product,
+    product,
+    transposed,
+    zeros,
+)
 
 SchemeName = Literal["exact", "trapezoidal", "euler"]
 Pullback = Callable[[XArray], XArray]
@@ -49,22 +59,21 @@ def euler(F: XArray, dt: float) -> tuple[XArray, Pullback]:
 
 def trapezoidal(F: XArray, dt: float) -> tuple[XArray, Pullback]:
     """Implicit trapezoidal rule: A-stable, second order."""
-    xp, eye = namespace(F), _eye(F)
-    S = eye - 0.5 * dt * F
-    E = xp.linalg.solve(S, eye + 0.5 * dt * F)
+    xp, unit = namespace(F), _eye(F)
+    S = unit - 0.5 * dt * F
+    E = xp.linalg.solve(S, unit + 0.5 * dt * F)
     # E = S⁻¹ R gives dE = S⁻¹ (dR − dS E), with dR = −dS = dt/2 dF.
-    return E, lambda E_bar: 0.5 * dt * product(xp.linalg.solve(S.mT, E_bar), (E + eye).mT)
+    return E, lambda E_bar: 0.5 * dt * product(xp.linalg.solve(S.mT, E_bar), (E + unit).mT)
 
 
 def exact(F: XArray, dt: float) -> tuple[XArray, Pullback]:
     """Matrix exponential by scaling, Taylor and squaring: exact for piecewise constant inputs."""
-    xp, eye = namespace(F), _eye(F)
-    norm = float(xp.max(xp.sum(xp.abs(F), axis=-2))) * dt
-    halvings = max(0, ceil(log2(2 * norm))) if norm > 0 else 0
+    unit = _eye(F)
+    halvings = _halvings(F, dt)
     X = F * (dt / 2.0**halvings)
-    horner = [eye + 0.0 * X]  # P_j = I + X P_{j+1} / j
+    horner = [unit + 0.0 * X]  # P_j = I + X P_{j+1} / j
     for j in range(TAYLOR_DEGREE, 0, -1):
-        horner.append(eye + product(X, horner[-1]) / j)
+        horner.append(unit + product(X, horner[-1]) / j)
     squares = [horner.pop()]
     for _ in range(halvings):
         squares.append(product(squares[-1], squares[-1]))
@@ -82,11 +91,34 @@ def exact(F: XArray, dt: float) -> tuple[XArray, Pullback]:
     return squares[-1], pullback
 
 
+def _halvings(F: XArray, dt: float) -> int:
+    """How often dt F is halved until its norm is at most 1/2."""
+    xp = namespace(F)
+    norm = float(xp.max(xp.sum(xp.abs(F), axis=-2))) * dt
+    return max(0, ceil(log2(2 * norm))) if norm > 0 else 0
+
+
+def slopes_of_exact(F: XArray, dF: XArray, dt: float) -> tuple[XArray, XArray]:
+    """exp(dt F) (..., n, n), and its slopes along dF (..., p, n, n): `exact`, pushed forwards."""
+    unit = _eye(F)
+    halvings = _halvings(F, dt)
+    X, dX = F * (dt / 2.0**halvings), dF * (dt / 2.0**halvings)
+    P, dP, X_each = unit + 0.0 * X, 0.0 * dX, X[..., None, :, :]
+    for j in range(TAYLOR_DEGREE, 0, -1):
+        dP = (dX @ P[..., None, :, :] + X_each @ dP) / j
+        P = unit + product(X, P) / j
+    for _ in range(halvings):
+        each = P[..., None, :, :]
+        dP = dP @ each + each @ dP
+        P = product(P, P)
+    return P, dP
+
+
 SCHEMES: Mapping[SchemeName, Scheme] = {"exact": exact, "trapezoidal": trapezoidal, "euler": euler}
 
 
 def _eye(F: XArray) -> XArray:
-    return namespace(F).eye(F.shape[-1], dtype=F.dtype)
+    return eye(F.shape[-1], F)
 
 
 @dataclass(frozen=True)
@@ -116,18 +148,13 @@ class BlockLayout:
         """Lay a series (..., c, samples, h) out as (..., block_length · h, block_count · c)."""
         xp = namespace(series)
         *lead, c, samples, h = series.shape
-        padded = xp.zeros((*lead, c, self.block_count * self.block_length, h), dtype=series.dtype)
-        padded[..., :samples, :] = series
+        missing = self.block_count * self.block_length - samples
+        behind = zeros((*lead, c, missing, h), series)
+        padded = xp.concat([series, behind], axis=-2)
         axes = len(lead)
         split = xp.reshape(padded, (*lead, c, self.block_count, self.block_length, h))
         moved = xp.permute_dims(split, (*range(axes), axes + 2, axes + 3, axes + 1, axes))
         return xp.reshape(moved, (*lead, self.block_length * h, self.block_count * c))
-
-    def clear_padding(self, blocks: XArray, columns: int) -> None:
-        """Set the places behind the last sample to zero."""
-        h = blocks.shape[-2] // self.block_length
-        last = self.samples - (self.block_count - 1) * self.block_length
-        blocks[..., last * h :, (self.block_count - 1) * columns :] = 0.0
 
     def unpack(self, blocks: XArray, columns: int) -> XArray:
         """Turn a block matrix back into series (..., c, samples, h)."""
@@ -142,79 +169,100 @@ class BlockLayout:
 
 
 @dataclass(frozen=True, eq=False)
-class Responses:
-    """Outputs of every starting column at every sample, with what the way back needs.
+class Chain:
+    """V = [V₀; V₀ P; V₀ P²; …], grown by doubling.
 
-    outputs = O Z : (..., block_length · h, block_count · c).
+    V : (..., count · rows, n), with V₀ of so many rows; powers : P, P², P⁴, … as far as V needs
+    them, and P itself always.
     """
 
-    outputs: XArray
-    O_tape: list[XArray]
-    Z_tape: list[XArray]
-    O: XArray  # noqa: E741 - the observability matrix
-    Z: XArray
+    V: XArray
+    powers: list[XArray]
+    rows: int
+    count: int
+
+    @classmethod
+    def grow(cls, P: XArray, V: XArray, count: int) -> Chain:
+        """Double V to [V; V P] and square P, again and again; the last doubling may be in part."""
+        xp, rows = namespace(P), V.shape[-2]
+        if V.ndim < P.ndim:
+            V = xp.broadcast_to(V, (*P.shape[:-2], *V.shape))
+        powers, blocks = [P], 1
+        while blocks < count:
+            if blocks > 1:
+                powers.append(product(powers[-1], powers[-1]))
+            more = min(blocks, count - blocks)
+            V = xp.concat([V, product(V[..., : more * rows, :], powers[-1])], axis=-2)
+            blocks += more
+        return cls(V, powers, rows, count)
+
+    def beyond(self) -> XArray:
+        """P^count, where count is a power of 2."""
+        return product(self.powers[-1], self.powers[-1]) if self.count > 1 else self.powers[-1]
+
+    def shrink(self, V_bar: XArray, beyond_bar: XArray | None = None) -> tuple[XArray, XArray]:
+        """Turn the derivatives by V and by P^count into those by V₀ and by P."""
+        xp, P_bar, blocks = namespace(V_bar), beyond_bar, self.count
+        for level in reversed(range(len(self.powers) if self.count > 1 else 0)):
+            P, most = self.powers[level], 2**level
+            more = min(most, blocks - most) * self.rows
+            last, back = V_bar[..., most * self.rows :, :], transposed(P)
+            own = product(self.V[..., :more, :].mT, last)
+            if P_bar is not None:  # of P²
+                own = plus_product(plus_product(own, back, P_bar), P_bar, back)
+            P_bar = own
+            first = plus_product(V_bar[..., :more, :], last, back)
+            rest = V_bar[..., more : most * self.rows, :]
+            V_bar = xp.concat([first, rest], axis=-2) if rest.shape[-2] else first
+            blocks = most
+        if P_bar is None:  # a single block, which does not depend on P
+            P_bar = 0.0 * self.powers[0]
+        return V_bar, P_bar
 
 
-def respond_by_blocks(E: XArray, H: XArray, start: XArray, layout: BlockLayout) -> Responses:
-    """Compute y_n = H Eⁿ z for every column z of start (..., n, c), laid out in blocks."""
-    n = E.shape[-1]
-    width = layout.block_count * start.shape[-1]
-    O_tape = _grow(E.mT, H.mT, layout.row_doublings)
-    last = O_tape[-1]
-    Z_tape = _grow(last[..., :n].mT, start, layout.column_doublings)
-    O, Z = last[..., n:].mT, Z_tape[-1][..., n : n + width]  # noqa: E741
-    return Responses(product(O, Z), O_tape, Z_tape, O, Z)
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """What the outputs of every starting column at every sample are made of: they are O Z.
 
-
-def pull_blocks(responses: Responses, outputs_bar: XArray) -> tuple[XArray, XArray]:
-    """Turn dJ/d(outputs) into dJ/dE and dJ/dH: `respond_by_blocks`, backwards."""
-    xp = namespace(outputs_bar)
-    n, width = responses.Z.shape[-2:]
-    Z_bar = xp.zeros(responses.Z_tape[-1].shape, dtype=outputs_bar.dtype)
-    Z_bar[..., n : n + width] = product(responses.O.mT, outputs_bar)
-    power_bar = _shrink(responses.Z_tape, Z_bar)[..., :n]
-    O_bar = xp.concat([power_bar.mT, product(responses.Z, outputs_bar.mT)], axis=-1)
-    first = _shrink(responses.O_tape, O_bar)
-    return first[..., :n].mT, first[..., n:].mT
-
-
-def _grow(P: XArray, V: XArray, doublings: int) -> list[XArray]:
-    """Double [P, V] to [P², V, P V] again and again; the last one is [P^N, V, P V, …, P^(N−1) V], N
-    = 2^doublings.
+    observing : O = [H; HE; …; HE^(b−1)], (..., b · h, n);
+    starting : Zᵀ = [z₀ᵀ; z₀ᵀ (E^b)ᵀ; …], (..., block_count · c, n).
     """
-    xp = namespace(P)
-    n = P.shape[-1]
-    if V.ndim < P.ndim:
-        V = xp.broadcast_to(V, (*P.shape[:-2], *V.shape))
-    tape = [xp.concat([P, V], axis=-1)]
-    for _ in range(doublings):
-        S = tape[-1]
-        R = product(S[..., :n], S)
-        tape.append(xp.concat([R[..., :n], S[..., n:], R[..., n:]], axis=-1))
-    return tape
 
+    observing: Chain
+    starting: Chain
 
-def _shrink(tape: list[XArray], S_bar: XArray) -> XArray:
-    """Turn the derivative by the last [P, V] of a tape into the derivative by the first."""
-    xp = namespace(S_bar)
-    n = S_bar.shape[-2]
-    for S in reversed(tape[:-1]):
-        width = S.shape[-1]
-        R_bar = xp.concat([S_bar[..., :n], S_bar[..., width:]], axis=-1)
-        before = product(S[..., :n].mT, R_bar)
-        before[..., :n] += product(R_bar, S.mT)
-        before[..., n:] += S_bar[..., n:width]
-        S_bar = before
-    return S_bar
+    @classmethod
+    def grow(cls, E: XArray, H: XArray, start: XArray, layout: BlockLayout) -> Blocks:
+        """Lay y_n = H Eⁿ z out in blocks, for every column z of start (..., n, c)."""
+        observing = Chain.grow(E, H, layout.block_length)
+        return cls(observing, Chain.grow(observing.beyond().mT, start.mT, layout.block_count))
+
+    @property
+    def O(self) -> XArray:  # noqa: E743 - the observability matrix
+        """(..., block_length · h, n)."""
+        return self.observing.V
+
+    @property
+    def Zt(self) -> XArray:
+        """(..., block_count · c, n)."""
+        return self.starting.V
+
+    def outputs(self) -> XArray:
+        """O Z : (..., block_length · h, block_count · c)."""
+        return product(self.O, self.Zt.mT)
+
+    def pull(self, O_bar: XArray, Zt_bar: XArray) -> tuple[XArray, XArray]:
+        """Turn dJ/dO and dJ/dZᵀ into dJ/dE and dJ/dH: `grow`, backwards."""
+        step_bar = self.starting.shrink(Zt_bar)[1]
+        H_bar, E_bar = self.observing.shrink(O_bar, step_bar.mT)
+        return E_bar, H_bar
 
 
 def respond_by_steps(E: XArray, H: XArray, start: XArray, samples: int) -> tuple[XArray, XArray]:
     """Compute states (samples, ..., n, c) and outputs (..., c, samples, h) from each column."""
     xp = namespace(E)
-    states = xp.empty((samples, *E.shape[:-1], start.shape[-1]), dtype=E.dtype)
-    states[0, ...] = start
-    for n in range(samples - 1):
-        states[n + 1, ...] = E @ states[n, ...]
+    state = xp.broadcast_to(start, (*E.shape[:-1], start.shape[-1]))
+    states = _stacked(xp, samples, lambda n, before: state if n == 0 else E @ before)
     outputs = xp.moveaxis(H @ states, (0, -1), (-2, -3))
     return states, outputs
 
@@ -224,13 +272,30 @@ def pull_steps(E: XArray, H: XArray, states: XArray, outputs_bar: XArray) -> tup
     xp = namespace(E)
     samples = states.shape[0]
     y_bar = xp.moveaxis(outputs_bar, (-2, -3), (0, -1))
-    source = H.mT @ y_bar
-    adjoints = xp.empty(states.shape, dtype=E.dtype)
-    adjoints[samples - 1, ...] = source[samples - 1, ...]
-    for n in range(samples - 2, -1, -1):
-        adjoints[n, ...] = E.mT @ adjoints[n + 1, ...] + source[n, ...]
+    source, back = H.mT @ y_bar, E.mT
+
+    def step(n: int, later: XArray | None) -> XArray:
+        own = source[samples - 1 - n, ...]
+        return own if later is None else back @ later + own
+
+    adjoints = xp.flip(_stacked(xp, samples, step), axis=0)
     E_bar = _sum_of_products(adjoints[1:, ...], states[:-1, ...])
     return E_bar, _sum_of_products(y_bar, states)
+
+
+def _stacked(xp: Any, count: int, step: Callable[[int, Any], XArray]) -> XArray:
+    """Stack the results of steps, each made of the one before."""
+    if xp is np:  # no second copy of what may be large
+        first = step(0, None)
+        out = np.empty((count, *first.shape), dtype=first.dtype)
+        out[0] = first
+        for n in range(1, count):
+            out[n] = step(n, out[n - 1])
+        return out
+    found = [step(0, None)]
+    for n in range(1, count):
+        found.append(step(n, found[-1]))
+    return xp.stack(found)
 
 
 def _sum_of_products(left: XArray, right: XArray) -> XArray:
@@ -262,7 +327,7 @@ def unit_steps(lti: LTI, inputs: Sequence[int]) -> XArray:
     """Columns z₀ = [0; e_input] that start a unit step of each named input: (n + s, c)."""
     start = np.zeros((lti.F.shape[-1], len(inputs)))
     start[[lti.states + i for i in inputs], range(len(inputs))] = 1.0
-    return namespace(lti.F).asarray(start)
+    return beside(start, lti.F)
 
 
 def step_responses(
@@ -281,4 +346,4 @@ def step_responses(
     if takes_steps(lti, path):
         return respond_by_steps(E, lti.H, start, samples)[1]
     layout = BlockLayout.of(samples, lti.H.shape[-2], len(inputs))
-    return layout.unpack(respond_by_blocks(E, lti.H, start, layout).outputs, len(inputs))
+    return layout.unpack(Blocks.grow(E, lti.H, start, layout).outputs(), len(inputs))

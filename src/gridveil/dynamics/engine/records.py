@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gridveil.dynamics.engine.lti import XArray, namespace
+from gridveil.dynamics.engine.lti import XArray, namespace, zeros
 from gridveil.dynamics.engine.propagate import BlockLayout
 from gridveil.grid.facts import Array
 
@@ -65,19 +65,18 @@ class SampledRecords:
 
     def predict(self, responses: XArray) -> XArray:
         """Add shifted step responses (..., c, N, h) up to records (..., r, N, h)."""
-        shape = (*responses.shape[:-3], *self.observed.shape)
-        out = namespace(responses).zeros(shape, dtype=responses.dtype)
+        xp, lead, h = namespace(responses), responses.shape[:-3], responses.shape[-1]
+        records: list[XArray] = [zeros((*lead, self.samples, h), responses)] * len(self.observed)
         for c, (r, shift, _) in enumerate(self.steps):
-            out[..., r, shift:, :] += responses[..., c, : self.samples - shift, :]
-        return out
+            own = responses[..., c, : self.samples - shift, :]
+            records[r] = records[r] + _later(own, shift)
+        return xp.stack(records, axis=-3)
 
     def distribute(self, records_bar: XArray) -> XArray:
         """Turn dJ/d(records) into dJ/d(responses): `predict`, transposed."""
-        shape = (*records_bar.shape[:-3], len(self.steps), *records_bar.shape[-2:])
-        out = namespace(records_bar).zeros(shape, dtype=records_bar.dtype)
-        for c, (r, shift, _) in enumerate(self.steps):
-            out[..., c, : self.samples - shift, :] = records_bar[..., r, shift:, :]
-        return out
+        xp = namespace(records_bar)
+        own = [_earlier(records_bar[..., r, shift:, :], shift) for r, shift, _ in self.steps]
+        return xp.stack(own, axis=-3) if own else records_bar[..., :0, :, :]
 
     @property
     def one_step_each(self) -> bool:
@@ -103,3 +102,15 @@ class SampledRecords:
     def layout(self) -> BlockLayout:
         """Choose the block layout for these records."""
         return BlockLayout.of(self.samples, self.observed.shape[2], len(self.steps))
+
+
+def _later(series: XArray, shift: int) -> XArray:
+    """A series (..., N, h) after so many zeros."""
+    before = zeros((*series.shape[:-2], shift, series.shape[-1]), series)
+    return namespace(series).concat([before, series], axis=-2) if shift else series
+
+
+def _earlier(series: XArray, shift: int) -> XArray:
+    """A series (..., N, h) before so many zeros."""
+    after = zeros((*series.shape[:-2], shift, series.shape[-1]), series)
+    return namespace(series).concat([series, after], axis=-2) if shift else series

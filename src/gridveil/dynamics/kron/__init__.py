@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gridveil.dynamics.engine.lti import XArray, beside
 from gridveil.dynamics.kron.kernels import (
     DENSE_UP_TO,
     Elimination,
@@ -44,17 +45,19 @@ def elimination(facts: GridFacts, k: Array) -> Elimination:
     return eliminate(facts.edges, k, len(facts.buses), facts.machines)
 
 
-def reduce_each(facts: GridFacts, k: Array, loads: Array) -> tuple[Array, Array]:
+def reduce_each(facts: GridFacts, k: XArray, loads: Array) -> tuple[XArray, XArray]:
     """Reduce many networks of one topology: k_r (draws, e_r) and loads on machines (draws, f, g).
 
-    k : (draws, e) [p.u. power / rad]; loads : (f, n) at all buses [p.u. power].
+    k : (draws, e) [p.u. power / rad], of any array library; loads : (f, n) at all buses [p.u.
+    power].
     """
     if len(facts.buses) > DENSE_UP_TO:
         each = [elimination(facts, weights) for weights in k]
         felt = np.stack([network.to_machines(loads.T).T for network in each])
         return np.stack([edge_weights(network.L_red) for network in each]), felt
     L_red, K_ac = schur(laplacian(facts.edges, k, len(facts.buses)), facts.machines)
-    return edge_weights(L_red), loads[:, facts.machines] + loads[:, facts.interior] @ K_ac.mT
+    own, elsewhere = (beside(loads[:, at], k) for at in (facts.machines, facts.interior))
+    return edge_weights(L_red), own + elsewhere @ K_ac.mT
 
 
 def reduced_model(facts: GridFacts, values: Values, buses: IntArray | None = None) -> ReducedModel:

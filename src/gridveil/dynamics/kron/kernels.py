@@ -12,20 +12,31 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
+from gridveil.dynamics.engine.lti import XArray, beside, namespace
 from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
 
 
-def laplacian(edges: IntArray, k: Array, n: int) -> Array:
+def laplacian(edges: IntArray, k: XArray, n: int) -> XArray:
     """Build L = C diag(k) Cᵀ ⪰ 0, the one sign convention of gridveil: power leaves a bus as +L δ.
 
     edges : (e, 2) bus positions; k : (..., e) weights [p.u. power / rad]; L : (..., n, n).
     """
+    if not isinstance(k, np.ndarray):
+        C = beside(incidence(edges, n), k)
+        return (C * k[..., None, :]) @ C.mT
     L, (i, j) = np.zeros((*k.shape[:-1], n, n)), edges.T
     entries, weights = np.moveaxis(L, (-2, -1), (0, 1)), np.moveaxis(k, -1, 0)
     np.add.at(entries, (i, j), -weights)  # parallel lines add up
     np.add.at(entries, (j, i), -weights)
     L[..., range(n), range(n)] = -L.sum(axis=-1)
     return L
+
+
+def incidence(edges: IntArray, n: int) -> Array:
+    """C (n, e): 1 at a line's first bus, −1 at its second."""
+    C, lines = np.zeros((n, len(edges))), np.arange(len(edges))
+    C[edges[:, 0], lines], C[edges[:, 1], lines] = 1.0, -1.0
+    return C
 
 
 def kron_reduce(L: Array, keep: IntArray) -> tuple[Array, Array]:
@@ -47,19 +58,25 @@ def kron_reduce(L: Array, keep: IntArray) -> tuple[Array, Array]:
     return 0.5 * (L_red + L_red.mT), K_ac
 
 
-def schur(L: Array, keep: IntArray) -> tuple[Array, Array]:
+def schur(L: XArray, keep: IntArray) -> tuple[XArray, XArray]:
     """Reduce as `kron_reduce` does, with L_red symmetric to rounding only."""
-    interior = np.setdiff1d(np.arange(L.shape[-1]), keep)
-    kept, left = np.take(L, keep, axis=-2), np.take(L, interior, axis=-2)
-    across = np.take(kept, interior, axis=-1).mT
-    L_red, solved = _eliminated(np.take(kept, keep, -1), across, np.take(left, interior, -1))
+    xp = namespace(L)
+    interior = beside(np.setdiff1d(np.arange(L.shape[-1]), keep), L)
+    keep = beside(np.array(keep), L)
+    kept, left = xp.take(L, keep, axis=-2), xp.take(L, interior, axis=-2)
+    across = xp.take(kept, interior, axis=-1).mT
+    L_red, solved = _eliminated(
+        xp.take(kept, keep, axis=-1), across, xp.take(left, interior, axis=-1)
+    )
     return L_red, -solved.mT
 
 
-def edge_weights(L_red: Array) -> Array:
+def edge_weights(L_red: XArray) -> XArray:
     """Read k_r off reduced Laplacians (..., g, g), in the order of `complete_edges`."""
-    i, j = complete_edges(L_red.shape[-1]).T
-    return -L_red[..., i, j]
+    xp, g = namespace(L_red), L_red.shape[-1]
+    i, j = complete_edges(g).T
+    flat = xp.reshape(L_red, (*L_red.shape[:-2], g * g))
+    return -xp.take(flat, beside(i * g + j, L_red), axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +103,7 @@ class KronMap:
     @cached_property
     def _incidence(self) -> tuple[Array, Array]:
         """C_γ (g, e) and C_β (b, e)."""
-        C = np.zeros((len(self.facts.buses), len(self.facts.edges)))
-        lines = np.arange(len(self.facts.edges))
-        C[self.facts.edges[:, 0], lines], C[self.facts.edges[:, 1], lines] = 1.0, -1.0
+        C = incidence(self.facts.edges, len(self.facts.buses))
         return C[self.facts.machines], C[self.facts.interior]
 
     @cached_property
@@ -129,8 +144,8 @@ class KronMap:
 
 
 def _eliminated(
-    kept: Array, across: Array, left: Array, patterns: Array | None = None
-) -> tuple[Array, Array]:
+    kept: XArray, across: XArray, left: XArray, patterns: Array | None = None
+) -> tuple[XArray, XArray]:
     """The one dense elimination: L_red = L_γγ − Xᵀ L_βγ with X = L_ββ⁻¹ L_βγ, and [X, L_ββ⁻¹ B].
 
     kept : L_γγ (..., g, g); across : L_βγ (..., b, g); left : L_ββ (..., b, b).
@@ -140,7 +155,7 @@ def _eliminated(
     if patterns is not None:
         shape = (*across.shape[:-2], *patterns.shape)
         sides = np.concatenate([across, np.broadcast_to(patterns, shape)], axis=-1)
-    solved = np.linalg.solve(left, sides).astype(np.float64, copy=False)
+    solved = namespace(left).linalg.solve(left, sides)
     return (kept - solved[..., : across.shape[-1]].mT @ across).mT, solved
 
 

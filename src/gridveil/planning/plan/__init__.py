@@ -11,10 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gridveil.dynamics.engine.compute import CPU, Compute
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import Metrics
 from gridveil.foundation.drawing import (
@@ -141,6 +142,7 @@ def plan(
     sharing: Sharing = "equal",
     draws: int = 200,
     quantile: float = 0.9,
+    compute: Compute = CPU,
 ) -> Plan:
     """Find the least ε of each mechanism and rule that meets all targets in a share `quantile` of
     releases; propose one.
@@ -150,8 +152,9 @@ def plan(
     rounded up to two digits and checked on another.
     """
     check_asked(targets, draws, quantile)
-    trials = Trials(surrogate, event, bounds, draws=draws, seed=SEARCH_SEED, lumped=True)
-    fresh = Trials(surrogate, event, bounds, draws=draws, seed=CHECK_SEED)
+    common: dict[str, Any] = {"draws": draws, "compute": compute}
+    trials = Trials(surrogate, event, bounds, seed=SEARCH_SEED, lumped=True, **common)
+    fresh = Trials(surrogate, event, bounds, seed=CHECK_SEED, **common)
     search = Search(trials, fresh, tuple(targets), quantile)
     pairs: list[tuple[Adjacency, MechanismName]] = [
         (adjacency, mechanism) for adjacency in adjacencies for mechanism in mechanisms
