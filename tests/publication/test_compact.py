@@ -23,7 +23,7 @@ from gridveil.dynamics.kron import reduce, reduced_model
 from gridveil.dynamics.simulate import simulate
 from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import BundleError, InputError
-from gridveil.grid.facts import complete_edges
+from gridveil.grid.facts import OPERATING_POINTS, complete_edges
 from gridveil.grid.tables import PublicTable
 from gridveil.privacy.allocation import ITEMS
 from gridveil.publication.matfile import HEADER, from_mat, to_mat
@@ -351,7 +351,8 @@ def test_a_grid_of_thousands_of_machines_travels(tmp_path):
     grid = make_grid(
         np.sort(edges), k, range(0, 12_800, 8), m=8, d=2, rate=1, gain=10, loads=np.ones(12_800)
     )
-    source = SourceGrid.of(grid.facts, **grid.values)
+    facts = replace(grid.facts, operating_point=next(iter(OPERATING_POINTS)))
+    source = SourceGrid.of(facts, **grid.values)
     release = publish(source, **SETTINGS, sampler=DemoSampler(1), error_bars=False)
     dense = 8 * (len(release.model.k_r) + release.model.K_ac.size)
     assert release.model.compact is not None and dense > compact.COMPACT_ABOVE
