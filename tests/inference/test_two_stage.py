@@ -6,6 +6,7 @@ import sys
 import time
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -23,12 +24,20 @@ from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.foundation.errors import OptionError, UnstableStep
 from gridveil.foundation.progress import told_to
 from gridveil.grid.parameters import Bounds
-from gridveil.inference.fit import FitSettings, Observation, fit, problem
+from gridveil.inference.fit import (
+    FitSettings,
+    Observation,
+    Unknown,
+    check_records,
+    fit,
+    problem,
+)
 from gridveil.inference.fit.coordinates import Coordinates, independent, linked, push
+from gridveil.inference.fit.direct import DirectResiduals
 from gridveil.inference.fit.least_squares import Gaussian, minimise
 from gridveil.inference.fit.problem import as_records
 from gridveil.inference.fit.sensitivity import Predictor, Sampling, _powers
-from gridveil.inference.fit.task import DirectResiduals, Task
+from gridveil.inference.fit.task import Task
 from gridveil.inference.fit.two_stage import MOST_MACHINES, two_stage, windows
 from gridveil.inference.posterior import Posterior, beliefs, no_release
 from gridveil.paper.experiment import Experiment, named_transients, random_transients
@@ -39,6 +48,7 @@ from gridveil.privacy.provenance import Provenance
 from gridveil.readers.cases import open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
+from gridveil.vault.source import SourceGrid
 from gridveil.workflow.publish import publish
 from helpers import (
     few_examples,
@@ -718,41 +728,55 @@ def test_publish_fits_in_two_stages(tmp_path):
     assert release.model.K_ac.sum(axis=0) == pytest.approx([1.0])
 
 
-def test_two_stage_is_the_default_and_a_grid_too_large_for_it_is_fitted_all_the_same():
-    assert FitSettings().method == PROFILES["default"].settings.method == "two-stage"
-    assert PAPER.settings.method == "projected-gradient"
-    g = MOST_MACHINES + 1
+def a_chain(g):
+    """A noisy chain of machines with a bus between two, and a record of two places."""
     grid = make_grid(
-        [(i, i + 1) for i in range(g - 1)],
-        np.full(g - 1, 5.0),
-        range(g),
+        [(i, i + 1) for i in range(2 * g - 1)],
+        np.full(2 * g - 1, 5.0),
+        range(0, 2 * g, 2),
         m=8,
         d=3,
         rate=2,
         gain=5,
-        loads=np.full(g, 0.1),
+        loads=np.full(2 * g, 0.1),
     )
-    from gridveil.vault.source import SourceGrid
-
-    source = SourceGrid.of(grid.facts, **grid.values)
     noisy = perturb(
-        source,
+        SourceGrid.of(grid.facts, **grid.values),
         epsilon=HALF,
         adjacency=Adjacency(),
         bounds=Bounds(),
         ledger=None,
         sampler=DemoSampler(1),
     )
-    observed = [observe(grid.reduced, horizon_s=2.0)]
-    found = fit(
-        reduce(noisy), observed, FitSettings(dt_s=0.05, iterations=3), Bounds(), noisy=noisy
-    )
+    return grid.facts, noisy, [observe(grid.reduced, horizon_s=4.0, buses=["1", "8"], noise=1e-5)]
+
+
+def test_two_stage_is_the_default_and_a_grid_too_large_for_it_is_fitted_all_the_same(monkeypatch):
+    assert FitSettings().method == PROFILES["default"].settings.method == "two-stage"
+    assert PAPER.settings.method == "projected-gradient"
+    facts, noisy, observed = a_chain(MOST_MACHINES + 1)
+    monkeypatch.setattr(import_module("gridveil.inference.fit.network_fit"), "MOST_MACHINES", 80)
+    settings = FitSettings(dt_s=0.05, iterations=3)
+    found = fit(reduce(noisy), observed, settings, Bounds(), noisy=noisy)
     assert found.method == "l-bfgs-b" and found.identifiability is None
     assert found.mismatch_after < found.mismatch_before
     with pytest.raises(OptionError, match="cannot handle 81 machines"):
-        two_stage(
-            grid.facts, observed, beliefs(noisy), Bounds(), dt_s=0.05, scheme="exact", sigma=1e-5
-        )
+        two_stage(facts, observed, beliefs(noisy), Bounds(), dt_s=0.05, scheme="exact", sigma=1e-5)
+
+
+def test_more_machines_than_the_two_stages_take_are_fitted_by_their_network(monkeypatch):
+    """With a verdict, and what the records fix; covariances of reduced weights are left out."""
+    for name in ("direct", "network_fit", "search"):
+        monkeypatch.setattr(import_module(f"gridveil.inference.fit.{name}"), "MODAL", 20)
+    facts, noisy, observed = a_chain(MOST_MACHINES + 1)
+    settings = FitSettings(dt_s=0.05)
+    found = fit(reduce(noisy), observed, settings, Bounds(), noisy=noisy)
+    assert found.method == "two-stage" and found.verdict is not None
+    assert found.mismatch_after < 0.01 * found.mismatch_before
+    assert found.covariance is None and found.identifiability.by_data > 0
+    guessed = [replace(observed[0], unknown=Unknown(split=True))]
+    with pytest.raises(OptionError, match="l-bfgs-b"):
+        check_records(guessed, facts, settings, Bounds())
 
 
 def test_without_the_noisy_grid_or_a_stable_step_the_fit_is_refused(experiment):

@@ -193,6 +193,7 @@ def simulate(
         "settling_hz": float(figures.settling_hz),
     }
     hz, band = done.trajectory.frequency_hz, done.system_band
+    compact = getattr(release.model, "compact", None)
     bands = band and {
         "level": LEVEL,
         "nadir_hz": in_hz(band.nadir, hz),
@@ -210,6 +211,7 @@ def simulate(
                 "system_bands": bands,
                 "first_swing": asdict(done.first_swing) if done.first_swing else None,
                 "validity": asdict(done.validity) | {"beyond": done.validity.beyond},
+                "compact": asdict(compact) if compact else None,
                 "responses": [asdict(response) for response in responses],
                 "modes": [asdict(mode) for mode in modes],
                 "plot": str(plot) if plot else None,
@@ -232,6 +234,7 @@ def simulate(
             else []
         ),
         f"Valid    {done.validity.in_words()}",
+        *([f"Compact  {compact.in_words()}"] if compact else []),
         explained("nadir", "RoCoF"),
     )
     if bands:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from gridveil.dynamics.compact import Compaction, SparseShares
 from gridveil.dynamics.devices import DeviceFamily, joined, settling_gain
 from gridveil.dynamics.engine.lti import LTI, LinearFamily
 from gridveil.dynamics.swing import SwingFamily
@@ -79,9 +80,10 @@ class ReducedModel:
     m, d : (g,) inertia [p.u. power · s / p.u. frequency] and damping [p.u. power / p.u. frequency].
     governor_rate : (g,) T [1/s].
     droop_gain : (g,) G [p.u. power / p.u. frequency].
-    K_ac : (g, b).
+    K_ac : (g, b); in a compact model `SparseShares`, which answer as an array does.
     loads : (g + b,) nominal loads [p.u. power], NaN where not published; omega_b [rad/s].
     device : (g,) each, values of the parameters of devices at the machines, by name.
+    compact : what was left out of a large one, see `gridveil.dynamics.compact`.
     """
 
     ports: tuple[str, ...]
@@ -96,10 +98,12 @@ class ReducedModel:
     frequency_hz: float
     base_mva: float
     device: Values = field(default_factory=dict)
+    compact: Compaction | None = None
 
     def __post_init__(self) -> None:
         for name in ("k_r", "m", "d", "governor_rate", "droop_gain", "K_ac", "loads"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+            if not isinstance(getattr(self, name), SparseShares):
+                object.__setattr__(self, name, frozen(getattr(self, name)))
         object.__setattr__(
             self, "device", {name: frozen(values) for name, values in self.device.items()}
         )

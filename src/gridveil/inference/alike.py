@@ -11,6 +11,7 @@ up to the width of the box.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,7 @@ PLACES, WIDTHS = 48, 16
 LONE = 0.5  # how likely it is that one machine stands out, where a sum alone was drawn
 # A machine's share is at least e^-12 of the largest: Student's law alone would let one vanish.
 FURTHEST_BEHIND = -12.0
+ITEMS = 500  # that are worked on at a time
 TRIES = 32  # splits of a sum that are tried until one keeps every machine within the box
 
 
@@ -89,7 +91,7 @@ class Alike:
         chosen = random.choice(len(self._of_common), size=count, p=self._of_common)
         edges = self._cells[0]
         out = np.empty((count, len(edges)))
-        for item, given in enumerate(self._given.swapaxes(0, 1)):
+        for item, given in self._given_each():
             below = np.cumsum(given[chosen], axis=1)
             share = random.random((count, 1)) * below[:, -1:]
             cell = np.minimum((share >= below).sum(axis=1), below.shape[1] - 1)
@@ -118,27 +120,54 @@ class Alike:
     @cached_property
     def _given(self) -> Array:
         """Mass of each cell at each (μ, τ), (q, n, c)."""
+        return self._given_of(slice(None))
+
+    def _given_of(self, items: slice) -> Array:
+        """The same of some items."""
         mu, tau = (part[:, None, None] for part in self._common)
-        edges, mass = self._cells
-        low, high = np.log(self.each.lower[:, None]), np.log(self.each.upper[:, None])
+        edges, mass = (part[items] for part in self._cells)
+        low, high = np.log(self.each.lower[items, None]), np.log(self.each.upper[items, None])
         inside = student((high - mu) / tau) - student((low - mu) / tau)
         # the prior's own mass in a cell over the cell's width, so that a narrow prior is not missed
         prior = np.diff(student((edges - mu) / tau)) / np.maximum(np.diff(edges), 1e-300)
         return mass * prior / inside
 
+    def _blocks(self) -> Iterator[Array]:
+        """`_given` of some items at a time: of thousands it takes gigabytes."""
+        if len(self.each.y) <= ITEMS:
+            yield self._given
+            return
+        for first in range(0, len(self.each.y), ITEMS):
+            yield self._given_of(slice(first, first + ITEMS))
+
+    def _given_each(self) -> Iterator[tuple[int, Array]]:
+        """Each item, and its mass of each cell at each (μ, τ), (q, c)."""
+        return enumerate(given for block in self._blocks() for given in block.swapaxes(0, 1))
+
     @cached_property
     def _of_common(self) -> Array:
         """Posterior of each (μ, τ), (q,)."""
-        log = np.log(np.maximum(self._given.sum(axis=-1), 1e-300)).sum(axis=-1)
+        logs = [
+            np.log(np.maximum(block.sum(axis=-1), 1e-300)).sum(axis=-1) for block in self._blocks()
+        ]
+        log = np.sum(logs, axis=0)
         weight = np.exp(log - log.max())
         return weight / weight.sum()
 
     @cached_property
     def _weights(self) -> Array:
         """Posterior mass of each cell (n, c), over all (μ, τ)."""
-        given = self._given
-        given = given / np.maximum(given.sum(axis=-1, keepdims=True), 1e-300)
-        return np.einsum("q,qnc->nc", self._of_common, given)
+        of_common = self._of_common
+        return np.concatenate(
+            [
+                np.einsum(
+                    "q,qnc->nc",
+                    of_common,
+                    given / np.maximum(given.sum(axis=-1, keepdims=True), 1e-300),
+                )
+                for given in self._blocks()
+            ]
+        )
 
 
 Belief = Posterior | Alike

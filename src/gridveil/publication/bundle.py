@@ -10,11 +10,13 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from gridveil.dynamics.compact import is_compact
 from gridveil.dynamics.ensemble import LEVEL
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.trajectory import Trajectory
@@ -45,6 +47,7 @@ from gridveil.publication.certificate import (
     in_plain_words,
     receipt_of,
 )
+from gridveil.publication.compact import SHARES, SPARSE, from_sparse_arrays, sparse_arrays
 from gridveil.publication.document import from_document, to_document
 from gridveil.publication.ensemble import (
     ensemble_document,
@@ -666,10 +669,13 @@ def _json(document: BaseModel) -> bytes:
     return json_file(document.model_dump(mode="json", exclude_unset=True))
 
 
-def _arrays(release: Release) -> dict[str, Array | IntArray]:
+def _arrays(release: Release) -> dict[str, Any]:
     """The arrays of a model of either kind, as a file has them."""
     if isinstance(release.model, ReducedModel):
-        return release.model.arrays | _edges(len(release.model.machines))
+        arrays = release.model.arrays
+        if release.model.compact:
+            arrays |= sparse_arrays(release.model)
+        return arrays | _edges(len(release.model.machines))
     # What knows devices is imported where there are some: most bundles have none.
     from gridveil.publication.detailed import arrays_of
 
@@ -685,7 +691,10 @@ def _from_mat(data: bytes, model: ModelDocument) -> dict[str, Array]:
         return from_mat(data, shapes_of(model), {})
     machines = len(model.machines)
     shapes = ReducedModel.shapes(machines, len(model.loaded_buses))
-    return from_mat(data, shapes, _edges(machines))
+    if model.compact is None:
+        return from_mat(data, shapes, _edges(machines))
+    arrays = from_mat(data, shapes, _edges(machines), sparse_ones=SPARSE)
+    return arrays | from_sparse_arrays(arrays)
 
 
 def check_fits(facts: GridFacts, bounds: Bounds, loaded: int) -> None:
@@ -693,7 +702,10 @@ def check_fits(facts: GridFacts, bounds: Bounds, loaded: int) -> None:
     drawn.
     """
     check_declared(facts, bounds)
+    compact = is_compact(len(facts.machines), loaded)
     for name, shape in ReducedModel.shapes(len(facts.machines), loaded).items():
+        if compact and name == SHARES:  # of which few are kept
+            continue
         check_size(name, shape, "Nothing was drawn and nothing was written.", FEWER)
 
 

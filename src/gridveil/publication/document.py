@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from fractions import Fraction
 
+from gridveil.dynamics.compact import Compaction
 from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.devices import devices_of
 from gridveil.dynamics.models import ReducedModel
@@ -26,6 +27,7 @@ from gridveil.publication.release import (
 )
 from gridveil.publication.schema import (
     SCHEMA_VERSION,
+    CompactDocument,
     FitDocument,
     GuaranteeDocument,
     ModelDocument,
@@ -119,6 +121,8 @@ def _model_document(release: Release) -> ModelDocument:
             "units": model_units(),
             "load_damping": release.load_damping,
         }
+        if model.compact:
+            own["compact"] = CompactDocument(**asdict(model.compact))
     else:
         from gridveil.publication import detailed
 
@@ -196,6 +200,7 @@ def from_document(document: ReleaseDocument, arrays: Mapping[str, Array]) -> Rel
                 omega_b=m.omega_b,
                 frequency_hz=m.frequency_hz,
                 base_mva=m.base_mva,
+                compact=m.compact and Compaction(**m.compact.model_dump()),
             ),
         )
     else:

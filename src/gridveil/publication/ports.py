@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gridveil.dynamics.compact import SparseShares
 from gridveil.dynamics.kron import elimination
 from gridveil.foundation.errors import NOTHING_SPENT, InputError, OptionError
 from gridveil.grid.facts import Array, GridFacts, IntArray
@@ -132,16 +133,19 @@ def merge_loads(release: Release, facts: GridFacts, ports: Sequence[IntArray]) -
     the guarantee stays.
     """
     model, g = release.swing, len(release.swing.machines)
+    members = merged_shares(facts, ports)
+    K_ac = model.K_ac
+    K_ac = K_ac.merged(members) if isinstance(K_ac, SparseShares) else K_ac @ members
     merged = replace(
         model,
         ports=(*model.machines, *(f"L{number}" for number in range(1, len(ports) + 1))),
-        K_ac=model.K_ac @ merged_shares(facts, ports),
+        K_ac=K_ac,
         loads=np.concatenate(
             [model.loads[:g], [model.loads[g + members].sum() for members in ports]]
         ),
     )
     shares = np.eye(len(model.ports), len(merged.ports))
-    shares[g:, g:] = merged_shares(facts, ports)
+    shares[g:, g:] = members
     names = {f"L{bus + 1}": f"L{n}" for n, members in enumerate(ports, start=1) for bus in members}
     return replace(
         release,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gridveil.dynamics.compact import Compaction
 from gridveil.inference.fit.misfit import COMPARED, compared
 from gridveil.privacy.guarantee import GroupLoss
 from gridveil.publication.certificate import operating_point
@@ -144,7 +145,16 @@ one array a parameter, `MODEL_parameter`, and `MODEL_unit` for the units that ha
     return f"""M, D, T and G are diagonal: `m`, `d`, `governor_rate`, `droop_gain`. L has -k_r off its diagonal and rows that sum to 0. All
 states start at 0. `loads` lists the machines first, then the loaded buses{uniform}.
 omega_b = {m.omega_b!r} rad/s, nominal frequency {m.frequency_hz:g} Hz, base {m.base_mva:g} MVA.
-`k_r` lists the weights of the complete graph of machines in the order {order}. Nominal loads: {loads}."""  # noqa: E501
+`k_r` lists the weights of the complete graph of machines in the order {order}. Nominal loads: {loads}.{_compact(document)}"""  # noqa: E501
+
+
+def _compact(document: ReleaseDocument) -> str:
+    """Say what a compact model leaves out."""
+    stated = document.model.compact
+    if stated is None:
+        return ""
+    told = Compaction(**stated.model_dump()).in_words()
+    return f"\n`k_r` and `K_ac` are sparse matrices: {told}."
 
 
 def _verdict(release: Release) -> str:

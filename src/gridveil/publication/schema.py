@@ -45,6 +45,7 @@ MOST_MEMBERS, MOST_MEMBER_STATES = 256, 400
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 FractionText = Annotated[str, Field(pattern=r"^[0-9]+(/[1-9][0-9]*)?$", max_length=9000)]
 T = TypeVar("T")
 # Read from a list, as JSON has it; a forged one may be wrong in every entry, and one error is
@@ -297,6 +298,21 @@ class DetailedDocument(Document):
     moved_words: Words = Field(description="which values those are")
 
 
+class CompactDocument(Document):
+    """What a large model leaves out; model.mat then holds k_r and K_ac as sparse matrices."""
+
+    share_moved: Share = Field(
+        description="largest share of a bus's load that other machines feel than in the whole model"
+    )
+    weight_left_out: Share = Field(
+        description="largest share of a machine's weights that k_r leaves out"
+    )
+    response_error: Share = Field(
+        description="largest difference of frequency between the whole model and this one, as a "
+        "share of the response's peak, in steps of load at a few buses"
+    )
+
+
 class ModelDocument(Document):
     """How to read model.mat."""
 
@@ -316,6 +332,9 @@ class ModelDocument(Document):
     )
     detailed: DetailedDocument | None = Field(
         default=None, description="of a model with detailed devices"
+    )
+    compact: CompactDocument | None = Field(
+        default=None, description="of a large model, what it leaves out; else absent"
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import astuple
 from fractions import Fraction
 from itertools import permutations
 
@@ -90,6 +91,9 @@ def model_problems(model: ReducedModel) -> Iterator[str]:
             return
     if model.K_ac.size and not np.allclose(model.K_ac.sum(axis=0), 1, rtol=0, atol=1e-6):
         yield "the shares in K_ac do not add up to 1"
+
+    if model.compact and not all(0 <= share <= 1 for share in astuple(model.compact)):
+        yield "what its model leaves out is no share"
 
 
 def named_problems(model: ReducedModel | DetailedModel) -> Iterator[str]:
@@ -195,16 +199,20 @@ def _swing_problems(release: Release) -> Iterator[str]:
     if guarantee.operating_point not in {*OPERATING_POINTS, *OPERATING_POINTS.values()}:
         yield "its operating point is none that gridveil knows"
     shown = _lines_drawn(release) or model.ports[g:] != ("L1",)
-    alike = (model.K_ac == 1 / g).all() and all(
-        len(np.unique(values)) <= 1
-        for name, values in model.values.items()
-        if DECLARED[name].reduces
-    )
-    if guarantee.hides_network and (shown or not alike):
+    if guarantee.hides_network and (shown or not _alike(model)):
         yield "it claims to hide the network, and shows one"
     yield from _drawn_problems(release)
     if release.load_damping and not (release.publishes_loads and release.load_damping <= MOST):
         yield "its damping of loads is none that a release has"
+
+
+def _alike(model: ReducedModel) -> bool:
+    """Whether a model tells its machines apart by nothing of a network."""
+    return bool((np.asarray(model.K_ac) == 1 / len(model.m)).all()) and all(
+        len(np.unique(values)) <= 1
+        for name, values in model.values.items()
+        if DECLARED[name].reduces
+    )
 
 
 def _mechanism_problems(guarantee: Guarantee) -> Iterator[str]:

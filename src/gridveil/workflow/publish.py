@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, get_args
 
+from gridveil.dynamics.compact import is_compact
 from gridveil.dynamics.ensemble import Ensemble
 from gridveil.dynamics.kron import networkless_model, reduce
 from gridveil.foundation import crash_points
@@ -145,7 +146,9 @@ def algorithm_1(
     else:
         # Trajectories and their events may lie on any bus; without one, only loaded buses are
         # needed.
-        reduced = reduce(table, None if observed else loaded_buses(facts))
+        loaded = loaded_buses(facts)
+        compact = not observed and is_compact(len(facts.machines), len(loaded))
+        reduced = reduce(table, None if observed else loaded, compact=compact)
     crash_points.step("reduced")
     # Step 3: post-processing.
     if observed:

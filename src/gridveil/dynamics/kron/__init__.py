@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from gridveil.dynamics.compact import SparseShares, compacted
 from gridveil.dynamics.engine.lti import XArray, beside
 from gridveil.dynamics.kron.kernels import (
     DENSE_UP_TO,
@@ -60,32 +61,38 @@ def reduce_each(facts: GridFacts, k: XArray, loads: Array) -> tuple[XArray, XArr
     return edge_weights(L_red), own + elsewhere @ K_ac.mT
 
 
-def reduced_model(facts: GridFacts, values: Values, buses: IntArray | None = None) -> ReducedModel:
+def reduced_model(
+    facts: GridFacts, values: Values, buses: IntArray | None = None, *, compact: bool = False
+) -> ReducedModel:
     """Reduce a grid to its machines: M_γ ω̇ = −L_red δ + p − D_γ ω − u with u = ℓ_γ + K_ac ℓ_β.
 
     Damping of interior loads is felt at the machines: it goes into D_γ as K_ac D_β.
     values : of each parameter, as in a table; those of devices stay at their machines.
     buses : interior buses that stay ports of the model, with columns of K_ac; default: all of them.
+    compact : whether to leave small shares and weights out, and to state what that does.
     """
     stage("reducing to the machines")
     network = elimination(facts, values["k"])
     interior = facts.interior if buses is None else buses
     places = GridPorts.of(facts, interior)
     stage("sharing the loads out")
-    return ReducedModel(
+    whole = ReducedModel(
         ports=places.ports,
         k_r=edge_weights(network.L_red),
         m=values["m"],
         d=values["d"] + network.to_machines(facts.load_damping),
         governor_rate=facts.governor_rate,
         droop_gain=facts.droop_gain,
-        K_ac=network.K_ac(interior),
+        K_ac=cast(Array, SparseShares.none(len(facts.machines), len(interior)))
+        if compact
+        else network.K_ac(interior),
         loads=places.loads,
         omega_b=facts.omega_b,
         frequency_hz=facts.frequency_hz,
         base_mva=facts.base_mva,
         device=device_values(values),
     )
+    return compacted(whole, network, interior) if compact else whole
 
 
 def _whole_table(value: Any) -> GridTable:
@@ -104,11 +111,15 @@ def device_values(values: Values) -> Values:
 
 
 @takes(table=_whole_table)
-def reduce(table: GridTable, buses: IntArray | None = None) -> ReducedModel:
+def reduce(
+    table: GridTable, buses: IntArray | None = None, *, compact: bool = False
+) -> ReducedModel:
     """Reduce a noisy grid, or a table made of one: data-independent post-processing, so the
     guarantee stays as it is.
+
+    buses, compact : as for `reduced_model`.
     """
-    return reduced_model(table.facts, table.values, buses)
+    return reduced_model(table.facts, table.values, buses, compact=compact)
 
 
 def networkless_model(table: PublicTable, weight: float) -> ReducedModel:

@@ -6,6 +6,7 @@ Everything dense goes through one elimination, `_eliminated`; a batch is a leadi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -212,13 +213,20 @@ class Elimination:
     def K_ac(self, buses: IntArray) -> Array:
         """Unroll K_ac for some interior buses (b,): (g, b), not negative, columns that sum to 1."""
         share = np.empty((len(buses), len(self.keep)))
+        end = 0
+        for block in self.share_blocks(buses):
+            share[:, end : end + block.shape[1]] = block
+            end += block.shape[1]
+        share.setflags(write=False)
+        return share.T
+
+    def share_blocks(self, buses: IntArray) -> Iterator[Array]:
+        """Unroll K_acᵀ for some interior buses (b,), some machines at a time: (b, machines)."""
         for start in range(0, len(self.keep), COLUMNS):
             some = slice(start, min(start + COLUMNS, len(self.keep)))
             unit = np.zeros((len(self.keep), some.stop - some.start))
             unit[some][np.diag_indices(some.stop - some.start)] = 1.0
-            share[:, some] = self._spread(unit, self.core_share[:, some])[buses]
-        share.setflags(write=False)
-        return share.T
+            yield self._spread(unit, self.core_share[:, some])[buses]
 
     def _spread(self, at_kept: Array, at_core: Array) -> Array:
         everywhere = np.zeros((self.buses, *at_kept.shape[1:]))

@@ -35,7 +35,7 @@ from gridveil.inference.fit.problem import (
     quasi_newton,
 )
 from gridveil.inference.fit.task import Task
-from gridveil.inference.fit.two_stage import is_too_large, polished, two_stage
+from gridveil.inference.fit.two_stage import is_direct, is_too_large, polished, two_stage
 from gridveil.inference.fit.unknown import EstimatedEvent, Unknown, check_known
 from gridveil.inference.posterior import beliefs, posterior_mean
 from gridveil.privacy.noisy import NoisyGrid
@@ -141,7 +141,7 @@ def check_records(
     """
     if not observed:
         return
-    check_known(observed, method_for(settings, facts))
+    check_known(observed, method_for(settings, facts, observed))
     if any(observation.unknown.anything for observation in observed):
         Task.of(facts, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme)
     on_clock(GridPorts.of(facts), observed, settings.dt_s)
@@ -150,11 +150,16 @@ def check_records(
         check_euler(reduced_model(facts, stiffest), settings.dt_s)
 
 
-def method_for(settings: FitSettings, facts: GridFacts) -> Method:
+def method_for(
+    settings: FitSettings, facts: GridFacts, observed: Sequence[Observation] = ()
+) -> Method:
     """The method that is run: l-bfgs-b in place of two-stage on a grid that is too large for it, or
-    that has devices.
+    that has devices; an event that is not wholly known makes fewer machines too many.
     """
-    whole = is_too_large(facts) or facts.sizes.keys() - set(SWING)
+    too_large = is_too_large(facts) and (
+        settings.scheme == "euler" or not is_direct(facts, observed)
+    )
+    whole = too_large or facts.sizes.keys() - set(SWING)
     return "l-bfgs-b" if settings.method == "two-stage" and whole else settings.method
 
 
@@ -175,7 +180,7 @@ def fit(
     Uses the noisy model, public trajectories and public settings only, so it is post-processing:
     see the guarantee for what it is then conditional on.
     """
-    method = method_for(settings, noisy.facts) if noisy is not None else settings.method
+    method = method_for(settings, noisy.facts, observed) if noisy is not None else settings.method
     if method != "two-stage":  # which alone estimates events
         check_known(observed, method)
     task = problem(

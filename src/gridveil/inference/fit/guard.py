@@ -314,7 +314,8 @@ def found_by_records(found: TwoStage) -> Array:
     known = found.identifiability
     spread = found.prior.precision.diagonal() ** -0.5
     directions = known.directions / spread[:, None]
-    return (directions * (known.information / (1 + known.information))) @ directions.T
+    seen = known.information[: directions.shape[1]]
+    return (directions * (seen / (1 + seen))) @ directions.T
 
 
 def _rms(values: Array) -> float:

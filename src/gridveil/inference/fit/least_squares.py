@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 
 from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array
@@ -46,6 +49,11 @@ class Gaussian:
     lower: Array
     upper: Array
 
+    @cached_property
+    def is_diagonal(self) -> bool:
+        """Whether entries are independent."""
+        return np.count_nonzero(self.precision) == np.count_nonzero(self.precision.diagonal())
+
     def cost(self, x: Array) -> float:
         """½ (x − μ)ᵀ Λ (x − μ)."""
         return 0.5 * float((x - self.mean) @ self.precision @ (x - self.mean))
@@ -72,8 +80,10 @@ def minimise(
     cap: float = 2.0,
     iterations: int = 30,
     tolerance: float = 1e-6,
+    note: Callable[[int, Array], None] = lambda steps, r: None,  # noqa: ARG005
 ) -> Minimum:
-    """Walk down to a minimum. cap : longest step of any entry; tolerance : decrease to end at.
+    """Walk down to a minimum. cap : longest step of any entry; tolerance : decrease to end at;
+    note : is told of each step, with its number and r.
 
     Damping is in units of the prior, so that directions that the data do not see are never scaled
     by them. Entries on the box that a step would push out stay there for that step (an active set).
@@ -82,15 +92,15 @@ def minimise(
     cost, r = _evaluate(residuals, prior, x, weight)
     slopes = residuals.slopes(x)
     damping, growth, converged, steps = 0.0, 4.0, False, 0
-    gradient, curvature = _expand(prior, x, r, slopes, weight)
+    around = _expand(prior, x, r, slopes, weight)
     for _ in range(4 * iterations):  # most tries are steps; this bounds those that are not
-        step = _step(x, gradient, curvature + damping * prior.precision, prior)
+        step = around.step(damping)
         longest = float(np.abs(step).max(initial=0.0))
         there = np.clip(
             x + (step * (cap / longest) if longest > cap else step), prior.lower, prior.upper
         )
         step = there - x
-        promised = -float(gradient @ step + 0.5 * step @ curvature @ step)
+        promised = around.promised(step)
         trial = _evaluate(residuals, prior, there, weight)
         if trial[0] < cost:
             steps += 1
@@ -98,7 +108,8 @@ def minimise(
             converged = cost - trial[0] <= tolerance and damping <= 1.0
             x, (cost, r) = there, trial
             slopes = residuals.slopes(x)
-            gradient, curvature = _expand(prior, x, r, slopes, weight)
+            around = _expand(prior, x, r, slopes, weight)
+            note(steps, r)
             damping = (
                 damping * max(1 / 10, 1 - (2 * gain - 1) ** 3) if damping > LEAST_DAMPING else 0.0
             )
@@ -120,30 +131,90 @@ def _evaluate(
     return (cost if np.isfinite(cost) else np.inf), r
 
 
-def _expand(
-    prior: Gaussian, x: Array, r: Array, slopes: Array, weight: float
-) -> tuple[Array, Array]:
-    """Gradient (n,) and Gauss-Newton curvature (n, n) of the cost."""
-    return weight * (slopes.T @ r) + prior.precision @ (x - prior.mean), weight * (
-        slopes.T @ slopes
-    ) + prior.precision
+def _expand(prior: Gaussian, x: Array, r: Array, slopes: Array, weight: float) -> _Around:
+    """The cost near x, to second order, without the curvature of r."""
+    kind = _Wide if prior.is_diagonal and len(r) < len(x) else _Dense
+    return kind(
+        prior, x, weight * (slopes.T @ r) + prior.precision @ (x - prior.mean), slopes, weight
+    )
 
 
-def _step(x: Array, gradient: Array, curvature: Array, prior: Gaussian) -> Array:
-    """Solve for the step over the entries that are free to take it."""
-    free = np.ones(len(x), dtype=bool)
-    step = np.zeros_like(x)
-    for _ in range(len(x) + 1):
-        step[:] = 0.0
-        scale = 1 / np.sqrt(curvature.diagonal()[free])
-        step[free] = -scale * np.linalg.solve(
-            curvature[np.ix_(free, free)] * scale * scale[:, None], scale * gradient[free]
+@dataclass(frozen=True, eq=False)
+class _Around:
+    """The Gauss-Newton model of the cost near x: gradient (n,), slopes (rows, n) of weight w."""
+
+    prior: Gaussian
+    x: Array
+    gradient: Array
+    slopes: Array
+    weight: float
+
+    def promised(self, step: Array) -> float:
+        """How far a step (n,) brings the cost down, to second order."""
+        moved = self.slopes @ step
+        bent = self.weight * float(moved @ moved) + float(step @ self.prior.precision @ step)
+        return -float(self.gradient @ step) - 0.5 * bent
+
+    def step(self, damping: float) -> Array:
+        """Solve for the step over the entries that are free to take it; damping in units of the
+        prior.
+        """
+        free, step = np.ones(len(self.x), dtype=bool), np.zeros_like(self.x)
+        for _ in range(len(self.x) + 1):
+            step[:] = 0.0
+            step[free] = self._solve(free, damping)
+            out = free & (
+                ((self.x <= self.prior.lower) & (step < 0))
+                | ((self.x >= self.prior.upper) & (step > 0))
+            )
+            if not out.any():
+                break
+            free &= ~out
+        return step
+
+    def _solve(self, free: NDArray[np.bool_], damping: float) -> Array:
+        raise NotImplementedError
+
+
+class _Dense(_Around):
+    """By the curvature (n, n)."""
+
+    @cached_property
+    def _curvature(self) -> Array:
+        return self.weight * (self.slopes.T @ self.slopes) + self.prior.precision
+
+    def promised(self, step: Array) -> float:
+        """As above, by the curvature."""
+        return -float(self.gradient @ step + 0.5 * step @ self._curvature @ step)
+
+    def _solve(self, free: NDArray[np.bool_], damping: float) -> Array:
+        whole = self._curvature + damping * self.prior.precision
+        scale = 1 / np.sqrt(whole.diagonal()[free])
+        return -scale * np.linalg.solve(
+            whole[np.ix_(free, free)] * scale * scale[:, None], scale * self.gradient[free]
         )
-        out = free & (((x <= prior.lower) & (step < 0)) | ((x >= prior.upper) & (step > 0)))
-        if not out.any():
-            break
-        free &= ~out
-    return step
+
+
+class _Wide(_Around):
+    """With independent entries and fewer rows than entries: in units of the prior, (AᵀA + c I)⁻¹ =
+    (I − Aᵀ (A Aᵀ + c I)⁻¹ A) / c, so that a matrix (rows, rows) is solved for.
+    """
+
+    @cached_property
+    def _whitened(self) -> tuple[Array, Array, Array]:
+        """Deviations of the prior (n,), A (rows, n) and A Aᵀ."""
+        spread = self.prior.precision.diagonal() ** -0.5
+        A = np.sqrt(self.weight) * self.slopes * spread
+        return spread, A, A @ A.T
+
+    def _solve(self, free: NDArray[np.bool_], damping: float) -> Array:
+        spread, A, square = self._whitened
+        fixed = A[:, ~free]
+        own, gradient = A[:, free], (spread * self.gradient)[free]
+        square = square - fixed @ fixed.T
+        square[np.diag_indices(len(square))] += 1 + damping
+        inner = cho_solve(cho_factor(square, overwrite_a=True), own @ gradient)
+        return -spread[free] * (gradient - own.T @ inner) / (1 + damping)
 
 
 # That direction in words, where no release is there to fix it.

@@ -16,10 +16,13 @@ from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.swing import SWING
 from gridveil.foundation.progress import told_to
 from gridveil.grid.facts import Array
+from gridveil.inference.fit.direct import DirectResiduals, LinearResiduals
 from gridveil.inference.fit.least_squares import Gaussian, minimise
+from gridveil.inference.fit.network_fit import climbed
 from gridveil.inference.fit.outcome import SearchEnd
-from gridveil.inference.fit.task import DirectResiduals, NetworkResiduals, triangle
-from gridveil.inference.fit.two_stage import _follow, _polish, windows
+from gridveil.inference.fit.search import follow, windows
+from gridveil.inference.fit.task import NetworkResiduals, triangle
+from gridveil.inference.fit.two_stage import _polish
 
 # Rounds of a member's polish at most, and the decrease at which it ends, in nats; how far records
 # may lie from linear where none is needed; how far above the other a search may end; steps and last
@@ -59,18 +62,24 @@ class Members:
         perturbed = replace(
             self.ended.sampling, observed=self.ended.sampling.observed - self._noise * noise
         )
+        polish = climbed if self.ended.direct else _polish
         with told_to(None):
-            near_fit = _polish(task, near, start, perturbed, sigma, ROUNDS, NEAR)[0]
+            near_fit = polish(task, near, start, perturbed, sigma, ROUNDS, NEAR)[0]
             if near_fit.converged or not self.few_places:
                 return near_fit.x
             own = np.clip(mean, prior.lower, prior.upper)
-            own = _follow(DirectResiduals, task, near, sigma, self._parts, own, rough=True).x
-            found = _polish(task, near, own, perturbed, sigma, ROUNDS, NEAR)[0]
+            own = follow(DirectResiduals, task, near, sigma, self._parts, own, rough=True).x
+            found = polish(task, near, own, perturbed, sigma, ROUNDS, NEAR)[0]
         return found.x if found.cost <= near_fit.cost + WORSE else near_fit.x
 
     def _linear(self, near: Gaussian, noise: Array) -> tuple[Array, float]:
         """The best y with records linear in θ at where the fit ended, Kron exact; and its cost."""
         coordinates, y = self.ended.task.coordinates, self.ended.minimum.x
+        if self.ended.direct:
+            r = self.ended.minimum.residuals + noise
+            linear = LinearResiduals(self.ended.minimum.slopes, r, y)
+            found = minimise(linear, near, near.mean, iterations=STEPS, tolerance=CLOSE)
+            return found.x, found.cost
         J, r, x = self._at_end
         R = triangle(np.concatenate([J, (r + noise)[:, None]], axis=1))
         bent = NetworkResiduals(
@@ -88,10 +97,8 @@ class Members:
         return found.x, found.cost
 
     def _cost(self, y: Array, near: Gaussian, noise: Array) -> float:
-        task = self.ended.task
         with np.errstate(all="ignore"):
-            r = task.compare(task.coordinates.of_network_and_machines(y), self.ended.sampling)
-            r = r / self._noise + noise
+            r = self.ended.compare(y, self.ended.sampling) / self._noise + noise
             return 0.5 * float(r @ r) + near.cost(y)
 
     @cached_property

@@ -13,6 +13,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array
 from gridveil.grid.tables import Values
+from gridveil.inference.fit.direct import Direct
 from gridveil.inference.fit.least_squares import Gaussian, Minimum
 from gridveil.inference.fit.noise import Residue, noise_of
 from gridveil.inference.fit.problem import Observation
@@ -28,7 +29,7 @@ class Identifiability:
     information : (n,) eigenvalues of the records' Fisher information in units of the prior's
     precision, largest first: a direction with a value above 1 is fixed more by data than by the
     prior.
-    directions : (n, n) in columns, in y.
+    directions : (n, n) in columns, in y; of many machines, those alone that the records see.
     rank : directions that the records see at all (to rounding).
     """
 
@@ -52,6 +53,7 @@ class SearchEnd:
     """Where a two-stage fit ended: what error bars start from.
 
     minimum : over y, of the records at the samples looked at. sigma : as for `two_stage`.
+    direct : whether the network itself was looked for, see `gridveil.inference.fit.network_fit`.
     """
 
     task: Task
@@ -59,6 +61,13 @@ class SearchEnd:
     minimum: Minimum
     sampling: Sampling
     sigma: float | Array
+    direct: bool = False
+
+    def compare(self, y: Array, sampling: Sampling) -> Array:
+        """ω − ω̂ at y (rows,) [p.u.]."""
+        if self.direct:
+            return Direct(self.task).compare(y, sampling)
+        return self.task.compare(self.task.coordinates.of_network_and_machines(y), sampling)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +79,7 @@ class TwoStage:
     cost : ½ Σ (ω − ω̂)²/σ² + ½ |y − prior|² at the end.
     costs_of_starts : of each start after stage 2, the least was taken.
     history : Σ_events ∫ |ω − ω̂|² dt after stage 2 and after each round of the polish [p.u.² s].
-    covariance : (e_r + 2g,)² posterior covariance of (k_r, m, d) of the model.
+    covariance : (e_r + 2g,)² posterior covariance of (k_r, m, d) of the model; None: too large.
     events : what was found of events that were not wholly known.
     mismatch : J of other values after these events [p.u.² s].
     y : (n,) = (log k, log m, log d, z), the maximum; prior : of y.
@@ -87,7 +96,7 @@ class TwoStage:
     history: Array
     converged: bool
     identifiability: Identifiability
-    covariance: Array
+    covariance: Array | None
     events: tuple[EstimatedEvent, ...]
     mismatch: Callable[[Values], float]
     y: Array
@@ -120,25 +129,27 @@ def outcome(
     information[: len(singular)] = singular**2
     # Posterior covariance of y in the eigenvectors of the data's information: 1 / (1 + λ) of the
     # prior's.
-    directions = np.linalg.qr(rows.T, mode="complete")[0] if len(rows) < len(minimum.x) else rows.T
-    shape = scale[:, None] * directions
-    x, chain = task.coordinates.slopes(minimum.x)
-    out = np.zeros((g * (g - 1) // 2 + 2 * g, len(minimum.x)))
-    positive = task.coordinates.parts["damping"].stop
-    out[task.coordinates.moving[:positive]] = np.exp(x[:positive])[:, None] * chain[:positive]
-    spread = shape / np.sqrt(1 + information)
-    released = out @ spread
+    directions, released, events = rows.T, None, ()
+    if len(task.coordinates.linked):
+        if len(rows) < len(minimum.x):
+            directions = np.linalg.qr(rows.T, mode="complete")[0]
+        spread = scale[:, None] * directions / np.sqrt(1 + information)
+        x, chain = task.coordinates.slopes(minimum.x)
+        out = np.zeros((g * (g - 1) // 2 + 2 * g, len(minimum.x)))
+        positive = task.coordinates.parts["damping"].stop
+        out[task.coordinates.moving[:positive]] = np.exp(x[:positive])[:, None] * chain[:positive]
+        released = out @ spread
+        events = _events(task, observed, x, chain @ spread)
 
     def mismatch(values: Values) -> float:
         sampling, z = task.predictor.sampling(), minimum.x[e + 2 * g :]
+        y = np.concatenate([*(np.log(values[name]) for name in SWING), z])
         with np.errstate(all="ignore"):
-            other = task.coordinates.of_network_and_machines(
-                np.concatenate([*(np.log(values[name]) for name in SWING), z])
-            )
-            return float(sampling.weights @ task.compare(other, sampling) ** 2)
+            return float(sampling.weights @ ended.compare(y, sampling) ** 2)
 
     def left(y: Array) -> tuple[Array, NDArray[np.bool_]]:
-        return task.left(task.coordinates.of_network_and_machines(y))
+        sampling = task.predictor.sampling()
+        return task.spread(ended.compare(y, sampling), sampling)
 
     return TwoStage(
         model=reduced_model(facts, values),
@@ -148,10 +159,10 @@ def outcome(
         history=history,
         converged=minimum.converged,
         identifiability=Identifiability(
-            information, shape, int((singular > 1e-12 * singular[0]).sum())
+            information, scale[:, None] * directions, int((singular > 1e-12 * singular[0]).sum())
         ),
-        covariance=released @ released.T,
-        events=_events(task, observed, x, chain @ spread),
+        covariance=released @ released.T if released is not None else None,
+        events=events,
         mismatch=mismatch,
         y=minimum.x,
         prior=prior,

@@ -41,8 +41,12 @@ class Task:
         *,
         dt_s: float,
         scheme: SchemeName,
+        reduced: bool = True,
     ) -> Task:
-        """Put the observations on the fit's clock, and their events and buses on the grid's."""
+        """Put the observations on the fit's clock, and their events and buses on the grid's.
+
+        reduced : whether reduced weights are to be coordinates; without, nothing is known of them.
+        """
         g = len(facts.machines)
         if others := facts.sizes.keys() - set(SWING):
             raise OptionError(
@@ -64,7 +68,7 @@ class Task:
             drive,
             sensed=np.stack([outputs[left], places[left] - g], axis=1),
             kept=np.stack([outputs[kept], places[kept]], axis=1),
-            linked=linked(facts),
+            linked=linked(facts) if reduced else np.zeros(0, dtype=np.int64),
             unknown=unknown,
         )
         family = DrivenSwingFamily(
@@ -104,14 +108,15 @@ class Task:
         """What each record says (r, 1) [p.u.], or the usual deviation."""
         return np.where(np.isnan(self.sigmas), usual, self.sigmas)[:, None]
 
-    def left(self, x: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """ω − ω̂ at x (r, samples, h) [p.u.], 0 where nothing was seen, and where that was."""
-        sampling = self.predictor.sampling()
+    def spread(self, rows: Array, sampling: Sampling) -> tuple[Array, NDArray[np.bool_]]:
+        """Lay rows of a sampling out over the records (r, samples, h), with 0 where nothing was
+        seen, and say where that was.
+        """
         found = np.zeros(self.predictor.records.observed.shape)
         there = np.zeros(found.shape, dtype=bool)
         for record, (at, seen) in enumerate(zip(sampling.at, sampling.seen, strict=True)):
             there[record, at] = seen
-        found[there] = self.compare(x, sampling)
+        found[there] = rows
         return found, there
 
     def compare(self, x: Array, sampling: Sampling) -> Array:
@@ -149,20 +154,6 @@ class ReducedResiduals:
             @ self.task.coordinates.model_slopes(x)
             / self.sigma[:, None]
         )
-
-
-class DirectResiduals(ReducedResiduals):
-    """(ω − ω̂)/σ as a function of the network, y = (log k, log m, log d), with σ per row."""
-
-    def at(self, x: Array) -> Array:
-        """Residuals (rows,)."""
-        return super().at(self.task.coordinates.of_network_and_machines(x))
-
-    def slopes(self, x: Array) -> Array:
-        """Slopes (rows, size of y)."""
-        reduced, chain = self.task.coordinates.slopes(x)
-        moved = self.task.coordinates.model_slopes(reduced) @ chain
-        return self.task.slopes(reduced, self.sampling) @ moved / self.sigma[:, None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -20,8 +19,7 @@ from scipy.linalg import solve_triangular
 from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.engine.propagate import SchemeName
 from gridveil.dynamics.kron import reduced_model
-from gridveil.dynamics.models import ReducedModel
-from gridveil.dynamics.simulate import check_euler, modes
+from gridveil.dynamics.simulate import check_euler
 from gridveil.dynamics.swing import SWING
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import told_to
@@ -30,11 +28,18 @@ from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import Belief
 from gridveil.inference.fit.coordinates import independent, linked, push
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise, scale_shift
+from gridveil.inference.fit.network_fit import (
+    climbed,
+    everything,
+    is_beyond,
+    network_fit,
+    task_of,
+)
 from gridveil.inference.fit.outcome import SearchEnd, TwoStage, covariance, outcome
 from gridveil.inference.fit.problem import NOT_FITTED, Observation, report_step
+from gridveil.inference.fit.search import MOST_KEPT, SEARCHED, follow, levels, sampled, windows
 from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import (
-    DirectResiduals,
     NetworkResiduals,
     ReducedResiduals,
     Task,
@@ -42,26 +47,19 @@ from gridveil.inference.fit.task import (
 )
 from gridveil.inference.fit.unknown import onset_s
 
-# The noise that stage 1 assumes at first [p.u.], and the weight of stage 1's information in stage 2
-# at first.
-FIRST_SIGMA = 1e-3
+# The weight of stage 1's information in stage 2 at first.
 FIRST_WEIGHT = 1e-6
-# The noise that is assumed while the part of the record that is looked at still grows [p.u.].
-WIDE_SIGMA = 1e-5
-# Samples of a record that the search itself compares; the polish at the end takes them all. Of many
-# places, fewer samples do: numbers in a Jacobian, of the search and of the polish, and the fewest
-# samples all the same.
-SEARCHED, SEARCHED_ROUGHLY, LEAST_SAMPLES = 300, 100, 40
-MOST_SEARCHED, MOST_KEPT = 1_000_000, 12_000_000
 # Rounds of the polish at most, those that each of several starts gets, and the change of the cost
 # at which it ends: of the last one, and of tries.
 ROUNDS = 40
 TRIED = 8
+# With more machines than this, starts get so many rounds at first, and the best few go on.
+MANY_MACHINES, FIRST_TRIED, FOLLOWED = 20, 3, 3
 CLOSE, NEARLY = 1e-5, 1e-2
 # Searches at least where fewer places than machines were recorded: with 4, one in ten misses an
 # explanation better by nats.
 FEW_PLACES = 12
-# Entries of x for one of y from which stage 1 is left out.
+# Reduced weights for one entry of y from which the network itself is looked for.
 MANY = 2
 # With more machines, or more reduced weights that are not zero, the search takes hours, and its
 # Jacobians gigabytes.
@@ -105,20 +103,31 @@ def two_stage(
     -------
     Uses the release, public records, public bounds and topology: post-processing.
     """
-    check_size(facts)
     random = np.random.default_rng(seed)
+    if not is_direct(facts, observed):
+        check_size(facts)
     middle = reduced_model(facts, {name: np.exp(belief[name].log_mean) for name in SWING})
     if scheme == "euler":
         check_euler(middle, dt_s)
+    if is_direct(facts, observed):
+        return network_fit(
+            task_of(facts, observed, bounds, dt_s=dt_s, scheme=scheme),
+            observed,
+            belief,
+            middle,
+            sigma=sigma,
+            starts=starts,
+            random=random,
+            near=near,
+        )
     task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
-    thin = _sampling(task, SEARCHED)
+    thin = sampled(task, SEARCHED)
     prior, parts = independent(belief, task.coordinates.unknowns), windows(task, middle)
     few, unknown = (
         task.coordinates.locations < len(facts.machines),
         bool(task.coordinates.unknowns.size),
     )
-    direct = task.coordinates.size > MANY * len(prior.mean) and not unknown
-    pushed = prior if direct or near is not None else push(task.coordinates, belief, random)
+    pushed = prior if near is not None else push(task.coordinates, belief, random)
     count = max(starts, FEW_PLACES) if few else starts
     e, drawn = (
         len(facts.edges),
@@ -133,33 +142,22 @@ def two_stage(
             task, pushed, prior, thin, sigma, lines, _begin_again(task, belief, pushed, observed)
         )
     else:
-        # far more reduced weights than lines: the network itself is the smaller thing to search for
-        if direct:
-            minima = [
-                _follow(
-                    DirectResiduals, task, prior, np.maximum(sigma, WIDE_SIGMA), parts, prior.mean
-                )
-            ]
-        else:
-            first = _follow(ReducedResiduals, task, pushed, sigma, parts, pushed.mean)
-            minima = _stage_2(task, first.x, thin, sigma, prior, lines)
+        first = follow(ReducedResiduals, task, pushed, sigma, parts, pushed.mean)
+        minima = _stage_2(task, first.x, thin, sigma, prior, lines)
         best = min(minima, key=_cost)
         # Several reduced models may explain records of few places, and stage 1 found one of them.
-        tried = [
-            _polish_a_little(task, prior, start, thin, sigma)
-            for start in (best.x, *(drawn if few else ()))
-        ]
+        tried = _tried(task, prior, [best.x, *(drawn if few else ())], thin, sigma)
         best = min(tried, key=_cost)
     rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
-    everything = _sampling(task, task.predictor.records.samples, MOST_KEPT)
-    last, history = _polish(task, prior, best.x, everything, sigma, rounds)
+    all_samples = sampled(task, task.predictor.records.samples, MOST_KEPT)
+    last, history = _polish(task, prior, best.x, all_samples, sigma, rounds)
     for _ in range(SCALED if len(task.coordinates.unknowns.sized) else 0):
         alike = np.zeros(len(prior.mean))
         alike[: drawn.shape[1]] = scale_shift(belief, prior, last.x, covariance(prior, last))
         prior = replace(prior, mean=prior.mean + alike)
-        last, more = _polish(task, prior, last.x, everything, sigma, rounds)
+        last, more = _polish(task, prior, last.x, all_samples, sigma, rounds)
         history = np.concatenate([history, more[1:]])
-    ended = SearchEnd(task, prior, last, everything, sigma)
+    ended = SearchEnd(task, prior, last, all_samples, sigma)
     return outcome(ended, observed, tuple(map(_cost, minima)), history)
 
 
@@ -176,14 +174,30 @@ def polished(
     sigma: float | Array,
 ) -> Array:
     """The maximum of the posterior near y = (log k, log m, log d, z), without a search."""
+    if is_direct(facts, observed):
+        task = task_of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
+        with told_to(None):
+            return climbed(task, prior, y, everything(task), sigma)[0].x
     task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
-    sampling = _sampling(task, task.predictor.records.samples, MOST_KEPT)
+    sampling = sampled(task, task.predictor.records.samples, MOST_KEPT)
     with told_to(None):
         return _polish(task, prior, y, sampling, sigma)[0].x
 
 
+def is_direct(facts: GridFacts, observed: Sequence[Observation]) -> bool:
+    """Whether the network itself is looked for: events are known, and there are far more reduced
+    weights than lines, or too many for the two stages.
+    """
+    if any(one.unknown.anything for one in observed):
+        return False
+    if is_too_large(facts):
+        return not is_beyond(facts)
+    entries = len(facts.edges) + 2 * len(facts.machines)
+    return len(linked(facts)) > MANY * entries
+
+
 def is_too_large(facts: GridFacts) -> bool:
-    """Whether a grid is beyond the two-stage fit: too many machines, or reduced weights."""
+    """Whether a grid is beyond the two stages: too many machines, or reduced weights."""
     g = len(facts.machines)
     return g > MOST_MACHINES or (
         g * (g - 1) // 2 > MOST_WEIGHTS and len(linked(facts)) > MOST_WEIGHTS
@@ -200,76 +214,6 @@ def check_size(facts: GridFacts) -> None:
             outcome=NOT_FITTED,
             remedy="Fit with the method l-bfgs-b.",
         )
-
-
-def _sampling(
-    task: Task, samples: int, numbers: int = MOST_SEARCHED, until: int | None = None
-) -> Sampling:
-    """Limit the samples of a record, and the numbers in a Jacobian."""
-    row = task.coordinates.locations * task.coordinates.size * len(task.predictor.records.observed)
-    every = task.predictor.sampling().stride
-    most = min(samples, max(LEAST_SAMPLES, numbers // row))
-    length = task.predictor.records.samples if until is None else until
-    return task.predictor.sampling(max(1, length // every // most), until)
-
-
-def windows(task: Task, middle: ReducedModel) -> list[int]:
-    """Clock steps after an event to look at in turn: a period of the fastest mode, then doubling.
-
-    A record that rings for many periods has many explanations that are each off by a period; its
-    first period has one.
-    """
-    swings, whole = modes(middle), task.predictor.records.samples
-    first = (
-        max(LEAST_SAMPLES // 10, ceil(1 / (swings[-1].frequency_hz * task.predictor.dt_s)))
-        if swings
-        else whole
-    )
-    parts: list[int] = []
-    while first < whole:
-        parts.append(first)
-        first *= 2
-    return [*parts, whole]
-
-
-def _follow(
-    kind: type[ReducedResiduals | DirectResiduals],
-    task: Task,
-    prior: Gaussian,
-    sigma: float | Array,
-    parts: Sequence[int],
-    start: Array,
-    *,
-    rough: bool = False,
-) -> Minimum:
-    """Fit x or y to the records, from their first period to all, σ falling from 1e-3 to its value.
-
-    Residuals of the result are in units of σ.
-    rough : a polish follows, and need not begin near its end.
-    """
-    x, steps, minimum = start, 0, None
-    usual, at_last = ((5, 0.5), (10, 1.0)) if rough else ((8, 0.1), (60, 1e-3))
-    if task.coordinates.unknowns.size:
-        usual = (20, usual[1])
-    for number, window in enumerate(parts):
-        whole = number == len(parts) - 1
-        samples = SEARCHED_ROUGHLY if rough and not whole else SEARCHED
-        sampling = _sampling(task, samples, until=None if whole else window)
-        finest = float(task.sigma(sampling, sigma).min())
-        for level in _levels(
-            WIDE_SIGMA if number else FIRST_SIGMA, finest if whole else max(finest, WIDE_SIGMA)
-        ):
-            last = whole and level == finest
-            iterations, tolerance = at_last if last else usual
-            residuals = kind(task, sampling, task.sigma(sampling, sigma, level))
-            minimum = minimise(
-                residuals, prior, x, cap=1.0, iterations=iterations, tolerance=tolerance
-            )
-            x, steps = minimum.x, steps + minimum.steps
-    assert minimum is not None, "there is at least one window, and one level"
-    return Minimum(
-        minimum.x, minimum.cost, minimum.residuals, minimum.slopes, steps, minimum.converged
-    )
 
 
 def _stages_of_unknown(
@@ -294,7 +238,7 @@ def _stages_of_unknown(
         first = (
             nearest
             if start is None
-            else _follow(ReducedResiduals, task, pushed, sigma, whole, start)
+            else follow(ReducedResiduals, task, pushed, sigma, whole, start)
         )
         assert first is not None, "there is at least one start"
         nearest = first if nearest is None or first.cost < nearest.cost else nearest
@@ -367,7 +311,7 @@ def _stage_2(
     minima = []
     for log_k in starts:
         best = None
-        for level in _levels(FIRST_WEIGHT, 1.0):
+        for level in levels(FIRST_WEIGHT, 1.0):
             iterations, tolerance = (60, 1e-4) if level == 1.0 else (5, 1e-2)
             best = minimise(
                 task_2,
@@ -462,22 +406,33 @@ def _polish(
     return Minimum(y, cost, r, slopes, number, converged), np.array(history)
 
 
+def _tried(
+    task: Task, prior: Gaussian, starts: Sequence[Array], sampling: Sampling, sigma: float | Array
+) -> list[Minimum]:
+    """Try starts; of many machines, where each takes a second, the best few are followed on."""
+    many = len(task.coordinates.facts.machines) > MANY_MACHINES and len(starts) > FOLLOWED
+    first = [
+        _polish_a_little(task, prior, start, sampling, sigma, FIRST_TRIED if many else TRIED)
+        for start in starts
+    ]
+    if not many:
+        return first
+    best = sorted(first, key=_cost)[:FOLLOWED]
+    return [_polish_a_little(task, prior, one.x, sampling, sigma) for one in best]
+
+
 def _polish_a_little(
-    task: Task, prior: Gaussian, start: Array, sampling: Sampling, sigma: float | Array
+    task: Task,
+    prior: Gaussian,
+    start: Array,
+    sampling: Sampling,
+    sigma: float | Array,
+    rounds: int = TRIED,
 ) -> Minimum:
     """Try a start: a few rounds, which no bar counts."""
     with told_to(None):
-        return _polish(task, prior, start, sampling, sigma, rounds=TRIED, close=NEARLY)[0]
+        return _polish(task, prior, start, sampling, sigma, rounds=rounds, close=NEARLY)[0]
 
 
 def _cost(minimum: Minimum) -> float:
     return minimum.cost
-
-
-def _levels(first: float, last: float) -> list[float]:
-    """Decades from the first to the last, both included."""
-    count = max(0, int(np.ceil(abs(np.log10(last / first)) - 1e-9)))
-    sign = 1.0 if last > first else -1.0
-    if (first - last) * -sign <= 0:
-        return [last]
-    return [*(first * 10.0 ** (sign * number) for number in range(count)), last]

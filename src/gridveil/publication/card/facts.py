@@ -26,6 +26,7 @@ from gridveil.publication.release import Release
 # States of a detailed model whose exponential a browser takes seconds for; bytes of a card's
 # arrays; of K_ac, above which single precision does: a share is then off by 6e-8 of itself.
 MOST_STATES, MOST_BYTES, EXACT_BYTES = 400, 2**23, 2**20
+TOO_LARGE = "The model is too large for a simulator in a page."
 # Units times states³ up to which each is tried without each of its units: a second or two.
 MOST_WORK = 3e8
 # Machines up to which all have bands, and how many of more do.
@@ -46,6 +47,8 @@ def simulator_facts(release: Release) -> dict[str, Any] | str:
             return "The simulator in a page knows no devices beside the swing equations."
         if len(model.machines) > LARGE:
             return f"The simulator in a page takes up to {LARGE} machines."
+        if model.compact:
+            return TOO_LARGE
         arrays = {name: model.arrays[name] for name in SWING_ARRAYS}
         own: dict[str, Any] = {"kind": "swing", "trips": []}
     else:
@@ -63,7 +66,7 @@ def simulator_facts(release: Release) -> dict[str, Any] | str:
         for name, values in arrays.items()
     }
     if sum(values.size * int(kinds[name][1]) for name, values in arrays.items()) > MOST_BYTES:
-        return "The model is too large for a simulator in a page."
+        return TOO_LARGE
     largest = np.argsort(-model.inertia, kind="stable")[:SOME_BANDS]
     return {
         **own,

@@ -6,6 +6,7 @@ import numpy as np
 
 from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.events import Event
+from gridveil.publication.compact import sparse_arrays
 from gridveil.publication.document import SIGN_CONVENTION, equations, model_units
 from gridveil.publication.export.common import Format, about
 from gridveil.publication.matfile import cells, mat_file
@@ -32,7 +33,8 @@ def write(release: Release, event: Event | None) -> dict[str, bytes]:
         "k_r_order": "pairs of machines 12, 13, ..., 1g, 23, ..., as in edges where "
         "that is written",
     }
-    content = model.arrays | numbers | texts | {"units": model_units(), "demo": release.demo}
+    arrays = model.arrays | (sparse_arrays(model) if model.compact else {})
+    content = arrays | numbers | texts | {"units": model_units(), "demo": release.demo}
     if len(model.machines) <= EDGES_UP_TO:  # as doubles, with which MATLAB indexes
         content |= {"edges": (model.edges + 1).astype(np.float64)}
     return {FILE: mat_file(content)}
