@@ -20,7 +20,7 @@ from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.events import Event
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.facts import Array
-from gridveil.inference.fit.controls import FitControls, answers_of, record_ports
+from gridveil.inference.fit.controls import MOST_UNITS, FitControls, answers_of, record_ports
 from gridveil.inference.fit.detailed import DetailedFit, fit_detailed
 from gridveil.inference.fit.factors import factors_of
 from gridveil.inference.fit.guard import (
@@ -115,8 +115,10 @@ class DetailedGuard:
         return any(self._gain(number, moved) > LIKELIER for _, moved in tried)
 
     def _gain(self, number: int, other: Observation | None) -> float:
-        """Gain in log-likelihood when a fit sees a record with another event [nats]."""
-        if other is None:
+        """Gain in log-likelihood when a fit sees a record with another event [nats]; 0 where that
+        takes too long.
+        """
+        if other is None or len(self.released.units.bus) > MOST_UNITS:
             return 0.0
         observed = list(self.controls.observed)
         observed[number - 1] = other
