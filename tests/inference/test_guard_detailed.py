@@ -11,14 +11,9 @@ from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.events import Event
 from gridveil.inference.fit.controls import FitControls
 from gridveil.inference.fit.detailed import fit_detailed
-from gridveil.inference.fit.guard_detailed import (
-    DetailedGuard,
-    compared_with,
-    elsewhere,
-    response_deviation,
-    scaled,
-)
+from gridveil.inference.fit.guard_detailed import DetailedGuard, response_deviation
 from gridveil.inference.fit.noise import sensor_noise
+from gridveil.inference.fit.other_events import compared_with, elsewhere, scaled
 from small_detailed import DT, PORTS, SETTINGS, moved, recorded, small_case
 
 

@@ -7,7 +7,7 @@ is therefore asked first: how the unfitted model answers the recorded event.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log, sqrt
 from typing import Any
 
@@ -17,7 +17,6 @@ from scipy.stats import chi2
 from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.model import DetailedModel
-from gridveil.dynamics.events import Event
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.controls import MOST_UNITS, FitControls, answers_of, record_ports
@@ -33,7 +32,14 @@ from gridveil.inference.fit.guard import (
 )
 from gridveil.inference.fit.misfit import PlaceMisfit
 from gridveil.inference.fit.noise import sensor_noise
-from gridveil.inference.fit.problem import Observation, as_records
+from gridveil.inference.fit.other_events import (
+    LIKELIER,
+    compared_with,
+    gained,
+    likeliest,
+    scaled,
+)
+from gridveil.inference.fit.problem import Observation
 from gridveil.privacy.noisy import NoisyGrid
 
 # What fixes the size of a response, and its deviation [of a logarithm] where nothing was drawn.
@@ -50,10 +56,7 @@ MOST_UNLIKE = 0.12
 # Another event is tried where the release gives a reason: a step of the record's own size, so many
 # deviations from what the release answers; one at the likeliest other buses, where the release
 # answers more alike there, or where the fit leaves more than this share beyond the sensor's noise.
-OTHER_SIZE, OTHER_BUSES, LEFT = 2.0, 2, 0.03
-# How much likelier a record must be after another event [nats]. Two searches for one record end up
-# to 17 apart, wrong sizes and places of the benchmark gained 32 and more.
-LIKELIER = 20.0
+OTHER_SIZE, LEFT = 2.0, 0.03
 FARTHEST = 1e-15  # share of the factors' priors that no grid of this structure is beyond
 
 
@@ -106,12 +109,8 @@ class DetailedGuard:
         self, number: int, record: Observation, model: DetailedModel, unlike: float
     ) -> bool:
         """Whether another bus explains a record far better; unlike : of the declared one."""
-        dt_s, omega = self.controls.settings.dt_s, record.trajectory.omega
-        tried = [
-            (compared_with(answers_of(model, [moved], dt_s)[0], omega)[1], moved)
-            for moved in elsewhere(record, model.ports)
-        ]
-        tried = sorted(tried, key=lambda one: one[0])[:OTHER_BUSES]
+        dt_s = self.controls.settings.dt_s
+        tried = likeliest(record, model.ports, lambda one: answers_of(model, [one], dt_s)[0])
         if not tried or (tried[0][0] >= unlike and self.share_left() <= LEFT):
             return False
         return any(self._gain(number, moved) > LIKELIER for _, moved in tried)
@@ -126,11 +125,9 @@ class DetailedGuard:
         observed[number - 1] = other
         ports = record_ports(self.released, observed)
         fitted = fit_detailed(self.released, ports, observed, self.controls.settings)
-        _, sampled = as_records(observed, self.controls.settings.dt_s)
-        samples = np.array([np.count_nonzero(record.weights, axis=0) for record in sampled])
-        together = np.maximum(fitted.correlation_s, self.fitted.correlation_s)
-        counted = samples * self.controls.settings.dt_s / together
-        gain = float(np.sum(counted * np.log(self.fitted.sigma / fitted.sigma)))
+        dt_s = self.controls.settings.dt_s
+        together = np.maximum(fitted.correlation_s, self.fitted.correlation_s) / dt_s
+        gain = gained(observed, dt_s, self.fitted.sigma, fitted.sigma, together)
         return gain + self._penalty(self.fitted) - self._penalty(fitted)
 
     def _penalty(self, fitted: DetailedFit) -> float:
@@ -227,36 +224,6 @@ class DetailedGuard:
 def _on_bound(x: float, prior: Any) -> bool:
     low, high = prior.range
     return not low + 1e-6 < x < high - 1e-6
-
-
-def compared_with(answer: Array, omega: Array) -> tuple[float, float]:
-    """How many times an answer a record is, and the share of it that no multiple explains."""
-    seen = np.isfinite(omega)
-    ours, theirs = answer[seen], omega[seen]
-    both, own = float(ours @ theirs), max(float(ours @ ours), np.finfo(float).tiny)
-    return both / own, 1 - both**2 / (own * max(float(theirs @ theirs), np.finfo(float).tiny))
-
-
-def elsewhere(record: Observation, ports: Sequence[str]) -> Iterator[Observation]:
-    """The record with its event at every other port; none where it is not one step at one bus."""
-    steps = record.event.steps
-    if len(steps) != 1 or len(steps[0].change) != 1 or record.event.tripped:
-        return
-    ((declared, size),), at_s = steps[0].change.items(), steps[0].at_s
-    for bus in ports:
-        if bus != declared:
-            yield replace(record, event=Event.load({bus: size}, at_s=at_s))
-
-
-def scaled(record: Observation, factor: float) -> Observation | None:
-    """The record with all of its steps so many times as large; None where a machine trips."""
-    if record.event.tripped:
-        return None
-    steps = (
-        replace(step, change={bus: factor * size for bus, size in step.change.items()})
-        for step in record.event.steps
-    )
-    return replace(record, event=replace(record.event, steps=tuple(steps)))
 
 
 def response_deviation(noisy: NoisyGrid[Any]) -> float:
