@@ -23,6 +23,7 @@ from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import beliefs_alike
 from gridveil.inference.fit.guard import SwingFit, Verdict
+from gridveil.inference.fit.noise import sensor_noise
 from gridveil.inference.fit.other_events import LIKELIER, gained, likeliest
 from gridveil.inference.fit.outcome import Identifiability, SearchEnd, TwoStage
 from gridveil.inference.fit.problem import (
@@ -228,7 +229,7 @@ def _two_stage(
         other = _guarded(start, noisy, observed, settings, *second)
         if not other.discarded:
             (fitted, sigma), verdict = second, other
-    if not verdict.discarded and _elsewhere(start, noisy, observed, settings, fitted, sigma):
+    if not verdict.discarded and _elsewhere(start, noisy, observed, settings, fitted):
         words = "a record is far likelier after the same step at another bus"
         verdict = Verdict("discarded", (words, *verdict.reasons))
     if fitted.events:  # before, the event was a guess
@@ -297,13 +298,15 @@ def _elsewhere(
     observed: Sequence[Observation],
     settings: FitSettings,
     fitted: TwoStage,
-    sigma: Array,
 ) -> bool:
-    """Whether a record that the fit does not explain is far likelier after a step at another bus,
-    which leaves less than half of it.
+    """Whether a record of which the fit leaves more than its sensors' noise is far likelier after a
+    step at another bus, which leaves less than half of that.
     """
-    least, dt_s = _declared(observed, settings), settings.dt_s
-    if (sigma <= least).all() or len(noisy.facts.machines) > MOST_MACHINES:
+    dt_s = settings.dt_s
+    sensors = [[sensor_noise(column) for column in record.T] for record in fitted.recorded]
+    least = np.maximum(_declared(observed, settings), sensors)
+    explained = (fitted.noise.rms <= EXPLAINED * least).all()
+    if explained or len(noisy.facts.machines) > MOST_MACHINES:
         return False
 
     def answer(record: Observation) -> Array:
