@@ -31,10 +31,11 @@ from gridveil.dynamics.models import FullModel, Model, ReducedModel
 from gridveil.dynamics.simulate import simulate
 from gridveil.dynamics.trajectory import Trajectory
 from gridveil.grid.facts import Array, GridFacts
+from gridveil.inference.alike import Alike, beliefs_alike
 from gridveil.inference.fit import Observation
 from gridveil.inference.fit.outcome import TwoStage
 from gridveil.inference.fit.two_stage import two_stage
-from gridveil.inference.posterior import Posterior, beliefs, no_release, posterior_mean
+from gridveil.inference.posterior import Posterior, no_release, posterior_mean
 from gridveil.paper.experiment import RUNS_A_SEED, Experiment, named_transients, random_transients
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.noisy import NoisyGrid
@@ -141,7 +142,7 @@ def measure(one: Draw) -> Found:
     if one.kind in ("Laplace", "posterior"):
         model = reduce(noisy if one.kind == "Laplace" else posterior_mean(noisy))
         return Found(judge(model, one.mismatch), time.perf_counter() - start)
-    belief: Mapping[str, Posterior] = beliefs(noisy)
+    belief: Mapping[str, Alike | Posterior] = beliefs_alike(noisy)  # as releases are fitted
     if one.kind == "no release":
         belief = no_release(facts.sizes, experiment().profile.bounds)
     record, scheme = mismatched(one) if one.mismatch else (one.record(), "euler")

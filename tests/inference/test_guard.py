@@ -26,6 +26,7 @@ from gridveil.inference.fit.guard import (
 )
 from gridveil.inference.fit.misfit import PlaceMisfit, Rms
 from gridveil.inference.fit.noise import noise_of
+from gridveil.inference.fit.other_events import gained, likeliest
 from gridveil.inference.posterior import Posterior
 from gridveil.inference.records import check_size, measure
 from gridveil.inference.records.declared import read_declaration
@@ -236,6 +237,33 @@ def test_a_record_of_another_size_is_discarded_and_the_unfitted_model_published(
     other = released(record(factor=3 * factor))
     if other.fitted.verdict.discarded:
         assert np.array_equal(other.model.m, found.model.m)
+
+
+def test_a_step_declared_at_another_bus_is_discarded_by_the_likelihood_of_its_own():
+    told = Event.load({"1": 0.3}, at_s=1.0)
+    for seed in (1, 2):
+        found = released(record(told=told, seed=seed), seed=seed).fitted.verdict
+        assert found.discarded
+
+
+def test_a_likelihood_counts_independent_samples_once():
+    seen = record()  # 301 samples at each place
+    places = len(seen.trajectory.buses)
+    before, after = np.full((1, places), 3e-5), np.full((1, places), 1e-5)
+    gain = gained([seen], DT, before, after, np.full((1, places), 4.0))
+    assert gain == pytest.approx(places * 301 / 4 * np.log(3))
+
+
+def test_the_likeliest_other_buses_are_those_whose_answers_are_most_alike():
+    model = true_model(open_grid("star5"))
+    told = Event.load({"1": 0.3}, at_s=1.0)
+
+    def answer(one):
+        return simulate(model, one.event, horizon_s=15, dt_s=DT).omega
+
+    tried = likeliest(record(told=told), model.ports, answer)
+    assert len(tried) == 2 and tried[0][0] < tried[1][0]
+    assert tried[0][1].event == EVENT
 
 
 @pytest.mark.slow

@@ -11,22 +11,18 @@ from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.events import Event
 from gridveil.inference.fit.controls import FitControls
 from gridveil.inference.fit.detailed import fit_detailed
-from gridveil.inference.fit.guard_detailed import (
-    DetailedGuard,
-    compared_with,
-    elsewhere,
-    response_deviation,
-)
+from gridveil.inference.fit.guard_detailed import DetailedGuard, response_deviation
 from gridveil.inference.fit.noise import sensor_noise
+from gridveil.inference.fit.other_events import compared_with, elsewhere, scaled
 from small_detailed import DT, PORTS, SETTINGS, moved, recorded, small_case
 
 
-def verdict(record):
+def verdict(record, deviation=0.15):
     released = moved(small_case(), inertia=-0.1, governor_gain=0.1)
     fitted = fit_detailed(released, PORTS, [record], SETTINGS)
     controls = FitControls((record,), None, (DT,), SETTINGS, (None, None), (None, None))
     misfit = controls.beside(released, fitted)
-    return DetailedGuard(released, fitted, misfit, controls, 0.15).verdict()
+    return DetailedGuard(released, fitted, misfit, controls, deviation).verdict()
 
 
 def test_a_record_of_the_grid_is_good():
@@ -36,9 +32,32 @@ def test_a_record_of_the_grid_is_good():
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_a_record_of_another_size_is_discarded(factor):
     seen = recorded(small_case())
-    scaled = replace(seen.trajectory, omega=factor * seen.trajectory.omega)
-    found = verdict(replace(seen, trajectory=scaled))
+    larger = replace(seen.trajectory, omega=factor * seen.trajectory.omega)
+    found = verdict(replace(seen, trajectory=larger))
     assert found.discarded and "times as large as what the release answers" in found.reasons[0]
+
+
+def test_a_size_that_the_noise_allows_is_discarded_where_another_is_far_likelier():
+    seen = recorded(small_case())
+    larger = replace(seen.trajectory, omega=2 * seen.trajectory.omega)
+    found = verdict(replace(seen, trajectory=larger), deviation=0.25)
+    assert found.discarded
+    assert any("times the declared size" in reason for reason in found.reasons)
+
+
+def test_a_step_declared_at_another_bus_is_discarded():
+    step = Event.load({"L1": 0.4})
+    seen = recorded(small_case(), step)
+    assert verdict(seen).grade == "good"
+    found = verdict(replace(seen, event=Event.load({"L3": 0.4})))
+    assert found.discarded and any("at another bus" in reason for reason in found.reasons)
+
+
+def test_steps_are_scaled_and_trips_are_not():
+    seen = recorded(small_case())
+    steps = scaled(seen, 2.0).event.steps
+    assert [dict(step.change) for step in steps] == [{"L1": 0.8}, {"L3": -0.3}]
+    assert scaled(replace(seen, event=Event.trip({"G1": 1.0})), 2.0) is None
 
 
 def test_a_record_of_another_shape_is_discarded():
@@ -84,9 +103,8 @@ def test_a_multiple_of_an_answer_is_told_with_gaps():
 
 def test_only_a_step_at_one_bus_is_tried_elsewhere():
     one = recorded(small_case(), Event.load({"L1": 0.1}))
-    tried = dict(elsewhere(one, ("G1", "L1", "L2")))
-    assert list(tried) == ["G1", "L2"]
-    assert tried["L2"].event == Event.load({"L2": 0.1})
+    tried = [moved.event for moved in elsewhere(one, ("G1", "L1", "L2"))]
+    assert tried == [Event.load({"G1": 0.1}), Event.load({"L2": 0.1})]
     two = replace(one, event=Event.load({"L1": 0.1, "L2": 0.1}))
     assert not list(elsewhere(two, ("G1", "L1", "L2")))
 

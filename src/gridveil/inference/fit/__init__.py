@@ -14,7 +14,7 @@ import numpy as np
 from gridveil.dynamics.engine import SchemeName
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.models import GridPorts, ReducedModel
-from gridveil.dynamics.simulate import check_euler
+from gridveil.dynamics.simulate import check_euler, simulate
 from gridveil.dynamics.swing import SWING
 from gridveil.foundation.arguments import a_number, one_of, takes, whole
 from gridveil.foundation.errors import OptionError
@@ -23,6 +23,8 @@ from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import beliefs_alike
 from gridveil.inference.fit.guard import SwingFit, Verdict
+from gridveil.inference.fit.noise import sensor_noise
+from gridveil.inference.fit.other_events import LIKELIER, gained, likeliest
 from gridveil.inference.fit.outcome import Identifiability, SearchEnd, TwoStage
 from gridveil.inference.fit.problem import (
     NOT_FITTED,
@@ -56,6 +58,9 @@ __all__ = [
 
 # Fits at most until σ is that of the residual, and how much larger than σ that may be.
 NOISE_ROUNDS, EXPLAINED = 4, 1.5
+# Machines above which no second fits are made; a step elsewhere leaves at most this share of what
+# the declared one does.
+MOST_MACHINES, HALF = 20, 0.5
 # Last steps over which J may change by this share where a fit counts as converged.
 FLAT_STEPS, FLAT = 5, 1e-3
 
@@ -229,6 +234,9 @@ def _two_stage(
         other = _guarded(start, noisy, observed, settings, *second)
         if not other.discarded:
             (fitted, sigma), verdict = second, other
+    if not verdict.discarded and _elsewhere(start, noisy, observed, settings, fitted):
+        words = "a record is far likelier after the same step at another bus"
+        verdict = Verdict("discarded", (words, *verdict.reasons))
     if fitted.events:  # before, the event was a guess
         before = fitted.mismatch(noisy.values)
     history = np.concatenate([[before], fitted.history])
@@ -289,6 +297,51 @@ def _guarded(
     ).verdict()
 
 
+def _elsewhere(
+    start: ReducedModel,
+    noisy: NoisyGrid,
+    observed: Sequence[Observation],
+    settings: FitSettings,
+    fitted: TwoStage,
+) -> bool:
+    """Whether a record of which the fit leaves more than its sensors' noise is far likelier after a
+    step at another bus, which leaves less than half of that.
+    """
+    dt_s = settings.dt_s
+    sensors = [[sensor_noise(column) for column in record.T] for record in fitted.recorded]
+    least = np.maximum(_declared(observed, settings), sensors)
+    explained = (fitted.noise.rms <= EXPLAINED * least).all()
+    if explained or len(noisy.facts.machines) > MOST_MACHINES:
+        return False
+
+    def answer(record: Observation) -> Array:
+        shown = record.trajectory
+        horizon_s, step = float(shown.time_s[-1]), np.rint(shown.time_s / dt_s).astype(int)
+        found = simulate(start, record.event, horizon_s=horizon_s, dt_s=dt_s, buses=shown.buses)
+        return found.omega[step]
+
+    left = np.maximum(fitted.noise.rms, least)
+    for number, record in enumerate(observed):
+        if not set(record.trajectory.buses) <= set(start.ports):
+            continue
+        for _, moved in likeliest(record, start.ports, answer):
+            others = [*observed[:number], moved, *observed[number + 1 :]]
+            other, _ = with_own_noise(noisy, others, settings)
+            now = np.maximum(other.noise.rms, least)
+            together = np.maximum(fitted.noise.together, other.noise.together)
+            gain = gained(observed, dt_s, left, now, together)
+            gain += fitted.prior.cost(fitted.y) - other.prior.cost(other.y)
+            if gain > LIKELIER and (now[number] < HALF * left[number]).any():
+                return True
+    return False
+
+
+def _declared(observed: Sequence[Observation], settings: FitSettings) -> Array:
+    """Least deviation of each record's samples (r, 1) [p.u.]."""
+    declared = [settings.sigma if one.sigma is None else one.sigma for one in observed]
+    return np.array(declared)[:, None]
+
+
 def with_own_noise(
     noisy: NoisyGrid, observed: Sequence[Observation], settings: FitSettings, seed: int = 0
 ) -> tuple[TwoStage, Array]:
@@ -296,8 +349,7 @@ def with_own_noise(
 
     A fit at too small a σ takes model error for dynamics; then it is repeated at what it left.
     """
-    declared = [settings.sigma if one.sigma is None else one.sigma for one in observed]
-    sigma = least = np.array(declared)[:, None]
+    sigma = least = _declared(observed, settings)
     near = None
     for remaining in reversed(range(NOISE_ROUNDS)):
         fitted = two_stage(
