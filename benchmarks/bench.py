@@ -114,8 +114,8 @@ def engine(models: int) -> dict:
     repeats = max(1, 100 // models)
     fast, slow = [], []
     for _ in range(ROUNDS):
-        fast.append(_clock(lambda: [task(ours) for _ in range(repeats)]) / repeats)
-        slow.append(_clock(lambda: objective_and_gradient(*plain)))
+        fast.append(clock(lambda: [task(ours) for _ in range(repeats)]) / repeats)
+        slow.append(clock(lambda: objective_and_gradient(*plain)))
     return {
         "models": models,
         "gridveil_ms": [1e3 * seconds for seconds in fast],
@@ -178,7 +178,7 @@ def trust(repeats: int = 15) -> dict:
                 made = publish(source, ledger=ledger, **settings)
                 made.save(folder / f"bundle-{number}", signer)
 
-            taken["release_ms"].append(1e3 * _clock(release))
+            taken["release_ms"].append(1e3 * clock(release))
             spent = dict.fromkeys("kmd", 0.01)
             charge = Charge(
                 "ieee30",
@@ -195,8 +195,8 @@ def trust(repeats: int = 15) -> dict:
                 ledger.mark_drawn(entry, b"")
                 ledger.mark_published(entry, "0" * 64)
 
-            taken["ledger_ms"].append(1e3 * _clock(account))
-            taken["signature_ms"].append(1e3 * _clock(lambda: signer.sign(b"0" * 1000)))
+            taken["ledger_ms"].append(1e3 * clock(account))
+            taken["signature_ms"].append(1e3 * clock(lambda: signer.sign(b"0" * 1000)))
     return {name: values[1:] for name, values in taken.items()}
 
 
@@ -206,13 +206,13 @@ def paper(sample: int = 5) -> dict:
     """
     program = str(Path(sys.executable).with_name("gridveil"))
     with tempfile.TemporaryDirectory() as folder:
-        ours = _clock(
+        ours = clock(
             lambda: subprocess.run(
                 [program, "paper", "--out", f"{folder}/paper"], check=True, capture_output=True
             )
         )
     _, plain, _ = paper_task(100)
-    seconds = [_clock(lambda: objective_and_gradient(*plain)) for _ in range(sample)]
+    seconds = [clock(lambda: objective_and_gradient(*plain)) for _ in range(sample)]
     gradients = 3 * PROFILES["paper"].settings.iterations
     baseline = float(np.median(seconds)) * gradients
     return {
@@ -246,7 +246,7 @@ def commands() -> list[dict]:
                     os.environ | own_places(f"{folder}/{number}"),
                 )
                 seconds.append(
-                    _clock(
+                    clock(
                         lambda call=call, env=home: subprocess.run(
                             call, check=True, capture_output=True, env=env
                         )
@@ -273,7 +273,7 @@ def spread(values: list[float]) -> str:
     return f"{middle:.3g} [{low:.3g}, {high:.3g}]"
 
 
-def _clock(call) -> float:
+def clock(call) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

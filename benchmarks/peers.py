@@ -19,7 +19,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from baseline import objective_and_gradient
-from bench import paper_task, spread
+from bench import clock, paper_task, spread
 
 ROUNDS = 15
 # Peers that take seconds a call get so many rounds; of others a round takes about so long.
@@ -231,7 +231,7 @@ def compare(models: int) -> dict:
             calls[name] = make(work)
     rows = {}
     for name, call in calls.items():
-        first = _clock(lambda call=call: call(theta))
+        first = clock(lambda call=call: call(theta))
         J, slope = call(theta)
         rows[name] = {
             "name": name,
@@ -242,7 +242,7 @@ def compare(models: int) -> dict:
             "cpu_ms": [],
         }
     repeats = {
-        name: min(100, max(1, round(ROUND_S / _clock(lambda c=call: c(theta)))))
+        name: min(100, max(1, round(ROUND_S / clock(lambda c=call: c(theta)))))
         for name, call in calls.items()
     }
     for number in range(ROUNDS):
@@ -250,7 +250,7 @@ def compare(models: int) -> dict:
             if number < SLOW_ROUNDS or np.median(rows[name]["ms"]) < 1e3 * SLOW_S:
                 own = repeats[name]
                 cpu = time.process_time()
-                seconds = _clock(lambda c=call, r=own: [c(theta) for _ in range(r)])
+                seconds = clock(lambda c=call, r=own: [c(theta) for _ in range(r)])
                 rows[name]["ms"].append(1e3 * seconds / own)
                 rows[name]["cpu_ms"].append(1e3 * (time.process_time() - cpu) / own)
     first = rows["gridveil"]
@@ -299,12 +299,6 @@ def main() -> None:
 
 def _off(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
-
-
-def _clock(call) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

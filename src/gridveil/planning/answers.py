@@ -49,7 +49,7 @@ class Reduced:
         return Reduced(*(put(getattr(self, field.name)[part]) for field in fields(self)))
 
 
-class Answers:
+class BatchAnswers:
     """Simulates an event, or each of its steps alone, from rest, without a step error.
 
     lumped : whether all machines are one, of the same ΣG.

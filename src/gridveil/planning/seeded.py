@@ -24,7 +24,7 @@ from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Bounds
 from gridveil.grid.tables import PublicTable
-from gridveil.planning.answers import Answers, Reduced
+from gridveil.planning.answers import BatchAnswers, Reduced
 
 DT_S = 0.05  # between samples only: the scheme is exact
 # Draws that one seed makes together.
@@ -56,7 +56,9 @@ class SeededTrials:
         steps = tuple(event.steps[0] for event in events)
         full = FullModel(facts, surrogate.values)
         self._felt = np.stack([*(step.loads(full) for step in steps), facts.load_damping])
-        self._answer = Answers(facts, Event(steps), bounds, Clock(HORIZON_S, dt_s), compute=compute)
+        self._answer = BatchAnswers(
+            facts, Event(steps), bounds, Clock(HORIZON_S, dt_s), compute=compute
+        )
         values = {name: compute.put(surrogate.values[name][None]) for name in SWING}
         truth = self._reduced(values)
         self._omega = self._answer.each(truth)

@@ -27,7 +27,7 @@ from gridveil.grid.parameters import DAMPING, INERTIA, PARAMETERS, WEIGHT, Bound
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import Posterior, middle
 from gridveil.inference.prior import prior_of
-from gridveil.planning.answers import Answers, Reduced
+from gridveil.planning.answers import BatchAnswers, Reduced
 from gridveil.planning.places import even_places, joint_places
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import Allocation, machine_shares
@@ -113,7 +113,9 @@ class Trials:
                 outcome=NOT_SIMULATED,
             )
         self._compute = compute
-        self._answer = Answers(facts, event, bounds, self.clock, lumped=lumped, compute=compute)
+        self._answer = BatchAnswers(
+            facts, event, bounds, self.clock, lumped=lumped, compute=compute
+        )
         network = self._no_network() if lumped else self._kron(values[WEIGHT.name])
         self._truth = self._joined(network, {name: values[name] for name in SWING})
 
