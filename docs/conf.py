@@ -53,7 +53,7 @@ nb_execution_mode = "cache"
 nb_execution_cache_path = str(HERE.parent / "build" / "docs-cache")
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600
 nb_merge_streams = True
 
 autodoc_typehints = "none"
