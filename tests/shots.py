@@ -213,7 +213,7 @@ class Shots:
         name = self._made(running)
         running.ask("POST", f"/releases/{name}/cancel")
         running.until(name)
-        self._of(running, "4-called-off", f"/releases/{name}", "text=called off")
+        self._of(running, "4-called-off", f"/releases/{name}", "text=What the ledger says")
 
 
 def main(folder, *parts):
