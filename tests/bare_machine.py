@@ -17,9 +17,6 @@ class Refuse(MetaPathFinder):
             raise ModuleNotFoundError(f"refused: {name}", name=name)
 
 
-sys.meta_path.insert(0, Refuse())
-
-
 def main():
     import json
     from fractions import Fraction
@@ -72,4 +69,5 @@ def main():
 
 
 if __name__ == "__main__":
+    sys.meta_path.insert(0, Refuse())
     main()
