@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from gridveil.foundation.archive import write_files, write_private
+from gridveil.foundation.archive import write_files, write_new
 from gridveil.foundation.errors import GridveilError
 
 
@@ -39,13 +39,13 @@ def test_no_folder_is_left_half_written(failing, tmp_path, error):
 def test_no_private_file_is_left_half_written(failing, tmp_path, error):
     failing(error, at=1)
     with pytest.raises((GridveilError, KeyboardInterrupt)):
-        write_private(tmp_path / "page.html", b"figures", what="The page")
+        write_new(tmp_path / "page.html", b"figures", what="The page", mode=0o600)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_private_file_is_its_owners_and_replaces_nothing(tmp_path):
-    write_private(tmp_path / "page.html", b"figures", what="The page")
+    write_new(tmp_path / "page.html", b"figures", what="The page", mode=0o600)
     assert stat.S_IMODE((tmp_path / "page.html").stat().st_mode) == 0o600
     with pytest.raises(GridveilError, match="The page could not be written"):
-        write_private(tmp_path / "page.html", b"others", what="The page")
+        write_new(tmp_path / "page.html", b"others", what="The page", mode=0o600)
     assert (tmp_path / "page.html").read_bytes() == b"figures"
