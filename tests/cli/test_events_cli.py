@@ -97,7 +97,7 @@ def test_a_figure_or_table_is_whole_or_not_there(bundle, tmp_path, monkeypatch):
 
     old = tmp_path / "response.csv"
     old.write_text("old")
-    monkeypatch.setattr("pathlib.Path.write_text", full)
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
     done = gridveil("simulate", bundle, "--event", "load:G1=+0.1", "--csv", old)
     assert done.code == 2
     assert "No space left" in done.err

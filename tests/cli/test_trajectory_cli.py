@@ -411,7 +411,7 @@ def test_a_noisy_record_with_gaps_brings_a_release_closer_to_the_truth(
 ):
     noisy = []
     monkeypatch.setattr(
-        algorithm, "reduce", lambda *given: noisy.append(reduce(*given)) or noisy[-1]
+        algorithm, "reduce", lambda *given, **kw: noisy.append(reduce(*given, **kw)) or noisy[-1]
     )
     given = ["--epsilon=1/2", "--trajectory", measured, "--out", tmp_path / "out"]
     found = as_json(gridveil("release", "ieee30", *given, "--json"))

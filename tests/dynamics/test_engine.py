@@ -316,7 +316,7 @@ def test_a_batch_may_be_smaller_than_the_number_of_cores(scheme, monkeypatch):
     ports, records, theta = make_case("two records", "gaps", 17)
     objective = Objective(swing_family(ports=ports), records, dt_s=DT, scheme=scheme)
     expected = objective(theta[:16])
-    monkeypatch.setattr("gridveil.dynamics.engine.objective.cpu_count", lambda: 64)
+    monkeypatch.setattr("gridveil.dynamics.engine.objective._cores", lambda: 64)
     J, gradient = objective(theta)
     np.testing.assert_allclose(J[:16], expected[0], rtol=1e-12)
     same(gradient[:16], expected[1], 1e-12)
