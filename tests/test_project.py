@@ -8,6 +8,7 @@ import yaml
 
 from gridveil import __version__
 from gridveil.privacy.ledger import store
+from gridveil.publication import withdrawal
 from gridveil.publication.card import CARD_VERSION
 from gridveil.publication.certificate import CERTIFICATE_VERSION
 from gridveil.publication.schema import SCHEMA_VERSION
@@ -74,5 +75,6 @@ def test_the_page_on_versions_has_the_numbers_in_use():
         "certificate.json": CERTIFICATE_VERSION,
         "keyring.json": KEYRING_VERSION,
         "card.html": CARD_VERSION,
+        "a notice of withdrawal": withdrawal.VERSION,
         "a ledger": store.SCHEMA_VERSION,
     }

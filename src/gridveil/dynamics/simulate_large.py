@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from gridveil.dynamics.events import NOT_SIMULATED
+from gridveil.dynamics.kron.kernels import laplacian
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, IntArray
@@ -37,6 +38,13 @@ def swing_responses(
     for n, omega in enumerate(_march(inverse, *own, u, samples, dt_s), start=1):
         out[:, n] = (shares @ omega).T
     return out
+
+
+def fastest_undamped_hz(model: ReducedModel) -> float:
+    """Frequency of a model's fastest oscillation, as if nothing damped it [Hz]."""
+    root = model.m**-0.5
+    L = laplacian(model.edges, model.k_r, len(root)) * root * root[:, None]
+    return float(np.sqrt(model.omega_b * np.linalg.eigvalsh(L)[-1])) / (2 * np.pi)
 
 
 def machine_responses(

@@ -102,8 +102,9 @@ class SeededTrials:
         return drawn
 
     def _reduced(self, values: Mapping[str, XArray]) -> Reduced:
-        weights, u = reduce_each(self.surrogate.facts, values["k"], self._felt)
-        return Reduced(weights, values["m"], values["d"] + u[:, -1, :], u[:, :-1, :])
+        k, m, d = (values[name] for name in SWING)
+        weights, u = reduce_each(self.surrogate.facts, k, self._felt)
+        return Reduced(weights, m, d + u[:, -1, :], u[:, :-1, :])
 
 
 def summary(parts: Iterator[dict[str, Array]]) -> dict[str, tuple[float, float]]:

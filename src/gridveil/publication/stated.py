@@ -208,7 +208,7 @@ def _swing_problems(release: Release) -> Iterator[str]:
 
 def _alike(model: ReducedModel) -> bool:
     """Whether a model tells its machines apart by nothing of a network."""
-    return bool((np.asarray(model.K_ac) == 1 / len(model.m)).all()) and all(
+    return bool((np.asarray(model.K_ac) == 1 / len(model.machines)).all()) and all(
         len(np.unique(values)) <= 1
         for name, values in model.values.items()
         if DECLARED[name].reduces

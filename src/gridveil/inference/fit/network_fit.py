@@ -82,15 +82,15 @@ def network_fit(
     middle : the model in the middle of the release, whose fastest mode sets the first window.
     """
     prior = independent(belief)
-    thin, few = _samples(task, SEARCHED), task.coordinates.locations < len(middle.m)
+    thin, few = _samples(task, SEARCHED), task.coordinates.locations < len(middle.machines)
     if near is not None:
-        begun = [near, prior.mean] if len(middle.m) <= MODAL else [near]
+        begun = [near, prior.mean] if len(middle.machines) <= MODAL else [near]
     else:
         wide = np.maximum(sigma, WIDE_SIGMA)
         parts = windows(task, middle)
         first = follow(DirectResiduals, task, prior, wide, parts, prior.mean, rough=True)
         begun = [first.x]
-        if few and len(middle.m) <= MODAL:
+        if few and len(middle.machines) <= MODAL:
             drawn = [belief[name].sample(random, starts - 1) for name in SWING]
             begun += [*np.log(np.concatenate(drawn, axis=1))]
     best, costs = begun[0], ()

@@ -5,13 +5,13 @@ wide σ to its value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, pi
+from math import ceil
 
 import numpy as np
 
-from gridveil.dynamics.kron import laplacian
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import modes
+from gridveil.dynamics.simulate_large import fastest_undamped_hz
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.direct import MODAL, DirectResiduals
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
@@ -64,12 +64,10 @@ def fastest_hz(model: ReducedModel) -> float:
     """Frequency of a model's fastest oscillation [Hz], 0 where there is none; of many machines, as
     if nothing damped it.
     """
-    if len(model.m) <= MODAL:
-        swings = modes(model)
-        return swings[-1].frequency_hz if swings else 0.0
-    root = model.m**-0.5
-    L = laplacian(model.edges, model.k_r, len(model.m)) * root * root[:, None]
-    return float(np.sqrt(model.omega_b * np.linalg.eigvalsh(L)[-1])) / (2 * pi)
+    if len(model.machines) > MODAL:
+        return fastest_undamped_hz(model)
+    swings = modes(model)
+    return swings[-1].frequency_hz if swings else 0.0
 
 
 def follow(

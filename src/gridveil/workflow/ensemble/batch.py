@@ -194,7 +194,7 @@ def _judged(case: JudgedCase, models: Sequence[ReducedModel]) -> dict[str, Any]:
 def _figures(case: JudgedCase, off: dict[str, Array]) -> dict[str, Any]:
     """One figure a model: L, its mean over the events, as mHz too; else the largest size."""
     L = off["L"].mean(axis=1)
-    rms = 1e3 * case.truth.frequency_hz * np.sqrt(L / (HORIZON_S * len(case.truth.m)))
+    rms = 1e3 * case.truth.frequency_hz * np.sqrt(L / (HORIZON_S * len(case.truth.machines)))
     largest = {name: np.abs(off[name]).max(axis=1).tolist() for name in FIGURES[1:]}
     return {"L": L.tolist(), "rms_mhz": rms.tolist(), **largest}
 
@@ -214,7 +214,7 @@ def _one_machine(case: JudgedCase, seeds: Sequence[int]) -> dict[str, Any]:
         figures = read_arrays(
             clock.time_s,
             omega,
-            np.ones(len(truth.m)),
+            np.ones(len(truth.machines)),
             -at_once / response.inertia,
             -settled / (response.damping + response.gain),
             truth.frequency_hz,
@@ -250,4 +250,4 @@ def _answer(
     added(omega, unit, parts_of(event, clock))
     at_once = totals * ~np.array(ramps)
     largest = float(at_once[np.argmax(np.abs(at_once))])
-    return np.repeat(omega, len(case.truth.m), axis=1), (largest, float(totals.sum()))
+    return np.repeat(omega, len(case.truth.machines), axis=1), (largest, float(totals.sum()))
