@@ -147,6 +147,7 @@ def test_a_lever_on_nothing_and_a_drive_of_other_ports_are_refused():
         DetailedFamily(case, [], np.array([3]), np.ones((3, 1)), np.array([0]))
 
 
+@pytest.mark.slow
 def test_a_gradient_of_ieee39_is_that_of_a_complex_step(andes):
     case = case_of(dumped(andes, "ieee39/ieee39_full.xlsx", after="pass"))
     levers = [
