@@ -4,6 +4,7 @@ the last machine's.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class SwingFamily(LinearFamily):
         constant[self._delta, self._omega] = omega_b * (eye[:-1] - eye[-1])
         constant[power, self._omega] = -np.diag(governor_rate * droop_gain)
         constant[power, power] = -np.diag(governor_rate)
-        self._states, self._g, self._edges = states, g, (i, j)
+        self._states, self._g, self._edges, self._width = states, g, (i, j), states + inputs
         self._constants = Constants(
             eye=eye,
             pair=pair.ravel(),
@@ -74,7 +75,6 @@ class SwingFamily(LinearFamily):
             diagonal=np.arange(g) * (g + 1),
             fixed=constant[:g, power.start :],  # of p and of inputs
             below=constant[g:],
-            moved=self._moved(i, j, states + inputs),
             output=np.concatenate([sense, np.zeros((len(sense), states - g + inputs))], axis=1),
         )
 
@@ -86,16 +86,21 @@ class SwingFamily(LinearFamily):
         F = xp.concat([self._rows(theta), below], axis=-2)
         return LTI(F, xp.broadcast_to(own.output, (*lead, *own.output.shape)), self._states)
 
-    def _moved(self, i: IntArray, j: IntArray, width: int) -> Array:
-        """∂(m times the rows of ω̇)/∂(k_r, m, d), (e + 2g, g, width): constant, and 0 by m."""
-        g, lines, machines = self._g, np.arange(len(i)), np.arange(self._g)
-        moved = np.zeros((self._d.stop, g, width))
+    @cached_property
+    def _moved(self) -> Constants:
+        """∂(m times the rows of ω̇)/∂(k_r, m, d), (e + 2g, g, 3g − 1 + s): constant, and 0 by m.
+
+        Of the size of `slopes`, so it is made for them alone.
+        """
+        (i, j), g = self._edges, self._g
+        lines, machines = np.arange(len(i)), np.arange(g)
+        moved = np.zeros((self._d.stop, g, self._width))
         for own, other in ((i, j), (j, i)):
             for end, sign in ((own, -1.0), (other, 1.0)):
                 kept = end < g - 1  # the last machine's angle is the reference
                 moved[lines[kept], own[kept], g + end[kept]] += sign
         moved[self._d.start + machines, machines, machines] = -1.0
-        return moved
+        return Constants(moved=moved)
 
     def slopes(self, theta: XArray) -> XArray:
         """∂F/∂(k_r, m, d), (..., e + 2g, 3g − 1 + s, 3g − 1 + s)."""
@@ -103,7 +108,7 @@ class SwingFamily(LinearFamily):
         rows, m = self._rows(theta), theta[..., self._m]
         by_m = zeros((self._g, self._d.stop), own.eye)
         by_m = xp.concat([by_m[:, : self._m.start], own.eye, by_m[:, self._m.stop :]], axis=1).mT
-        upper = own.moved - by_m[:, :, None] * rows[..., None, :, :]
+        upper = self._moved.beside(theta).moved - by_m[:, :, None] * rows[..., None, :, :]
         upper = upper / m[..., None, :, None]
         below = zeros((*lead, self._d.stop, *own.below.shape), upper)
         return xp.concat([upper, below], axis=-2)
