@@ -99,6 +99,7 @@ def errors() -> Iterator[str]:
     import gridveil.cli  # its modules define the errors
     import gridveil.dynamics.detailed.projection
     import gridveil.publication.signing
+    import gridveil.publication.withdrawal
     from gridveil import GridveilError
 
     del gridveil
