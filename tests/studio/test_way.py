@@ -272,7 +272,7 @@ def test_a_fitted_release_is_replayed_signed_off_and_has_a_card(running, tmp_pat
     used = running.ask("POST", f"{place}/use").getheader("Location")
     shown = running.ask("GET", used).text
     assert "Fitted leaves, RMS [mHz]" in shown
-    assert "Record 1 at G1: uniform:+20%" in shown
+    assert "Record 1 at G1: uniform:20.0%" in shown
     assert running.ask("POST", f"{place}/signoff").getheader("Location") == f"{place}-signoff"
     assert running.until(f"{name}-signoff", 200)["state"] == "done"
     told = running.ask("GET", f"{place}-signoff/files/signoff.html")
