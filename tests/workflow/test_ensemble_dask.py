@@ -84,7 +84,12 @@ def test_a_worker_a_scheduler_and_a_file_are_lost_and_the_table_is_the_same(clus
     scheduler, first, _ = cluster.scheduler(), cluster.worker(), cluster.worker()
     command = ("ensemble", "spec.toml", "--out=out", "--engine=dask", "--scheduler")
     run = subprocess.Popen(
-        [SCRIPT, *command, cluster.address], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [SCRIPT, *command, cluster.address],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a run in the background ignores it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     out = tmp_path / "out"
     try:
