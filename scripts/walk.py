@@ -32,10 +32,11 @@ import gridveil
 from gridveil.cli import main as command
 
 SOURCE = f"{Path(gridveil.__file__).parent}{os.sep}"
-# One name each for what is counted by name: whole reductions, reductions at other weights during a
-# fit, and the list of all pairs of machines.
+# One name each for what is counted by name: whole reductions, those of them that a fit makes at
+# other weights, its cheaper ones, and the list of all pairs of machines.
 COUNTED = {
     "Kron eliminations": ("eliminate",),
+    "Kron eliminations of the fit": ("Direct.at",),
     "Kron evaluations of the fit": (
         "Network.__call__",
         "Network.slopes",
