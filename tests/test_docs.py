@@ -182,6 +182,7 @@ def test_the_options_that_a_page_names_alone_are_of_a_command_or_a_benchmark(pag
         assert all(f'"{option}"' in BENCHMARKS for option in unknown(f"gridveil {words}")), words
 
 
+@pytest.mark.slow
 def test_the_page_on_trajectories_works_from_top_to_bottom(workplace):
     page = ROOT / "docs" / "trajectories.md"
     text = page.read_text(encoding="utf-8").splitlines()
@@ -229,6 +230,7 @@ def test_the_page_on_trajectories_leads_from_files_to_a_replay(workplace):
         assert (workplace / name).stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_the_commands_on_leakage_work_with_the_record_that_it_names(workplace):
     trajectories, page = ROOT / "docs" / "trajectories.md", ROOT / "docs" / "leakage.md"
     (workplace / "record.toml").write_text(blocks(trajectories, "toml")[0], encoding="utf-8")

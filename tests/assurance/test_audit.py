@@ -455,6 +455,7 @@ def command(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_row_a_pattern_and_a_verdict(command):
     done = command("--canaries", "3000", "--thorough")
     assert done.exit_code == 0, done.output

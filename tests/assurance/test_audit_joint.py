@@ -290,6 +290,7 @@ def test_a_fault_in_a_pair_of_sums_is_caught(monkeypatch, fault):
     assert not audited_sums("one-asset", releases=1000).passed
 
 
+@pytest.mark.slow
 def test_another_scale_and_independent_noise_on_a_pair_of_sums_are_caught():
     class Smaller(DemoSampler):
         def draw(self, values, scale, noise):

@@ -278,6 +278,7 @@ def test_the_full_command_runs_everything():
     assert command("--full", "--canaries=1000") == set()
 
 
+@pytest.mark.slow
 def test_the_levels_of_all_rows_add_up_to_one_false_alarm_in_10_000(monkeypatch):
     fast_noise(monkeypatch)
     effort = Effort(1000, 20, 20, 2, KINDS[:1], processes=False)
@@ -295,6 +296,7 @@ def test_the_levels_of_all_rows_add_up_to_one_false_alarm_in_10_000(monkeypatch)
     assert len({row.subject for row in found}) == 2 * 2 + 2 + 1 + 1 + 1
 
 
+@pytest.mark.slow
 def test_the_progress_of_a_whole_audit_counts_what_is_drawn(monkeypatch):
     fast_noise(monkeypatch)
     told, honest = [], progress.counted

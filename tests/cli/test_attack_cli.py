@@ -183,6 +183,7 @@ def test_another_grid_of_the_same_size_is_doubted_in_plain_words(short, bundle, 
     assert "The bundle's G are not the grid's" in done.err and "No line weights" in done.err
 
 
+@pytest.mark.slow
 def test_a_demo_and_a_fit_are_said_so(short, tmp_path, monkeypatch):
     monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
     record = write_measured(tmp_path / "in")

@@ -732,6 +732,7 @@ def test_a_question_that_nobody_answers_is_answered_no(tmp_path, ledger, monkeyp
     assert charges(ledger) == []
 
 
+@pytest.mark.slow
 def test_a_record_too_short_to_show_its_noise_stops_no_release(tmp_path):
     times = np.arange(14) * 2.0 - 4
     record = write_measured(

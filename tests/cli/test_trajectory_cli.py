@@ -147,6 +147,7 @@ def test_a_release_with_a_trajectory_is_conditional_and_says_so(tmp_path, ledger
     assert [entry.state for entry in charges(ledger)] == ["published"]
 
 
+@pytest.mark.slow
 def test_a_release_in_words_and_with_two_trajectories(tmp_path):
     records = [
         write_measured(tmp_path / str(n), *SHORT, provenance={"source": f"record {n}"})
@@ -166,6 +167,7 @@ def test_a_release_in_words_and_with_two_trajectories(tmp_path):
     assert len(load(tmp_path / "out").provenance) == 2
 
 
+@pytest.mark.slow
 def test_release_toml_may_hold_the_declaration(tmp_path):
     record = write_measured(tmp_path / "in", *SHORT).read_text()
     table = record.replace("[locations]", "[trajectory.locations]").replace(

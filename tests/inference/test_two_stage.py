@@ -686,6 +686,7 @@ def test_a_record_is_looked_at_from_its_first_period_on():
     assert parts == [19, 38, 76, 152, 304, 608, 1216, 1501]  # 2.70 Hz at 50 Hz
 
 
+@pytest.mark.slow
 def test_what_the_fit_says_of_J_is_what_the_problem_says(experiment):
     noisy, told = draw(experiment, 1), []
     start = reduce(noisy)

@@ -204,6 +204,7 @@ def test_any_flipped_bit_of_a_file_is_found(bundle, name, every):
     verify(bundle)
 
 
+@pytest.mark.slow
 def test_any_flipped_bit_of_a_zip_is_found_or_leaves_its_contents_whole(real, tmp_path):
     path = tmp_path / "bundle.zip"
     whole = real.save(path)

@@ -221,6 +221,7 @@ def test_a_small_file_that_swells_is_refused_before_it_fills_the_memory(tmp_path
     tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_mutated_files_are_read_or_refused_and_nothing_else(tmp_path):
     chance = random.Random(5)
     path = tmp_path / "case.mat"

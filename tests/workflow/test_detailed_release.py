@@ -419,12 +419,15 @@ def command(*options, out="bundle"):
 @pytest.mark.parametrize(
     "options",
     [
-        (f"--formats={','.join(EXPORTS)}", "--form=network"),
+        pytest.param((f"--formats={','.join(EXPORTS)}", "--form=network"), marks=pytest.mark.slow),
         ("--json",),
         pytest.param(("--adjacency=one-item-relative",), marks=pytest.mark.slow),
         pytest.param(("--adjacency=asset-l1-relative", "--zip=P"), marks=pytest.mark.slow),
         pytest.param(("--bounds=M=1:40", "--alpha=x=1/4"), marks=pytest.mark.slow),
-        ("--treatments=x=publish,p_load=publish,M=mean,gov_gain=typical", "--form=network"),
+        pytest.param(
+            ("--treatments=x=publish,p_load=publish,M=mean,gov_gain=typical", "--form=network"),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=" ".join,
 )
