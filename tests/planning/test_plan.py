@@ -463,6 +463,6 @@ def test_a_file_is_a_surrogate_only_if_it_is_said_to_be_public(tmp_path, monkeyp
 def test_a_surrogate_with_too_many_machines_is_refused():
     table = declared_public(open_grid("star5"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gridveil.planning.trials.MOST_MACHINES", 3)
+        patch.setattr("gridveil.planning.trials.TRIALS_UP_TO", 3)
         with pytest.raises(OptionError, match="4 machines"):
             plan(table, NADIR, event=EVENT, adjacencies=[Adjacency()], bounds=Bounds())
