@@ -68,13 +68,16 @@ NOTHING_LEARNT = "Nothing at all can be learnt."
 # What none but the owner knows, and no recipient can recompute: it has to follow its pattern, and
 # is shown as declared.
 DECLARED = re.compile(
-    r"(release\.json\.(bounds\.|clipped\.|fit\.|exports\.\d+\.version|provenance\.|guarantee\.conditional_on|model\.(load_damping|base_mva|frequency_hz))"
-    r"|certificate\.json\.(software\.|lineage_(spent|budget)|ledger_entry|ledger_nonce|earlier_draws|draw_commitment|conditional_on|signed_by)"
+    r"(release\.json\.(bounds\.|clipped\.|fit\.|exports\.\d+\.version|provenance\."
+    r"|guarantee\.conditional_on|model\.(load_damping|base_mva|frequency_hz))"
+    r"|certificate\.json\.(software\.|lineage_(spent|budget)|ledger_entry|ledger_nonce"
+    r"|earlier_draws|draw_commitment|conditional_on|signed_by)"
     r"|\w+\.json\.public_inputs\.(bounds|allocation|rules for awkward data)).*"
 )
 # A weaker promise may be kept as well: `promise_holds` says.
 PROMISE = re.compile(
-    r"(release\.json\.guarantee\.(epsilon|adjacency|groups\..*|in_words)|certificate\.json\.(epsilon_asked|adjacency|neighbours|groups\..*))"
+    r"(release\.json\.guarantee\.(epsilon|adjacency|groups\..*|in_words)"
+    r"|certificate\.json\.(epsilon_asked|adjacency|neighbours|groups\..*))"
 )
 
 
