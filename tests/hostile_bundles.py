@@ -41,7 +41,7 @@ from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, aggregates, topology
 from gridveil.privacy.ledger import Ledger
-from gridveil.publication import bundle
+from gridveil.publication import bundle_reading
 from gridveil.publication.bundle import contents, verify, verify_files
 from gridveil.publication.card import card_page
 from gridveil.publication.certificate import CertificateDocument, in_plain_words
@@ -197,9 +197,9 @@ def reworded(files):
 
 def card_anew(files):
     """Write the card anew from what the other files hold now."""
-    document, release = bundle._read_release(Path("forged"), files)
-    release, _ = bundle._read_replays(Path("forged"), files, release)
-    release = bundle._with_ensemble(Path("forged"), files, release, document)
+    document, release = bundle_reading.read_release(Path("forged"), files)
+    release, _ = bundle_reading.read_records(Path("forged"), files, release)
+    release = bundle_reading.with_ensemble(Path("forged"), files, release, document)
     certificate = (
         CertificateDocument.model_validate_json(files[CERTIFICATE])
         if CERTIFICATE in files
