@@ -41,7 +41,7 @@ from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, aggregates, topology
 from gridveil.privacy.ledger import Ledger
-from gridveil.publication import bundle
+from gridveil.publication import bundle_reading
 from gridveil.publication.bundle import contents, verify, verify_files
 from gridveil.publication.card import card_page
 from gridveil.publication.certificate import CertificateDocument, in_plain_words
@@ -68,13 +68,16 @@ NOTHING_LEARNT = "Nothing at all can be learnt."
 # What none but the owner knows, and no recipient can recompute: it has to follow its pattern, and
 # is shown as declared.
 DECLARED = re.compile(
-    r"(release\.json\.(bounds\.|clipped\.|fit\.|exports\.\d+\.version|provenance\.|guarantee\.conditional_on|model\.(load_damping|base_mva|frequency_hz))"
-    r"|certificate\.json\.(software\.|lineage_(spent|budget)|ledger_entry|ledger_nonce|earlier_draws|draw_commitment|conditional_on|signed_by)"
+    r"(release\.json\.(bounds\.|clipped\.|fit\.|exports\.\d+\.version|provenance\."
+    r"|guarantee\.conditional_on|model\.(load_damping|base_mva|frequency_hz))"
+    r"|certificate\.json\.(software\.|lineage_(spent|budget)|ledger_entry|ledger_nonce"
+    r"|earlier_draws|draw_commitment|conditional_on|signed_by)"
     r"|\w+\.json\.public_inputs\.(bounds|allocation|rules for awkward data)).*"
 )
 # A weaker promise may be kept as well: `promise_holds` says.
 PROMISE = re.compile(
-    r"(release\.json\.guarantee\.(epsilon|adjacency|groups\..*|in_words)|certificate\.json\.(epsilon_asked|adjacency|neighbours|groups\..*))"
+    r"(release\.json\.guarantee\.(epsilon|adjacency|groups\..*|in_words)"
+    r"|certificate\.json\.(epsilon_asked|adjacency|neighbours|groups\..*))"
 )
 
 
@@ -194,9 +197,9 @@ def reworded(files):
 
 def card_anew(files):
     """Write the card anew from what the other files hold now."""
-    document, release = bundle._read_release(Path("forged"), files)
-    release, _ = bundle._read_replays(Path("forged"), files, release)
-    release = bundle._with_ensemble(Path("forged"), files, release, document)
+    document, release = bundle_reading.read_release(Path("forged"), files)
+    release, _ = bundle_reading.read_records(Path("forged"), files, release)
+    release = bundle_reading.with_ensemble(Path("forged"), files, release, document)
     certificate = (
         CertificateDocument.model_validate_json(files[CERTIFICATE])
         if CERTIFICATE in files

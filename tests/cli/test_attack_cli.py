@@ -281,7 +281,7 @@ def test_sums_have_no_row_for_both(short, tmp_path):
 
 
 def test_records_of_too_large_a_grid_are_refused_before_any_attack(bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr(import_module("gridveil.inference.fit.two_stage"), "MOST_MACHINES", 1)
+    monkeypatch.setattr(import_module("gridveil.inference.fit.two_stage"), "TWO_STAGE_UP_TO", 1)
     done = attack(bundle, "--trajectory", write_measured(tmp_path / "in"))
     assert (
         done.code,

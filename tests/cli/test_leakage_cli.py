@@ -205,7 +205,7 @@ def test_a_joint_claim_is_about_the_grid_and_not_about_a_surrogate(tmp_path):
 
 
 def test_a_grid_too_large_for_a_joint_claim_is_refused_beside_any_surrogate(tmp_path, monkeypatch):
-    monkeypatch.setattr("gridveil.adversary.leakage.MOST_MACHINES", 5)
+    monkeypatch.setattr("gridveil.adversary.leakage.TWO_STAGE_UP_TO", 5)
     record = write_measured(tmp_path / "in", *SHORT)
     given = ["leakage", "ieee30", "--trajectory", record, "--surrogate=star5", "--sigma=1e-4"]
     assert gridveil(*given).code == 0

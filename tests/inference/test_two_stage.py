@@ -38,7 +38,7 @@ from gridveil.inference.fit.least_squares import Gaussian, minimise
 from gridveil.inference.fit.problem import as_records
 from gridveil.inference.fit.sensitivity import Predictor, Sampling, _powers
 from gridveil.inference.fit.task import Task
-from gridveil.inference.fit.two_stage import MOST_MACHINES, two_stage, windows
+from gridveil.inference.fit.two_stage import TWO_STAGE_UP_TO, two_stage, windows
 from gridveil.inference.posterior import Posterior, beliefs, no_release
 from gridveil.paper.experiment import Experiment, named_transients, random_transients
 from gridveil.planning.profiles import PROFILES
@@ -755,8 +755,10 @@ def a_chain(g):
 def test_two_stage_is_the_default_and_a_grid_too_large_for_it_is_fitted_all_the_same(monkeypatch):
     assert FitSettings().method == PROFILES["default"].settings.method == "two-stage"
     assert PAPER.settings.method == "projected-gradient"
-    facts, noisy, observed = a_chain(MOST_MACHINES + 1)
-    monkeypatch.setattr(import_module("gridveil.inference.fit.network_fit"), "MOST_MACHINES", 80)
+    facts, noisy, observed = a_chain(TWO_STAGE_UP_TO + 1)
+    monkeypatch.setattr(
+        import_module("gridveil.inference.fit.network_fit"), "NETWORK_FIT_UP_TO", 80
+    )
     settings = FitSettings(dt_s=0.05, iterations=3)
     found = fit(reduce(noisy), observed, settings, Bounds(), noisy=noisy)
     assert found.method == "l-bfgs-b" and found.identifiability is None
@@ -769,7 +771,7 @@ def test_more_machines_than_the_two_stages_take_are_fitted_by_their_network(monk
     """With a verdict, and what the records fix; covariances of reduced weights are left out."""
     for name in ("direct", "network_fit", "search"):
         monkeypatch.setattr(import_module(f"gridveil.inference.fit.{name}"), "MODAL", 20)
-    facts, noisy, observed = a_chain(MOST_MACHINES + 1)
+    facts, noisy, observed = a_chain(TWO_STAGE_UP_TO + 1)
     settings = FitSettings(dt_s=0.05)
     found = fit(reduce(noisy), observed, settings, Bounds(), noisy=noisy)
     assert found.method == "two-stage" and found.verdict is not None

@@ -27,6 +27,7 @@ from gridveil.readers.cases import declared_public, open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.truth import true_model
+from gridveil.workflow.plan import PlanSettings, plan_release
 
 EVENT = Event.uniform(0.1)
 NADIR = [Target.parse("nadir", "10%")]
@@ -435,21 +436,33 @@ def test_a_mistake_is_told_before_anything_is_drawn(options, said):
 def test_a_grid_that_the_ledger_knows_is_no_public_surrogate(tmp_path, monkeypatch):
     make_release(tmp_path / "ours")
     monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "ours" / "ledger.sqlite"))
-    done = gridveil("plan", tmp_path / "ours" / "private.m", "--nadir-error=5mHz")
-    assert done.code == 2
-    assert "it is a private grid" in done.err
+    for said in ([], ["--public"]):
+        done = gridveil("plan", tmp_path / "ours" / "private.m", "--nadir-error=5mHz", *said)
+        assert done.code == 2
+        assert "it is a private grid" in done.err
+
+
+def test_a_file_is_a_surrogate_only_if_it_is_said_to_be_public(tmp_path, monkeypatch):
     monkeypatch.setenv("GRIDVEIL_LEDGER", str(tmp_path / "none.sqlite"))
-    public = write_grid(tmp_path / "theirs")
-    assert (
-        gridveil("plan", public, "--nadir-error=20%", "--adjacency=one-asset", "--draws=50").code
-        == 0
-    )
+    file = write_grid(tmp_path / "theirs")
+    asked = ("plan", file, "--nadir-error=20%", "--adjacency=one-asset", "--draws=50")
+    opened = []
+    with monkeypatch.context() as patched:
+        patched.setattr("gridveil.vault.truth.public_table", opened.append)
+        done = gridveil(*asked)
+        with pytest.raises(OptionError, match="nobody said that it is public"):
+            plan_release(PlanSettings.of(surrogate=str(file), nadir_error="20%"))
+    assert done.code == 2
+    for words in ("is a file, and nobody said that it is public", "Nothing was drawn", "--public"):
+        assert words in " ".join(done.err.split())
+    assert not opened  # its values stayed closed
+    assert gridveil(*asked, "--public").code == 0
     assert not (tmp_path / "none.sqlite").exists()
 
 
 def test_a_surrogate_with_too_many_machines_is_refused():
     table = declared_public(open_grid("star5"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gridveil.planning.trials.MOST_MACHINES", 3)
+        patch.setattr("gridveil.planning.trials.TRIALS_UP_TO", 3)
         with pytest.raises(OptionError, match="4 machines"):
             plan(table, NADIR, event=EVENT, adjacencies=[Adjacency()], bounds=Bounds())

@@ -15,7 +15,7 @@ from gridveil.grid.tables import PublicTable
 from gridveil.planning.places import joint_places
 from gridveil.planning.profiles import PROFILES
 from gridveil.planning.surrogate import (
-    MOST_MACHINES,
+    WHOLE_UP_TO,
     _score,
     at_middle,
     choose,
@@ -137,7 +137,7 @@ def test_draws_belong_to_their_tables(ieee30):
     )
 
 
-@pytest.mark.parametrize("g", [MOST_MACHINES + 10, 3000])
+@pytest.mark.parametrize("g", [WHOLE_UP_TO + 10, 3000])
 def test_few_machines_stand_for_many_and_items_stay_a_candidate(g):
     facts = chain(g + 5, g)
     assert named(choose(facts, Adjacency(), ONE, BOUNDS).draws["m"]).takes == "sum"

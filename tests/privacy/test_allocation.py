@@ -38,7 +38,7 @@ from gridveil.privacy.allocation import (
 from gridveil.privacy.epsilon import float_at_least
 from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.mechanisms import USUAL, Calibration, GroupLoss, named
-from gridveil.publication import bundle
+from gridveil.publication import bundle_reading
 from gridveil.publication.bundle import contents, load, verify
 from gridveil.publication.document import to_document
 from gridveil.vault.perturb import perturb
@@ -586,7 +586,7 @@ def test_a_bundle_that_claims_to_hide_its_network_and_shows_one_is_broken():
     files = dict(contents(made))
     files["release.json"] = forged.model_dump_json().encode()
     with pytest.raises(BundleError, match="claims to hide the network"):
-        bundle._parse(Path("forged"), files)
+        bundle_reading.parse(Path("forged"), files)
 
 
 def test_a_split_without_k_draws_nothing_of_the_lines(tmp_path):

@@ -98,6 +98,16 @@ def test_a_dry_run_charges_draws_and_writes_nothing(room, options, monkeypatch):
     assert files_under(room) == before
 
 
+def test_a_dry_run_says_that_its_place_is_taken_and_goes_on(room):
+    (room / "taken").mkdir()
+    command = ("release", "star5", "--epsilon=1/2", "--out=taken")
+    done = gridveil(*command, "--dry-run")
+    assert done.code == 0, done.err
+    assert "taken exists already: a release there would be refused." in " ".join(done.err.split())
+    assert "Nothing was charged" in done.out
+    assert gridveil(*command).code == 2
+
+
 def test_an_option_that_makes_a_swing_model_of_a_grid_with_controls_says_so(room):
     given = ["--epsilon=1", "--bounds=derived", "--dry-run"]
     done = gridveil("release", "andes:ieee39", "--damping=2", *given)

@@ -149,10 +149,10 @@ def test_a_grid_that_was_released_is_no_surrogate_with_devices_either(home):
         plan_release(asked, ledger)
     with pytest.raises(OptionError, match="as a version of the lineage"):
         public_detailed(detailed(path), path, ledger=ledger)
-    done = gridveil("plan", FILE, "--nadir-error=10%", "--draws=1")
-    assert (
-        done.code == 2
-    )  # the usual ledger does not know it; so few draws are refused all the same
+    asked = ("plan", FILE, "--nadir-error=10%", "--draws=1")
+    for said, refused in (([], "nobody said that it is public"), (["--public"], "--draws")):
+        done = gridveil(*asked, *said)
+        assert (done.code, refused in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def demo(
     from gridveil.dynamics.trajectory import plot_comparison
     from gridveil.foundation.archive import check_free
     from gridveil.privacy.epsilon import exact
-    from gridveil.workflow.demo import run_demo, worst_error_mhz
+    from gridveil.workflow.demo import PUBLIC_EVENT_IN_WORDS, run_demo, worst_error_mhz
     from gridveil.workflow.settings import profile_named
 
     exact_epsilon = exact(epsilon)
@@ -47,7 +47,8 @@ def demo(
     out.mkdir(parents=True)
     report = result.release.save(out / "bundle")
     figure = out / "frequency.png"
-    plot_comparison(result.source, result.noisy, result.fitted, str(figure))
+    title = f"{grid} at ε = {exact_epsilon}: {PUBLIC_EVENT_IN_WORDS}"
+    plot_comparison(result.source, result.noisy, result.fitted, title, str(figure))
     fitted = result.release.fitted
     assert fitted is not None
     noisy_mhz, fitted_mhz = worst_error_mhz(result)

@@ -50,6 +50,10 @@ def plan(
             "a PUBLIC case like your grid: a file, or a name such as ieee30 or matpower:case118"
         ),
     ],
+    public: Annotated[
+        bool,
+        typer.Option("--public", help="a surrogate that is a file is public: anybody may know it"),
+    ] = False,
     nadir_error: Annotated[
         str | None, options.option("largest error of the nadir, such as 5mHz or 2% [mHz, Hz or %]")
     ] = None,

@@ -298,16 +298,17 @@ def _shade(axes: Axes, trajectory: Trajectory, place: int, colour: str) -> None:
 
 
 def plot_comparison(
-    source: Trajectory, noisy: Trajectory, fitted: Trajectory, path: str | None = None
+    source: Trajectory, noisy: Trajectory, fitted: Trajectory, title: str, path: str | None = None
 ) -> Figure:
     """Draw source, noisy and fitted frequency side by side, one panel a machine.
 
     It shows the truth: a demo.
+    title : what was released, and what happens to it.
     """
     columns = min(3, len(source.buses))
     rows = ceil(len(source.buses) / columns)
     figure, axes = new_figure(
-        2.6 * columns, 1.9 * rows + 0.6, rows, columns, sharex=True, sharey=True
+        2.6 * columns, 1.9 * rows + 0.9, rows, columns, sharex=True, sharey=True
     )
     for place, panel in enumerate(axes):
         if place >= len(source.buses):
@@ -330,6 +331,8 @@ def plot_comparison(
     figure.legend(
         *axes[0].get_legend_handles_labels(),
         loc="outside upper center",
+        title=plain(title),
+        title_fontsize=10,
         ncols=3,
         fontsize=9,
         frameon=False,

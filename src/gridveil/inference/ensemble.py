@@ -34,7 +34,7 @@ MEMBERS, FEWER, OF_FEW_PLACES = 49, 29, 19
 # Members that are fitted to records take seconds each on grids of more machines than this.
 MANY_MACHINES, OF_MANY_MACHINES = 20, 9
 # Machines above which there is no ensemble, and numbers that all members hold at most.
-MOST_MACHINES, MOST_NUMBERS = 100, 400_000
+ENSEMBLE_UP_TO, MOST_NUMBERS = 100, 400_000
 OF_NOISE = "noise of the release"
 OF_SPLIT = "how machines share a sum that was drawn"
 OF_LINES = "line weights of which nothing was drawn"
@@ -44,7 +44,7 @@ OF_RECORDS = "noise of the records"
 def members_for(machines: int, loaded: int) -> int:
     """How many members a grid's ensemble has; none above 100 machines."""
     each = machines * (machines - 1) // 2 + 2 * machines + machines * loaded
-    if machines > MOST_MACHINES:
+    if machines > ENSEMBLE_UP_TO:
         return 0
     return MEMBERS if MEMBERS * each <= MOST_NUMBERS else FEWER
 

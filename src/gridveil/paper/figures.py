@@ -183,7 +183,8 @@ def trajectories(experiment: Experiment, results: Results) -> tuple[Figure, list
     truth = experiment.true_responses[:NAMED, ::step] * hz
     figure, panels = new_figure(PAGE, 5.6, NAMED, len(machines), sharex=True, sharey="row")
     rows = [
-        "transient,machine,time_s,truth_hz,laplace_low80_hz,laplace_high80_hz,fitted_low80_hz,fitted_high80_hz"
+        "transient,machine,time_s,truth_hz,laplace_low80_hz,laplace_high80_hz,"
+        "fitted_low80_hz,fitted_high80_hz"
     ]
     for t in range(NAMED):
         # a few wild noisy models would flatten all others

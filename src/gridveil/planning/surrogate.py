@@ -45,7 +45,7 @@ PLACES, STEP = 8, 0.1
 # With more machines than the first, these rounds; with more than the second, so few machines around
 # one bus stand for all.
 MANY_MACHINES, SHORT_ROUNDS = 20, ((2, 1, 1.25), (12, 1, 1.0))
-MOST_MACHINES, STAND_INS = 60, 20
+WHOLE_UP_TO, STAND_INS = 60, 20
 
 
 def at_middle(facts: GridFacts, bounds: Bounds) -> PublicTable:
@@ -155,7 +155,7 @@ def choose(
         else (surrogate, None)
     )
     machines = len(facts.machines)
-    if machines > MOST_MACHINES:
+    if machines > WHOLE_UP_TO:
         facts, values = stand_in(facts, values)
     independent = candidates(adjacency, mechanism, sharing)
     usual = plain(independent)

@@ -35,7 +35,7 @@ from gridveil.privacy.mechanisms import GroupLoss, Mechanism, Noise, Takes, part
 
 DT_S = 0.05  # between samples only: the scheme is exact
 # Above this many machines a trial takes seconds for each draw.
-MOST_MACHINES = 150
+TRIALS_UP_TO = 150
 KEPT, KNOTS = 8, 600
 Errors = dict[str, Array]
 SWING = INERTIA.name, DAMPING.name  # what of the machines the swing equations know
@@ -68,10 +68,10 @@ class Trials:
         stands_for: int | None = None,
         compute: Compute = CPU,
     ) -> None:
-        if len(surrogate.facts.machines) > MOST_MACHINES and not lumped:
+        if len(surrogate.facts.machines) > TRIALS_UP_TO and not lumped:
             raise OptionError(
                 f"{surrogate.facts.name} has {len(surrogate.facts.machines)} machines.",
-                expected=f"a surrogate of at most {MOST_MACHINES}",
+                expected=f"a surrogate of at most {TRIALS_UP_TO}",
                 outcome="Nothing was drawn.",
                 remedy="Name a smaller public case, such as ieee30 or matpower:case118.",
             )
@@ -89,7 +89,7 @@ class Trials:
         self._part = 1.0 if stands_for is None else len(facts.machines) / stands_for
         # Where in its law the noise of each draw lies: of entries, and of sums.
         self._places: dict[tuple[Takes, str], Array] = {}
-        if len(facts.machines) <= MOST_MACHINES:  # of more machines, sums alone are tried
+        if len(facts.machines) <= TRIALS_UP_TO:  # of more machines, sums alone are tried
             for name in PARAMETERS:
                 size = len(surrogate.values[name])
                 self._places["items", name] = even_places(random, draws, size)

@@ -5,102 +5,36 @@ bit.
 from __future__ import annotations
 
 import hashlib
-import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
 
-from gridveil.dynamics.compact import is_compact
-from gridveil.dynamics.ensemble import LEVEL
-from gridveil.dynamics.models import ReducedModel
-from gridveil.dynamics.trajectory import Trajectory
 from gridveil.foundation import crash_points
-from gridveil.foundation.archive import (
-    DOCUMENT,
-    NOT_LOADED,
-    SIGNATURE,
-    SUMS,
-    broken,
-    checksums,
-    write_files,
-)
+from gridveil.foundation.archive import DOCUMENT, NOT_LOADED, SUMS, broken, write_files
 from gridveil.foundation.arguments import a_place, takes
 from gridveil.foundation.errors import BundleError, GridveilError, InputError
-from gridveil.foundation.progress import stage
-from gridveil.foundation.shown import json_file
-from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
-from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.guard import Verdict
+from gridveil.publication.bundle_files import (
+    CERTIFICATE,
+    ENSEMBLE,
+    REFERENCE,
+    contents,
+    reference_of,
+)
+from gridveil.publication.bundle_reading import Loaded, parse
 from gridveil.publication.card import CARD, CARD_VERSION, card_page
-from gridveil.publication.certificate import (
-    CERTIFICATE_VERSION,
-    CertificateDocument,
-    certificate_problems,
-    certify,
-    contradiction,
-    in_plain_words,
-    receipt_of,
-)
-from gridveil.publication.compact import SHARES, SPARSE, from_sparse_arrays, sparse_arrays
-from gridveil.publication.document import from_document, to_document
-from gridveil.publication.ensemble import (
-    ensemble_document,
-    ensemble_file,
-    gives_bands,
-    read_ensemble,
-)
-from gridveil.publication.export import FORMATS, export, format_named
-from gridveil.publication.matfile import FEWER, check_size, from_mat, to_mat
-from gridveil.publication.readme import readme
+from gridveil.publication.certificate import CertificateDocument, contradiction
+from gridveil.publication.ensemble import gives_bands
+from gridveil.publication.export import FORMATS, export
 from gridveil.publication.release import Release
-from gridveil.publication.replay_files import (
-    REPLAY,
-    REPLAY_FILES,
-    SAMPLES,
-    read_replays,
-    replay_files,
-    replay_problems,
-)
-from gridveil.publication.schema import (
-    EDGES_UP_TO,
-    SCHEMA_VERSION,
-    ExportDocument,
-    ModelDocument,
-    ReferenceDocument,
-    ReleaseDocument,
-)
-from gridveil.publication.signing import KeyInfo, Signer, TrustedKeys, check_signature
-from gridveil.publication.stated import check_declared, differing, release_problems
+from gridveil.publication.replay_files import replay_problems
+from gridveil.publication.schema import ReferenceDocument, ReleaseDocument
+from gridveil.publication.signing import KeyInfo, Signer, TrustedKeys
 from gridveil.publication.unpack import names_in, read_files
 from gridveil.publication.withdrawal import check_withdrawal, find_notices
-
-ARRAYS, REFERENCE, README, ENSEMBLE = "model.mat", "reference.csv", "README.md", "ensemble.mat"
-CERTIFICATE, IN_WORDS = "certificate.json", "certificate.txt"
-OWN_FILES = {
-    DOCUMENT,
-    ARRAYS,
-    REFERENCE,
-    README,
-    ENSEMBLE,
-    CARD,
-    CERTIFICATE,
-    IN_WORDS,
-    SUMS,
-    SIGNATURE,
-    *REPLAY_FILES,
-}
-# Fields of a document, names of buses aside: a reader of JSON makes an object, or an error, of
-# each.
-MOST_FIELDS, LISTED_BUS = (
-    5000,
-    re.compile(rb'"[GL][1-9][0-9]{0,6}(?: [A-Za-z0-9_.]{1,50})?",\s*'),
-)
 
 
 @dataclass(frozen=True)
@@ -229,16 +163,16 @@ class Verified:
 def load_verified(path: Path) -> Verified:
     """Verify a bundle and load it, all from one reading of its files."""
     files = read_files(path).files
-    loaded = _parse(path, files)
+    loaded = parse(path, files)
     return Verified(loaded.release, _verified(path, files, loaded), loaded.certificate, files)
 
 
 def verify_files(path: Path, files: Mapping[str, bytes]) -> Report:
     """Verify the files of a bundle, whose checksums hold."""
-    return _verified(path, files, _parse(path, files))
+    return _verified(path, files, parse(path, files))
 
 
-def _verified(path: Path, files: Mapping[str, bytes], loaded: _Loaded) -> Report:
+def _verified(path: Path, files: Mapping[str, bytes], loaded: Loaded) -> Report:
     if not _gives(loaded.release, loaded.document.reference, files[REFERENCE]):
         raise broken(path, f"the model does not give its own reference trajectory, {REFERENCE}")
     if problem := next(replay_problems(loaded.release, loaded.replayed), None):
@@ -283,7 +217,7 @@ def load(path: str | Path, *, even_withdrawn: bool = False) -> Release:
     """
     path = Path(path)
     files = read_files(path).files
-    loaded = _parse(path, files)
+    loaded = parse(path, files)
     if not even_withdrawn:
         signed_by = _raw(loaded.certificate.signed_by) if loaded.certificate else None
         check_withdrawal(path, _digest(files), signed_by, find_notices(path), None)
@@ -296,66 +230,7 @@ def load_named(path: str | Path) -> tuple[Release, str]:
     """
     path = Path(path)
     files = read_files(path).files
-    return _parse(path, files).release, _digest(files)
-
-
-def contents(
-    release: Release, signer: Signer | None = None, formats: Sequence[str] = ()
-) -> dict[str, bytes]:
-    """Make the files of a bundle: a function of its arguments alone (no time, no user, no
-    platform).
-    """
-    if not release.demo and release.receipt is None:
-        raise GridveilError(
-            "A release that was loaded cannot be written again: its certificate belongs to the "
-            "bundle it came in.",
-            remedy="Copy that bundle.",
-        )
-    exported = {name: export(release, name) for name in formats}
-    listed = tuple(_described(name, made) for name, made in exported.items())
-    document = to_document(release).model_copy(update={"exports": listed, "card": CARD_VERSION})
-    run = document.reference
-    if release.ensemble is not None:
-        bars = ensemble_document(release, run)
-        document = document.model_copy(update={"ensemble": bars})
-    stage("simulating the reference")
-    reference = _reference(release, run)
-    stage("writing the bundle")
-    files = {
-        DOCUMENT: _json(document),
-        ARRAYS: to_mat(_arrays(release)),
-        REFERENCE: reference.to_csv().encode(),
-        README: readme(release, document).encode(),
-        **replay_files(release),
-    }
-    if release.ensemble is not None:
-        files[ENSEMBLE] = ensemble_file(release.ensemble)
-    for made in exported.values():
-        files |= made
-    certificate = None
-    if not release.demo:  # nobody certifies or signs a demo
-        certificate = certify(release, signer.public_key if signer else None)
-        files |= {CERTIFICATE: _json(certificate), IN_WORDS: in_plain_words(certificate).encode()}
-    files[CARD] = card_page(release, document, certificate).encode()
-    files[SUMS] = checksums(files)
-    if signer and certificate:
-        files[SIGNATURE] = signer.sign(files[SUMS])
-    return dict(sorted(files.items()))
-
-
-def _described(name: str, made: Mapping[str, bytes]) -> ExportDocument:
-    known = format_named(name)
-    return ExportDocument(format=known.name, version=known.version, files=tuple(made))  # pyright: ignore[reportArgumentType]
-
-
-def _reference(release: Release, run: ReferenceDocument) -> Trajectory:
-    return release.simulate(
-        run.event,
-        horizon_s=run.horizon_s,
-        dt_s=run.dt_s,
-        scheme=run.scheme,
-        buses=run.buses or None,
-    )
+    return parse(path, files).release, _digest(files)
 
 
 def _gives(release: Release, run: ReferenceDocument, stored: bytes) -> bool:
@@ -364,7 +239,7 @@ def _gives(release: Release, run: ReferenceDocument, stored: bytes) -> bool:
     """
     try:
         with np.errstate(all="ignore"):
-            again = _reference(release, run)
+            again = reference_of(release, run)
             if stored.count(b"\n") != len(again.time_s) + 1:
                 return False
             rows = [
@@ -380,126 +255,6 @@ def _gives(release: Release, run: ReferenceDocument, stored: bytes) -> bool:
         return bool(near) and replace(again, omega=expected).to_csv().encode() == stored
     except (GridveilError, ArithmeticError, ValueError):
         return False
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    release: Release
-    document: ReleaseDocument
-    certificate: CertificateDocument | None
-    replayed: list[Array]
-
-
-def _parse(path: Path, files: Mapping[str, bytes]) -> _Loaded:
-    """Read a release, if all that its files state follows from its facts; what takes long, `verify`
-    does.
-    """
-    missing = {DOCUMENT, ARRAYS, REFERENCE, README} - files.keys()
-    if missing:
-        raise broken(path, f"{', '.join(sorted(missing))} is missing")
-    for name in {DOCUMENT, CERTIFICATE} & files.keys():
-        if LISTED_BUS.sub(b"", files[name]).count(b",") > MOST_FIELDS:
-            raise broken(path, f"{name} holds more than any that gridveil writes")
-    document, release = _read_release(path, files)
-    release, replayed = _read_replays(path, files, release)
-    if problem := next(release_problems(release), None):
-        raise broken(path, problem)
-    _check_announced(path, files, document)
-    certificate = _check_certificate(path, files, release)
-    release = _with_ensemble(path, files, release, document)
-    told: dict[str, object] = {"exports": document.exports}
-    if (document.card is None) != (CARD not in files):
-        raise broken(path, f"{CARD} is {'missing' if document.card else f'not in {DOCUMENT}'}")
-    if document.card is not None:
-        told["card"] = document.card
-    if document.ensemble is not None:  # its bands are recomputed by `verify`
-        told["ensemble"] = document.ensemble
-    derived = to_document(release).model_copy(update=told)
-    _check_stated(path, DOCUMENT, document, derived, files[DOCUMENT])
-    if files[README] != readme(release, document).encode():
-        raise broken(path, f"{README} is not what gridveil writes for such a release")
-    return _Loaded(release, document, certificate, replayed)
-
-
-def _read_replays(
-    path: Path, files: Mapping[str, bytes], release: Release
-) -> tuple[Release, list[Array]]:
-    """Add what a bundle keeps of its records, and return what it says its model gives."""
-    try:
-        replays, replayed = read_replays(files)
-    except (ValidationError, ValueError, OverflowError) as error:
-        problem = f"{REPLAY} or {SAMPLES} is not as gridveil writes them ({type(error).__name__})"
-        raise broken(path, problem) from None
-    return replace(release, replays=replays), replayed
-
-
-def _read_release(path: Path, files: Mapping[str, bytes]) -> tuple[ReleaseDocument, Release]:
-    try:
-        version = from_json(files[DOCUMENT])["schema_version"]
-    except (KeyError, TypeError, ValueError):
-        raise broken(path, f"{DOCUMENT} is no release document") from None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise BundleError(
-            f"{path}: its schema is version {version}, and this gridveil knows up to "
-            f"{SCHEMA_VERSION}.",
-            outcome=NOT_LOADED,
-            remedy="Upgrade gridveil: pip install --upgrade gridveil.",
-        )
-    try:
-        document = ReleaseDocument.read(files[DOCUMENT])
-        return document, from_document(document, _from_mat(files[ARRAYS], document.model))
-    except (ValidationError, GridveilError, KeyError, ValueError) as error:
-        problem = (
-            f"{DOCUMENT} or {ARRAYS} does not follow schema {SCHEMA_VERSION} "
-            f"({type(error).__name__})"
-        )
-        raise broken(path, problem) from None
-
-
-def _with_ensemble(
-    path: Path, files: Mapping[str, bytes], release: Release, document: ReleaseDocument
-) -> Release:
-    """Read the ensemble that a document tells of, which a bundle then holds."""
-    if (document.ensemble is None) != (ENSEMBLE not in files):
-        raise broken(
-            path,
-            f"{ENSEMBLE} is missing"
-            if document.ensemble
-            else f"{ENSEMBLE} is not announced in {DOCUMENT}",
-        )
-    if document.ensemble is None:
-        return release
-    if document.ensemble.level != LEVEL:
-        raise broken(path, f"the level of {ENSEMBLE} is none that gridveil writes")
-    try:
-        with np.errstate(all="ignore"):
-            return read_ensemble(files[ENSEMBLE], release, document.ensemble)
-    except (GridveilError, ArithmeticError, ValueError, np.linalg.LinAlgError):
-        raise broken(path, f"{ENSEMBLE} holds no ensemble that gridveil writes") from None
-
-
-def _check_stated(
-    path: Path, name: str, stated: BaseModel, derived: BaseModel, data: bytes
-) -> None:
-    """A document says what gridveil says of such a release, in the bytes that gridveil writes."""
-    if found := differing(stated, derived):
-        told = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-        raise broken(path, f"{name}: {told} is not what gridveil states of such a release")
-    if _json(stated) != data:
-        raise broken(path, f"{name} is not written as gridveil writes it")
-
-
-def _check_announced(path: Path, files: Mapping[str, bytes], document: ReleaseDocument) -> None:
-    """Every file is one of a bundle's own or of an export that its document names."""
-    announced = {name for listed in document.exports for name in listed.files}
-    if len({listed.format for listed in document.exports}) < len(document.exports):
-        raise broken(path, f"{DOCUMENT} announces a format twice")
-    if strangers := files.keys() - OWN_FILES - announced:
-        raise broken(path, f"{', '.join(sorted(strangers))} is not announced in {DOCUMENT}")
-    if missing := announced - files.keys():
-        raise broken(path, f"{', '.join(sorted(missing))} is missing")
-    if doubled := announced & OWN_FILES:
-        raise broken(path, f"{', '.join(sorted(doubled))} is not a file of an export")
 
 
 def _check_exports(
@@ -528,7 +283,7 @@ def _check_exports(
     return tuple(others)
 
 
-def _check_card(path: Path, files: Mapping[str, bytes], loaded: _Loaded) -> tuple[str, ...]:
+def _check_card(path: Path, files: Mapping[str, bytes], loaded: Loaded) -> tuple[str, ...]:
     """Write the card again; name it where another version wrote it, whose bytes this one cannot
     make.
     """
@@ -565,56 +320,6 @@ def _exported(release: Release, name: str) -> dict[str, bytes]:
         return {}
 
 
-def _check_certificate(
-    path: Path, files: Mapping[str, bytes], release: Release
-) -> CertificateDocument | None:
-    """A real release has a certificate that says what its facts give, and the signature that it
-    speaks of.
-    """
-    if release.demo:
-        if present := {CERTIFICATE, IN_WORDS, SIGNATURE} & files.keys():
-            raise broken(path, f"a demo has no {', '.join(sorted(present))}")
-        return None
-    try:
-        version = from_json(files[CERTIFICATE])["certificate_version"]
-        if isinstance(version, int) and 0 < version != CERTIFICATE_VERSION:
-            raise BundleError(
-                f"{path}: its certificate is of version {version}, and this gridveil knows "
-                f"{CERTIFICATE_VERSION}.",
-                outcome=NOT_LOADED,
-                remedy="Verify it with the gridveil that made it."
-                if version < CERTIFICATE_VERSION
-                else "Upgrade gridveil.",
-            )
-        certificate = CertificateDocument.read(files[CERTIFICATE])
-        words = in_plain_words(certificate).encode()
-        receipt = receipt_of(certificate)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        # a forged one may hold numbers of any size
-        raise broken(path, f"{CERTIFICATE} is missing or is no certificate") from None
-    signed_by = certificate.signed_by
-    derived = certify(
-        replace(release, receipt=receipt), bytes.fromhex(signed_by) if signed_by else None
-    )
-    # Versions of another installation; OpenDP's is the mechanism's.
-    derived = derived.model_copy(update={"software": derived.software | certificate.software})
-    _check_stated(path, CERTIFICATE, certificate, derived, files[CERTIFICATE])
-    if problem := next(certificate_problems(certificate, receipt), None):
-        raise broken(path, f"{CERTIFICATE}: {problem}")
-    if files.get(IN_WORDS) != words:
-        raise broken(path, f"{IN_WORDS} does not say what {CERTIFICATE} does")
-    if (signed_by is None) != (SIGNATURE not in files):
-        raise broken(
-            path,
-            f"{SIGNATURE} is missing"
-            if signed_by
-            else f"{SIGNATURE} is not announced in {CERTIFICATE}",
-        )
-    if signed_by and not check_signature(bytes.fromhex(signed_by), files[SIGNATURE], files[SUMS]):
-        raise broken(path, f"{SIGNATURE} is not the signature of the key in {CERTIFICATE}")
-    return certificate
-
-
 def _check_trusted(path: Path, report: Report, key: Path) -> None:
     if report.signed_by is None:
         raise broken(path, "it is not signed" + (": nobody signs a demo" if report.demo else ""))
@@ -637,7 +342,7 @@ def _check_history(path: Path, beside: Path, key: str | Path | None) -> None:
     ledger.
     """
     other = _intact(beside, key)
-    mine, theirs = (_parse(place, read_files(place).files).certificate for place in (path, beside))
+    mine, theirs = (parse(place, read_files(place).files).certificate for place in (path, beside))
     if mine is None or theirs is None or _ledger(mine) != _ledger(theirs):
         why = (
             f"{beside if other.demo else path} is a demo"
@@ -660,60 +365,6 @@ def _check_history(path: Path, beside: Path, key: str | Path | None) -> None:
 
 def _ledger(certificate: CertificateDocument) -> tuple[str, str]:
     return certificate.ledger_head.ledger, certificate.ledger_head.public_key
-
-
-def _json(document: BaseModel) -> bytes:
-    """Write a document; one that was read has no more fields than were in it, as in a bundle of an
-    earlier gridveil.
-    """
-    return json_file(document.model_dump(mode="json", exclude_unset=True))
-
-
-def _arrays(release: Release) -> dict[str, Any]:
-    """The arrays of a model of either kind, as a file has them."""
-    if isinstance(release.model, ReducedModel):
-        arrays = release.model.arrays
-        if release.model.compact:
-            arrays |= sparse_arrays(release.model)
-        return arrays | _edges(len(release.model.machines))
-    # What knows devices is imported where there are some: most bundles have none.
-    from gridveil.publication.detailed import arrays_of
-
-    assert release.shown is not None, "a detailed release shows a case"
-    return dict(arrays_of(release.model, release.shown))
-
-
-def _from_mat(data: bytes, model: ModelDocument) -> dict[str, Array]:
-    """Read the model's arrays; whether they are a model's, `release_problems` says."""
-    if model.detailed is not None:
-        from gridveil.publication.detailed import shapes_of
-
-        return from_mat(data, shapes_of(model), {})
-    machines = len(model.machines)
-    shapes = ReducedModel.shapes(machines, len(model.loaded_buses))
-    if model.compact is None:
-        return from_mat(data, shapes, _edges(machines))
-    arrays = from_mat(data, shapes, _edges(machines), sparse_ones=SPARSE)
-    return arrays | from_sparse_arrays(arrays)
-
-
-def check_fits(facts: GridFacts, bounds: Bounds, loaded: int) -> None:
-    """Refuse a model that no bundle can hold, by its public sizes and numbers, before anything is
-    drawn.
-    """
-    check_declared(facts, bounds)
-    compact = is_compact(len(facts.machines), loaded)
-    for name, shape in ReducedModel.shapes(len(facts.machines), loaded).items():
-        if compact and name == SHARES:  # of which few are kept
-            continue
-        check_size(name, shape, "Nothing was drawn and nothing was written.", FEWER)
-
-
-def _edges(machines: int) -> dict[str, IntArray]:
-    """The pairs that k_r belongs to, from 1; left out of large models, where they would outweigh
-    k_r.
-    """
-    return {"edges": complete_edges(machines) + 1} if machines <= EDGES_UP_TO else {}
 
 
 def _digest(files: Mapping[str, bytes]) -> str:

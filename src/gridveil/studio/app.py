@@ -23,6 +23,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
+from gridveil.foundation.archive import check_free
 from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, NoLedger, OptionError
 from gridveil.foundation.page import house_style
 from gridveil.foundation.shown import shown
@@ -308,7 +309,8 @@ class Pages(Releases):
 
     def _foreseen(self) -> Foreseen:
         """What the release would charge, draw and publish."""
-        settings = self.studio.draft.settings(self._place())
+        check_free(place := self._place())
+        settings = self.studio.draft.settings(place)
         return foresee_demo(settings) if self.studio.demo else foresee(settings)
 
     def release(self, request: Request) -> Response:

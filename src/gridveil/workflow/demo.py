@@ -13,6 +13,7 @@ from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduce
 from gridveil.dynamics.simulate import simulate
 from gridveil.dynamics.trajectory import Trajectory
+from gridveil.foundation.archive import check_free
 from gridveil.foundation.arguments import of_type, one_of, takes, whole
 from gridveil.foundation.errors import OptionError
 from gridveil.foundation.progress import RELEASE, staged
@@ -32,8 +33,8 @@ from gridveil.workflow.publish import publish
 from gridveil.workflow.release import Dialogue, prepare
 from gridveil.workflow.settings import ReleaseSettings
 
-# The paper's public trajectory: +20 % load at every bus.
-PUBLIC_EVENT = Event.uniform(0.2)
+# The paper's public trajectory.
+PUBLIC_EVENT, PUBLIC_EVENT_IN_WORDS = Event.uniform(0.2), "+20 % load at every bus"
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +112,7 @@ def demo_release(settings: ReleaseSettings, dialogue: Dialogue, seed: int = 1) -
     """Make what `release_grid` would make of these settings, with a seed: a demo for ever, which no
     ledger is charged for and no key signs.
     """
+    check_free(settings.out)
     prepared = prepare(settings, dialogue, dry=True, sampler=DemoSampler(seed))
     with staged(RELEASE):
         return write(replace(prepared.make(), ledger=None), settings.out, None, settings.formats)

@@ -32,7 +32,7 @@ from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit import Observation
-from gridveil.inference.fit.two_stage import MOST_MACHINES
+from gridveil.inference.fit.two_stage import TWO_STAGE_UP_TO
 from gridveil.inference.records import Measured, read_all
 from gridveil.planning.surrogate import at_middle
 from gridveil.privacy.adjacency import Adjacency
@@ -146,8 +146,8 @@ def given_away(
 
     adjacency : the release's own, which the lineage's budget may fix.
     """
-    if isinstance(facts, GridFacts) and len(facts.machines) > MOST_MACHINES:
-        return f"what the trajectory gives away is not computed above {MOST_MACHINES} machines."
+    if isinstance(facts, GridFacts) and len(facts.machines) > TWO_STAGE_UP_TO:
+        return f"what the trajectory gives away is not computed above {TWO_STAGE_UP_TO} machines."
     try:
         sigma, sigma_from = min(sigma_of(observation) for observation in observed)
     except OptionError:

@@ -44,6 +44,7 @@ class PlanSettings:
     """What a plan is asked for.
 
     surrogate : a public case, a file or a name.
+    public : whether a surrogate that is a file is public, which its user has to say.
     targets : the largest errors of nadir, RoCoF and settling frequency.
     event : what they are of; on the surrogate's own buses. None: uniform:+10%, and of a detailed
     model steps of load at single buses.
@@ -75,6 +76,7 @@ class PlanSettings:
     reading: Mapping[str, Any] = field(default_factory=dict, repr=False)
     plot: Path | None = None
     compute: str = "cpu"
+    public: bool = False
 
     def __post_init__(self) -> None:
         check_one_of("share-by", self.share_by, SHARINGS)
@@ -171,7 +173,9 @@ def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan |
         event = Event.parse(settings.event, base_mva=source.facts.base_mva)
     if source.facts.family == DETAILED:
         settings.check_detailed()
-        table, whole = public_detailed(source, settings.surrogate, **how, ledger=ledger)
+        table, whole = public_detailed(
+            source, settings.surrogate, **how, ledger=ledger, said=settings.public
+        )
         bounds = settings.bounds
         return plan_detailed(
             source,
@@ -188,7 +192,7 @@ def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan |
         settings.bounds, source.facts, derive_others=settings.derive, rule=settings.adjacency
     )
     planned = search(
-        declared_public(source, ledger),
+        declared_public(source, ledger, said=settings.public),
         settings.targets,
         event=event or Event.parse(EVENT, base_mva=source.facts.base_mva),
         adjacencies=settings.neighbours(derived=chosen.alpha),

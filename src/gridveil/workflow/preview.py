@@ -21,7 +21,7 @@ from gridveil.inference.fit import check_records
 from gridveil.inference.fit.detailed import DetailedFitSettings
 from gridveil.inference.records import Measured, read_all
 from gridveil.planning.surrogate import from_prior, without_network
-from gridveil.planning.trials import MOST_MACHINES, Trials
+from gridveil.planning.trials import TRIALS_UP_TO, Trials
 from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.allocation import ITEMS, MechanismName
 from gridveil.privacy.mechanisms import GroupLoss, parts
@@ -111,7 +111,7 @@ def preview(
         bounds,
         draws=DRAWS,
         seed=0,
-        lumped=len(known.machines) > MOST_MACHINES // 5,
+        lumped=len(known.machines) > TRIALS_UP_TO // 5,
     )
     off = trials.errors(adjacency, allocation, epsilon)
     return Preview(

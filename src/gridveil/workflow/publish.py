@@ -33,7 +33,7 @@ from gridveil.privacy.epsilon import Exact, exact
 from gridveil.privacy.ledger import Ledger
 from gridveil.privacy.mechanisms import Sampler
 from gridveil.privacy.noisy import NoisyGrid
-from gridveil.publication.bundle import check_fits
+from gridveil.publication.bundle_files import check_fits
 from gridveil.publication.ports import merge_loads
 from gridveil.publication.release import Release, loaded_buses
 from gridveil.vault.perturb import DRAWING, PlannedDraw, perturb_planned

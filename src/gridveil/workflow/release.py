@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from gridveil.foundation import crash_points
 from gridveil.foundation.archive import SUMS, check_free
 from gridveil.foundation.arguments import of_type, takes
-from gridveil.foundation.errors import NOTHING_SPENT, GridveilError, Interrupted, NoLedger
+from gridveil.foundation.errors import (
+    NOTHING_SPENT,
+    GridveilError,
+    Interrupted,
+    NoLedger,
+    OutputExists,
+)
 from gridveil.foundation.interrupts import Ended, held, signal_of
 from gridveil.foundation.progress import RELEASE, staged
 from gridveil.grid.detailed import DetailedFacts
@@ -201,12 +207,19 @@ def prepare(
     """Read and check a release, choose its bounds, and show what its records give away; nothing is
     charged.
 
-    dry : whether nothing is to be written either: no ledger is made where there is none.
+    dry : whether nothing is to be written either: no ledger is made where there is none, and a
+    place that is taken is only said.
     sampler : of the noise; one with a seed makes a demo. None: the secure one.
     """
     dialogue.outcome(NOTHING_SPENT)
     for place in settings.places:
-        check_free(place)
+        try:
+            check_free(place)
+        except OutputExists:
+            if not dry:
+                raise
+            words = f"{place} exists already: a release there would be refused."
+            dialogue.notice("place", f"{words} Name another place with --out, or move it away.")
     for folder in dict.fromkeys(place.parent for place in settings.places):
         if not dry and not folder.exists():
             dialogue.notice("place", f"{folder} is not there yet, and is made for the bundle.")

@@ -30,7 +30,7 @@ from gridveil.grid.facts import GridFacts
 from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.fit.problem import Observation
-from gridveil.inference.fit.two_stage import MOST_MACHINES
+from gridveil.inference.fit.two_stage import TWO_STAGE_UP_TO
 from gridveil.inference.fit.unknown import Unknown
 from gridveil.planning.surrogate import AT_MIDDLE
 from gridveil.privacy.adjacency import Adjacency
@@ -183,10 +183,10 @@ def check_machines(
     machines: int, *, remedy: str = "Name a smaller public case with --surrogate."
 ) -> None:
     """Refuse a grid of more machines than this can be worked out for."""
-    if machines > MOST_MACHINES:
+    if machines > TWO_STAGE_UP_TO:
         raise OptionError(
             f"What a trajectory gives away cannot be computed for {machines} machines.",
-            expected=f"at most {MOST_MACHINES}",
+            expected=f"at most {TWO_STAGE_UP_TO}",
             outcome="Nothing was computed.",
             remedy=remedy,
         )

@@ -33,7 +33,7 @@ from gridveil.foundation.sealed import sealed
 from gridveil.grid.facts import GridFacts
 from gridveil.grid.parameters import SWING
 from gridveil.inference.fit import Observation
-from gridveil.inference.fit.two_stage import MOST_MACHINES, is_too_large
+from gridveil.inference.fit.two_stage import TWO_STAGE_UP_TO, is_too_large
 from gridveil.publication.release import Release
 from gridveil.vault.source import Private, SourceGrid
 
@@ -78,7 +78,7 @@ def check_attackable(
     if with_records and is_too_large(facts):
         raise OptionError(
             f"Trajectories are not attacked on a grid of {len(facts.machines)} machines.",
-            expected=f"at most {MOST_MACHINES}, and fewer where all are joined",
+            expected=f"at most {TWO_STAGE_UP_TO}, and fewer where all are joined",
             outcome=NOT_ATTACKED,
             remedy="Leave --trajectory out.",
         )

@@ -90,7 +90,8 @@ def page(
 def _verdict(document: dict[str, Any]) -> Iterable[str]:
     verdict, leaves = document["verdict"], document["leaves"]
     if document["demo"]:
-        yield '<p class="warning bad"><strong>DEMO.</strong> A seed made this bundle: it protects nothing.</p>'  # noqa: E501
+        words = "A seed made this bundle: it protects nothing."
+        yield f'<p class="warning bad"><strong>DEMO.</strong> {words}</p>'
     yield f'<p class="verdict {verdict["grade"]}">{text(verdict["words"])}</p>'
     size = sum(file["bytes"] for file in leaves["files"])
     kind = "detailed model" if leaves["family"] != "swing" else "swing model"
@@ -103,7 +104,8 @@ def _verdict(document: dict[str, Any]) -> Iterable[str]:
         words += f" and {leaves['members']} models for error bars"
     if leaves["exports"]:
         words += f"; beside it, files for {', '.join(leaves['exports'])}"
-    yield f"<p>{text(words)}. {text('The bundle’s SHA-256 is')} <code>{leaves['digest']}</code>.</p>"  # noqa: E501
+    words += ". The bundle’s SHA-256 is"
+    yield f"<p>{text(words)} <code>{leaves['digest']}</code>.</p>"
     rows = [(one["point"], _Graded(one["grade"]), one["words"]) for one in verdict["checks"]]
     yield _table("Checks, by public facts alone", ("point", "", "what was found"), rows)
     yield f'<p class="warning">{text(document["selection"]["words"])}</p>'

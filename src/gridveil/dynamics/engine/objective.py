@@ -28,6 +28,7 @@ from gridveil.dynamics.engine.propagate import (
     Blocks,
     Path,
     SchemeName,
+    grow_blocks,
     pull_steps,
     respond_by_steps,
     step_responses,
@@ -80,7 +81,7 @@ class Objective:
             weights = inside if self._even_weight is not None else self._layout.pack(weights)
             constants = {"packed": packed, "weights": weights}
         self._constants = Constants(
-            observed=self.records.observed, record_weights=self.records.weights, **constants
+            observed=self.records.observed, double_weights=2.0 * self.records.weights, **constants
         )
 
     @cached_property
@@ -127,51 +128,44 @@ class Objective:
         E, pullback = SCHEMES[self.scheme](lti.F, self.dt_s)
         start = self._start(lti)
         mismatch = self._by_stepping if takes_steps(lti, self.path) else self._by_blocks
-        J, E_bar, H_bar, factor = mismatch(E, lti.H, start)
-        bar = LTI(pullback(E_bar), H_bar, lti.states)
-        return J, factor * self.family.pull(theta, bar)
+        J, E_bar, H_bar = mismatch(E, lti.H, start)
+        return J, self.family.pull(theta, LTI(pullback(E_bar), H_bar, lti.states))
 
-    def _by_blocks(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, ...]:
-        blocks, factor = Blocks.grow(E, H, start, self._layout), 1.0
-        O, Zt = blocks.O, blocks.Zt  # noqa: E741
+    def _by_blocks(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:
+        blocks = grow_blocks(E, H, start, self._layout)
         if not self.records.one_step_each:
-            J, series_bar = self._mismatch(
-                self._layout.unpack(blocks.outputs(), len(self.records.steps))
-            )
-            bar = self._layout.pack(series_bar)
-            O_bar, Zt_bar = product(bar, Zt), product(bar.mT, O)
+            series = self._layout.unpack(blocks.outputs(), len(self.records.steps))
+            J, series_bar = self._mismatch(series)
+            E_bar, H_bar = blocks.pull_outputs(self._layout.pack(series_bar))
+            return J, E_bar, H_bar
+        weight = 1.0 if self._even_weight is None else self._even_weight
+        if E.ndim > 2 and isinstance(blocks, Blocks) and self._even_weight is not None:
+            J, O_bar, Zt_bar = self._by_products(blocks.O, blocks.Zt)
+            E_bar, H_bar = blocks.pull(O_bar, Zt_bar)
         else:
-            of_batch = O.ndim > 2 and self._even_weight is not None
-            by = self._by_products if of_batch else self._by_residuals
-            J, O_bar, Zt_bar = by(O, Zt)
-            factor = 1.0 if self._even_weight is None else self._even_weight
-            J = factor * J + self._before
-        return J, *blocks.pull(O_bar, Zt_bar), 2.0 * factor
+            residual = bar = self._residual(blocks.outputs())
+            if self._even_weight is None:
+                bar = self._constants.beside(residual).weights * residual
+            J = _dot(bar, residual, axes=2)
+            E_bar, H_bar = blocks.pull_outputs(bar)
+        double = 2.0 * weight
+        return weight * J + self._before, double * E_bar, double * H_bar
 
-    def _by_residuals(self, O: XArray, Zt: XArray) -> tuple[XArray, ...]:  # noqa: E741
-        """Σ w R², w R Zᵀ and (w R)ᵀ O with R = O Z − Y, where an even w stands for 1."""
-        residual = self._residual(O, Zt)
-        bar = residual
-        if self._even_weight is None:
-            bar = self._constants.beside(O).weights * residual
-        return _dot(bar, residual, axes=2), product(bar, Zt), product(O.mT, bar).mT
-
-    def _residual(self, O: XArray, Zt: XArray) -> XArray:  # noqa: E741
+    def _residual(self, outputs: XArray) -> XArray:
         """R = O Z − Y, and 0 behind the last sample where nothing else weighs it so."""
-        own = self._constants.beside(O)
-        if not isinstance(O, np.ndarray):
-            residual = product(O, Zt.mT) - own.packed
+        own = self._constants.beside(outputs)
+        if not isinstance(outputs, np.ndarray):
+            residual = outputs - own.packed
             return residual if self._even_weight is None else own.weights * residual
-        residual = product(O, Zt.mT)
-        residual -= own.packed
+        outputs -= own.packed
         if self._even_weight is not None:
-            residual[..., self._last_rows :, -len(self.records.steps) :] = 0.0
-        return residual
+            outputs[..., self._last_rows :, -len(self.records.steps) :] = 0.0
+        return outputs
 
     def _by_products(self, O: XArray, Zt: XArray) -> tuple[XArray, ...]:  # noqa: E741
-        """The same for a batch with an even weight, without the residuals, which are most of what
-        has to be moved: R Zᵀ = O (Z Zᵀ) − Y Zᵀ and Rᵀ O = Zᵀ (Oᵀ O) − Yᵀ O, where Y is the same
-        for all models and often of low rank.
+        """Σ R², R Zᵀ and Rᵀ O of a batch with an even weight, without R = O Z − Y, which is most of
+        what has to be moved: R Zᵀ = O (Z Zᵀ) − Y Zᵀ and Rᵀ O = Zᵀ (Oᵀ O) − Yᵀ O, where Y is the
+        same for all models and often of low rank.
 
         The last block column may be cut short: its samples are the first rows of O.
         """
@@ -205,22 +199,23 @@ class Objective:
         count = places.shape[0]
         for start in range(0, count, few):
             own = places[start : min(start + few, count)]
-            residual = self._residual(xp.take(O, own, axis=0), xp.take(Zt, own, axis=0))
+            outputs = product(xp.take(O, own, axis=0), xp.take(Zt, own, axis=0).mT)
+            residual = self._residual(outputs)
             found.append(_dot(residual, residual, axes=2))
         counted = xp.cumulative_sum(xp.astype(chosen, places.dtype)) - 1
         return xp.take(xp.concat(found), xp.clip(counted, 0, count - 1), axis=0)
 
-    def _by_stepping(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, ...]:
+    def _by_stepping(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:
         states, series = respond_by_steps(E, H, start, self.records.samples)
         J, series_bar = self._mismatch(series)
-        return J, *pull_steps(E, H, states, series_bar), 2.0
+        return J, *pull_steps(E, H, states, series_bar)
 
     def _mismatch(self, responses: XArray) -> tuple[XArray, XArray]:
         """J of step responses (..., c, N, h), and its derivative by them."""
         own = self._constants.beside(responses)
         residual = self.records.predict(responses) - own.observed
-        bar = own.record_weights * residual
-        return _dot(bar, residual, axes=3), self.records.distribute(bar)
+        bar = own.double_weights * residual
+        return 0.5 * _dot(bar, residual, axes=3), self.records.distribute(bar)
 
     def _start(self, lti: LTI) -> XArray:
         key = namespace(lti.F)

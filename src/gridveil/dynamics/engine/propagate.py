@@ -43,6 +43,7 @@ from gridveil.dynamics.engine.lti import (
     transposed,
     zeros,
 )
+from gridveil.dynamics.engine.single import SingleBlocks
 
 SchemeName = Literal["exact", "trapezoidal", "euler"]
 Pullback = Callable[[XArray], XArray]
@@ -257,6 +258,16 @@ class Blocks:
         H_bar, E_bar = self.observing.shrink(O_bar, step_bar.mT)
         return E_bar, H_bar
 
+    def pull_outputs(self, bar: XArray) -> tuple[XArray, XArray]:
+        """Turn dJ/d(O Z) into dJ/dE and dJ/dH."""
+        return self.pull(product(bar, self.Zt), product(self.O.mT, bar).mT)
+
+
+def grow_blocks(E: XArray, H: XArray, start: XArray, layout: BlockLayout) -> Blocks | SingleBlocks:
+    """Lay outputs out in blocks, of one model or of a batch."""
+    single = isinstance(E, np.ndarray) and E.ndim == 2
+    return (SingleBlocks if single else Blocks).grow(E, H, start, layout)
+
 
 def respond_by_steps(E: XArray, H: XArray, start: XArray, samples: int) -> tuple[XArray, XArray]:
     """Compute states (samples, ..., n, c) and outputs (..., c, samples, h) from each column."""
@@ -346,4 +357,4 @@ def step_responses(
     if takes_steps(lti, path):
         return respond_by_steps(E, lti.H, start, samples)[1]
     layout = BlockLayout.of(samples, lti.H.shape[-2], len(inputs))
-    return layout.unpack(Blocks.grow(E, lti.H, start, layout).outputs(), len(inputs))
+    return layout.unpack(grow_blocks(E, lti.H, start, layout).outputs(), len(inputs))

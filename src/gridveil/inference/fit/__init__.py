@@ -60,7 +60,7 @@ __all__ = [
 NOISE_ROUNDS, EXPLAINED = 4, 1.5
 # Machines above which no second fits are made; a step elsewhere leaves at most this share of what
 # the declared one does.
-MOST_MACHINES, HALF = 20, 0.5
+OTHER_BUSES_UP_TO, HALF = 20, 0.5
 # Last steps over which J may change by this share where a fit counts as converged.
 FLAT_STEPS, FLAT = 5, 1e-3
 
@@ -311,7 +311,7 @@ def _elsewhere(
     sensors = [[sensor_noise(column) for column in record.T] for record in fitted.recorded]
     least = np.maximum(_declared(observed, settings), sensors)
     explained = (fitted.noise.rms <= EXPLAINED * least).all()
-    if explained or len(noisy.facts.machines) > MOST_MACHINES:
+    if explained or len(noisy.facts.machines) > OTHER_BUSES_UP_TO:
         return False
 
     def answer(record: Observation) -> Array:

@@ -37,7 +37,7 @@ from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import Task
 
 # Machines and lines at most: a linearisation takes half a minute, and a Jacobian a gigabyte.
-MOST_MACHINES, MOST_LINES = 600, 20_000
+NETWORK_FIT_UP_TO, MOST_LINES = 600, 20_000
 # Steps at most, and the decrease of the cost at which a search ends: of tries, and of the last.
 TRIED, NEARLY = 15, 0.1
 STEPS, CLOSE = 60, 1e-3
@@ -50,7 +50,7 @@ MOST_ROWS = 2000
 
 def is_beyond(facts: GridFacts) -> bool:
     """Whether a grid is beyond this fit too."""
-    return len(facts.machines) > MOST_MACHINES or len(facts.edges) > MOST_LINES
+    return len(facts.machines) > NETWORK_FIT_UP_TO or len(facts.edges) > MOST_LINES
 
 
 def task_of(

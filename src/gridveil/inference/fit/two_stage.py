@@ -63,7 +63,7 @@ FEW_PLACES = 12
 MANY = 2
 # With more machines, or more reduced weights that are not zero, the search takes hours, and its
 # Jacobians gigabytes.
-MOST_MACHINES, MOST_WEIGHTS = 80, 2000
+TWO_STAGE_UP_TO, MOST_WEIGHTS = 80, 2000
 # Records are explained where ½ Σ r² is at most this share of the samples (½ is expected). With
 # events that are not wholly known, stage 1 begins again up to so many times until they are, and the
 # polish may take longer.
@@ -199,7 +199,7 @@ def is_direct(facts: GridFacts, observed: Sequence[Observation]) -> bool:
 def is_too_large(facts: GridFacts) -> bool:
     """Whether a grid is beyond the two stages: too many machines, or reduced weights."""
     g = len(facts.machines)
-    return g > MOST_MACHINES or (
+    return g > TWO_STAGE_UP_TO or (
         g * (g - 1) // 2 > MOST_WEIGHTS and len(linked(facts)) > MOST_WEIGHTS
     )
 
@@ -209,7 +209,7 @@ def check_size(facts: GridFacts) -> None:
     if is_too_large(facts):
         raise OptionError(
             f"The two-stage fit cannot handle {len(facts.machines)} machines.",
-            expected=f"at most {MOST_MACHINES}, and {MOST_WEIGHTS} reduced weights that are not "
+            expected=f"at most {TWO_STAGE_UP_TO}, and {MOST_WEIGHTS} reduced weights that are not "
             "zero",
             outcome=NOT_FITTED,
             remedy="Fit with the method l-bfgs-b.",

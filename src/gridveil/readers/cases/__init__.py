@@ -265,11 +265,13 @@ def public_detailed(
     dynamics_file: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     ledger: Ledger | None = None,
+    said: bool = True,
 ) -> tuple[PublicTable[DetailedFacts], DetailedCase]:
     """The table of a public case with devices, and the case with all its constants, of which it may
     be solved; loads depend on voltage as declared.
 
     source : opened from this grid, in the same way.
+    ledger, said : as for `declared_public`.
 
     Privacy
     -------
@@ -277,9 +279,9 @@ def public_detailed(
     """
     from gridveil.readers.detailed import detailed_case
 
-    table = declared_public(source, ledger)
-    file, said, name = _read(grid, dynamics_file, options)
-    whole, _ = detailed_case(file, said, name=name)
+    table = declared_public(source, ledger, said=said)
+    file, dynamics, name = _read(grid, dynamics_file, options)
+    whole, _ = detailed_case(file, dynamics, name=name)
     declared = source.facts.public.loads
     loads = replace(whole.loads, impedance=declared.impedance, current=declared.current)
     return table, replace(whole, loads=loads)
@@ -287,17 +289,23 @@ def public_detailed(
 
 @sealed
 def declared_public(
-    source: SourceGrid[Facts], ledger: Ledger | None = None, *, own: TableFacts | None = None
+    source: SourceGrid[Facts],
+    ledger: Ledger | None = None,
+    *,
+    own: TableFacts | None = None,
+    said: bool = True,
 ) -> PublicTable[Facts]:
     """The table of a grid that is public by its owner's word: a surrogate, to try settings out on.
 
     ledger : knows the grids that were released; None: the usual one, if there is any.
     own : public facts of the grid that it stands in for.
+    said : whether somebody declared the grid public; whoever calls this in Python does.
 
     Privacy
     -------
     A grid that the ledger knows, or that is a version of `own`, is refused: what is chosen at it
-    would depend on private values. A case that was opened by its name is public.
+    would depend on private values. So is a file that nobody declared public: an empty ledger knows
+    no private grid. A case that was opened by its name is public.
     """
     from gridveil.privacy.ledger.fingerprints import facts_alike
     from gridveil.vault.truth import public_table
@@ -315,6 +323,14 @@ def declared_public(
             "private grid, and what is found at it would depend on private values.",
             outcome=NOTHING_SPENT,
             remedy="Name a public case that is like it in size, such as matpower:case118.",
+        )
+    if not (said or opened_by_name(source)):
+        raise OptionError(
+            f"{source.facts.name} is a file, and nobody said that it is public: what is found at a "
+            "private grid depends on private values, which no ε covers.",
+            outcome=NOTHING_SPENT,
+            remedy="Name a public case such as ieee30; `gridveil cases` lists them. If all the "
+            "world may know this file, say so: `gridveil plan FILE --public`.",
         )
     return public_table(source)
 

@@ -36,7 +36,8 @@ NUMBERS = frozenset(
 # References that need not lead anywhere: into regions of the boundary set, and of results to what
 # they are results of.
 LOOSE = re.compile(
-    r"(Sv|TopologicalIsland|Model|OperationalLimit|DiagramObject)\w*\..*|\w+\.Region|\w+\.LoadGroup|\w+\.LoadArea"
+    r"(Sv|TopologicalIsland|Model|OperationalLimit|DiagramObject)\w*\..*"
+    r"|\w+\.Region|\w+\.LoadGroup|\w+\.LoadArea"
 )
 TRUTHS = frozenset(
     words("connected open controlEnabled enabled regulationStatus inService ltcFlag")
