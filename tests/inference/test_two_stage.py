@@ -34,7 +34,8 @@ from gridveil.inference.fit import (
 )
 from gridveil.inference.fit.coordinates import Coordinates, independent, linked, push
 from gridveil.inference.fit.direct import DirectResiduals
-from gridveil.inference.fit.least_squares import Gaussian, minimise
+from gridveil.inference.fit.least_squares import Gaussian, minimise, minimise_all
+from gridveil.inference.fit.polish import polish, polish_all
 from gridveil.inference.fit.problem import as_records
 from gridveil.inference.fit.sensitivity import Predictor, Sampling, _powers
 from gridveil.inference.fit.task import Task
@@ -151,6 +152,12 @@ def test_the_derivatives_of_the_coordinates_are_those_of_differences():
     assert np.allclose(x, where.of_network_and_machines(y))
     assert slopes == pytest.approx(differences(where.of_network_and_machines, y), abs=1e-7)
     assert where.model_slopes(x) == pytest.approx(differences(where.values, x), rel=1e-7, abs=1e-7)
+    two = np.stack([y, y + 0.1])
+    values, chains = where.values_of(two), where.value_slopes(two)
+    for number, one in enumerate(two):
+        x, slopes = where.slopes(one)
+        assert values[number] == pytest.approx(where.values(x), rel=1e-12)
+        assert chains[number] == pytest.approx(where.model_slopes(x) @ slopes, abs=1e-10)
 
 
 def test_the_coordinates_stand_for_the_reduced_model_and_keep_the_sum_of_loads():
@@ -369,6 +376,81 @@ def test_the_search_finds_what_scipy_finds(upper):
     assert found.converged
     assert found.cost == pytest.approx(expected.cost, rel=1e-8)
     assert found.x == pytest.approx(expected.x, abs=1e-4)
+
+
+class ManyCurved:
+    """`Curved` of several searches, each with a factor of its own; and of one of them."""
+
+    factors = np.array([1.0, 0.5, 2.0, 0.0])
+
+    def __init__(self, only=None):
+        self.only = only
+
+    def at(self, x, which=None):
+        if which is None:
+            return self.factors[self.only] * Curved().at(x)
+        return np.stack([ManyCurved(number).at(own) for number, own in zip(which, x, strict=True)])
+
+    def slopes(self, x, which=None):
+        if which is None:
+            return self.factors[self.only] * Curved().slopes(x)
+        each = zip(which, x, strict=True)
+        return np.stack([ManyCurved(number).slopes(own) for number, own in each])
+
+
+@pytest.mark.parametrize("common", [0.0, 0.2])
+def test_searches_in_step_end_where_each_ends_alone_and_where_scipy_ends(common):
+    random, upper = np.random.default_rng(5), np.array([0.6, np.inf, 3.0])
+    precision = np.diag([0.5, 0.1, 2.0]) + common
+    priors = [
+        Gaussian(mean, (1 + number) * precision, np.full(3, -np.inf), upper)
+        for number, mean in enumerate(random.normal(0, 1, (4, 3)))
+    ]
+    starts = random.normal(0, 1.5, (4, 3))
+    settings = {"weight": 2.0, "iterations": 200, "tolerance": 1e-12}
+    together = minimise_all(ManyCurved(), priors, starts, **settings)
+    assert len({one.steps for one in together}) > 1  # each has an end of its own
+    for number, (prior, start, found) in enumerate(zip(priors, starts, together, strict=True)):
+        one, root = ManyCurved(number), np.linalg.cholesky(prior.precision).T
+        alone = minimise(one, prior, start, **settings)
+        assert (found.steps, found.converged) == (alone.steps, True)
+        assert found.x == pytest.approx(alone.x, abs=1e-12)
+        expected = least_squares(
+            lambda x, one=one, root=root, prior=prior: np.concatenate(
+                [np.sqrt(2) * one.at(x), root @ (x - prior.mean)]
+            ),
+            found.x - 1e-3,
+            bounds=(-np.inf, upper),
+            xtol=1e-14,
+            ftol=1e-14,
+            gtol=1e-14,
+        )
+        assert found.cost == pytest.approx(expected.cost, rel=1e-8, abs=1e-12)
+
+
+def test_polishes_in_step_end_where_each_ends_alone():
+    grid = damped()
+    observed = [observe(grid.reduced, horizon_s=4.0, buses=["1", "2", "9"])]
+    task = Task.of(grid.facts, observed, Bounds(), dt_s=0.05, scheme="exact")
+    sampling, random = task.predictor.sampling(), np.random.default_rng(3)
+    prior = independent(believe(grid, 0.3))
+    priors = [replace(prior, mean=prior.mean + shift) for shift in (0.0, 0.1, -0.1)]
+    starts = [own.mean + 0.2 * random.standard_normal(len(own.mean)) for own in priors]
+    noise = random.standard_normal((3, len(sampling.observed)))
+    together = polish_all(task, priors, starts, sampling, 1e-4, noise=noise)
+    for own, start, fresh, (found, history) in zip(priors, starts, noise, together, strict=True):
+        changed = replace(sampling, observed=sampling.observed - 1e-4 * fresh)
+        alone, expected = polish(task, own, start, changed, 1e-4)
+        assert history == pytest.approx(expected, rel=1e-6)
+        assert found.x == pytest.approx(alone.x, abs=1e-6)
+        assert found.cost == pytest.approx(alone.cost, abs=1e-6)
+        assert found.converged
+        # few rows that stand for all: residuals and slopes have the products of the records' own
+        records = DirectResiduals(task, changed, np.full(len(fresh), 1e-4))
+        r, J = records.at(found.x), records.slopes(found.x)
+        assert found.residuals @ found.residuals == pytest.approx(r @ r, rel=1e-9)
+        assert found.slopes.T @ found.residuals == pytest.approx(J.T @ r, rel=1e-6, abs=1e-6)
+        assert found.slopes.T @ found.slopes == pytest.approx(J.T @ J, rel=1e-8, abs=1e-6)
 
 
 def test_the_prior_of_stage_1_has_the_moments_of_the_release_behind_kron():

@@ -158,9 +158,10 @@ class ReducedResiduals:
 
 @dataclass(frozen=True, eq=False)
 class NetworkResiduals:
-    """R (θ(y) − θ̂) + r: records linearised in θ, with θ(y) of the network exact.
+    """R (θ(y) − θ̂) + r of b searches: records linearised in θ, with θ(y) of the network exact.
 
-    free : the entries of y = (log k, log m, log d, z) that move, the others stay as in y.
+    R : (b, ·, ·); r, origin θ̂ : (b, ·); y : (b, n).
+    free : how many of the first entries of y = (log k, log m, log d, z) move, the others stay.
     columns : of θ that R speaks of.
     """
 
@@ -169,23 +170,21 @@ class NetworkResiduals:
     r: Array
     origin: Array
     y: Array
-    free: slice
-    columns: IntArray
+    free: int
+    columns: IntArray | slice
 
-    def at(self, x: Array) -> Array:
-        """Residuals (rows of R,) at the free entries of y."""
-        reduced = self.coordinates.of_network_and_machines(self._whole(x))
-        return self.R @ (self.coordinates.values(reduced) - self.origin)[self.columns] + self.r
+    def at(self, x: Array, which: IntArray) -> Array:
+        """Residuals (·, rows of R) at the free entries of y."""
+        moved = self.coordinates.values_of(self._whole(x, which)) - self.origin[which]
+        return (self.R[which] @ moved[:, self.columns, None])[..., 0] + self.r[which]
 
-    def slopes(self, x: Array) -> Array:
-        """Slopes (rows of R, free entries of y)."""
-        reduced, chain = self.coordinates.slopes(self._whole(x))
-        return self.R @ (self.coordinates.model_slopes(reduced)[self.columns] @ chain[:, self.free])
+    def slopes(self, x: Array, which: IntArray) -> Array:
+        """Slopes (·, rows of R, free entries of y)."""
+        slopes = self.coordinates.value_slopes(self._whole(x, which))
+        return self.R[which] @ slopes[:, self.columns, : self.free]
 
-    def _whole(self, x: Array) -> Array:
-        y = self.y.copy()
-        y[self.free] = x
-        return y
+    def _whole(self, x: Array, which: IntArray) -> Array:
+        return np.concatenate([x, self.y[which, self.free :]], axis=1)
 
 
 def triangle(A: Array) -> Array:
