@@ -27,13 +27,13 @@ from gridveil.inference.fit.least_squares import (
 from gridveil.inference.fit.network_fit import climbed
 from gridveil.inference.fit.outcome import SearchEnd
 from gridveil.inference.fit.polish import linearised, polish_all
-from gridveil.inference.fit.search import follow, windows
+from gridveil.inference.fit.search import explore, follow, windows
 from gridveil.inference.fit.task import triangle
 
 # Rounds of a member's polish at most, and the decrease at which it ends, in nats; how far records
 # may lie from linear where none is needed; how far above the other a search may end; steps and last
 # decrease of a search with linear records.
-ROUNDS, NEAR, LINEAR, WORSE, STEPS, CLOSE = 12, 0.1, 1.0, 100.0, 40, 1e-3
+ROUNDS, NEAR, LINEAR, WORSE, STEPS, CLOSE = 40, 0.1, 1.0, 100.0, 40, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,34 +54,57 @@ class Members:
         records with fresh noise best: (count, n).
 
         They are looked for with records that are linear where the fit ended, and followed from
-        there where they are not. Where that does not come to an end, records of few places have
-        several explanations, and searches from there stay near it: the member is then looked for
-        from its own mean, from the first period of the records to all of them. That one is taken,
-        unless it ends far above.
+        there where they are not. Records of few places may have several explanations, and searches
+        from there stay near one: each member is then looked for from its own mean as well, from
+        the first period of the records to all of them, and the better of both is taken.
         """
         groups = in_step(*means.shape)
         return np.concatenate([self._in_step(means[group], random) for group in groups])
 
     def _in_step(self, means: Array, random: np.random.Generator) -> Array:
-        prior = self.ended.prior
-        near = [Gaussian(mean, prior.precision, prior.lower, prior.upper) for mean in means]
+        near = [replace(self.ended.prior, mean=mean) for mean in means]
         noise = random.standard_normal((len(means), len(self._noise)))
-        linear = self._linear(near, noise)
+        linear, fitted = self._linear(near, noise), self.ended.minimum.x
         found = np.stack([one.x for one in linear])
-        bent = [
-            number
-            for number, one in enumerate(linear)
-            if abs(self._cost(one.x, near[number], noise[number]) - one.cost) > LINEAR
-        ]
+        bent = []
+        for number, (one, prior, fresh) in enumerate(zip(linear, near, noise, strict=True)):
+            cost = self._cost(one.x, prior, fresh)
+            if abs(cost - one.cost) > LINEAR:
+                bent.append(number)
+                found[number] = one.x if cost < self._cost(fitted, prior, fresh) else fitted
         followed = self._polished(near, noise, bent, list(found[bent]))
         for number, one in zip(bent, followed, strict=True):
             found[number] = one.x
+        if not self.few_places:
+            return found
+        if self.ended.direct:
+            return self._from_own_means(near, noise, found, bent, followed)
+        costs = [self._cost(*own) for own in zip(found, near, noise, strict=True)]
+        starts = list(np.clip(means, self.ended.prior.lower, self.ended.prior.upper))
+        task, sigma, numbers = self.ended.task, self.ended.sigma, range(len(means))
+        own = explore(task, near, starts, sigma, self._parts)
+        for number, one in enumerate(self._polished(near, noise, numbers, own)):
+            if one.cost < costs[number]:
+                found[number] = one.x
+        return found
+
+    def _from_own_means(
+        self,
+        near: Sequence[Gaussian],
+        noise: Array,
+        found: Array,
+        bent: Sequence[int],
+        followed: Sequence[Minimum],
+    ) -> Array:
+        """Of many machines, where a search takes seconds: look from their own means for members
+        whose search did not come to an end. What it finds is taken, unless it ends far above.
+        """
+        prior, task, sigma = self.ended.prior, self.ended.task, self.ended.sigma
         lost = [
             (number, one.cost)
             for number, one in zip(bent, followed, strict=True)
-            if self.few_places and not one.converged
+            if not one.converged
         ]
-        task, sigma = self.ended.task, self.ended.sigma
         own = [
             follow(
                 DirectResiduals,
@@ -89,7 +112,7 @@ class Members:
                 near[number],
                 sigma,
                 self._parts,
-                np.clip(means[number], prior.lower, prior.upper),
+                np.clip(near[number].mean, prior.lower, prior.upper),
                 rough=True,
             ).x
             for number, _ in lost

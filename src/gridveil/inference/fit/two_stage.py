@@ -44,7 +44,15 @@ from gridveil.inference.fit.network_fit import (
 from gridveil.inference.fit.outcome import SearchEnd, TwoStage, covariance, outcome
 from gridveil.inference.fit.polish import ROUNDS, polish, polish_all
 from gridveil.inference.fit.problem import NOT_FITTED, Observation
-from gridveil.inference.fit.search import MOST_KEPT, SEARCHED, follow, levels, sampled, windows
+from gridveil.inference.fit.search import (
+    MOST_KEPT,
+    SEARCHED,
+    explore,
+    follow,
+    levels,
+    sampled,
+    windows,
+)
 from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import (
     NetworkResiduals,
@@ -150,7 +158,13 @@ def two_stage(
         minima = _stage_2(task, first.x, thin, sigma, prior, lines)
         best = min(minima, key=_cost)
         # Several reduced models may explain records of few places, and stage 1 found one of them.
-        tried = _tried(task, prior, [best.x, *(drawn if few else ())], thin, sigma)
+        tried = _tried(
+            task,
+            prior,
+            [best.x, *_explored(task, prior, drawn, sigma, parts, few=few)],
+            thin,
+            sigma,
+        )
         best = min(tried, key=_cost)
     rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
     all_samples = sampled(task, task.predictor.records.samples, MOST_KEPT)
@@ -345,6 +359,25 @@ def _stage_2(
             Minimum(y, best.cost, best.residuals, best.slopes, best.steps, best.converged)
         )
     return minima
+
+
+def _explored(
+    task: Task,
+    prior: Gaussian,
+    drawn: Array,
+    sigma: float | Array,
+    parts: Sequence[int],
+    *,
+    few: bool,
+) -> list[Array]:
+    """Explanations of records of few places near draws of the release (·, n)."""
+    if not few:
+        return []
+    starts = np.clip(drawn, prior.lower, prior.upper)
+    with told_to(None):
+        return explore(
+            task, [replace(prior, mean=one) for one in starts], list(starts), sigma, parts
+        )
 
 
 def _tried(
