@@ -37,9 +37,10 @@ from gridveil.inference.fit.direct import DirectResiduals
 from gridveil.inference.fit.least_squares import Gaussian, minimise, minimise_all
 from gridveil.inference.fit.polish import polish, polish_all
 from gridveil.inference.fit.problem import as_records
+from gridveil.inference.fit.search import explore, windows
 from gridveil.inference.fit.sensitivity import Predictor, Sampling, _powers
 from gridveil.inference.fit.task import Task
-from gridveil.inference.fit.two_stage import MOST_MACHINES, two_stage, windows
+from gridveil.inference.fit.two_stage import MOST_MACHINES, two_stage
 from gridveil.inference.posterior import Posterior, beliefs, no_release
 from gridveil.paper.experiment import Experiment, named_transients, random_transients
 from gridveil.planning.profiles import PROFILES
@@ -451,6 +452,26 @@ def test_polishes_in_step_end_where_each_ends_alone():
         assert found.residuals @ found.residuals == pytest.approx(r @ r, rel=1e-9)
         assert found.slopes.T @ found.residuals == pytest.approx(J.T @ r, rel=1e-6, abs=1e-6)
         assert found.slopes.T @ found.slopes == pytest.approx(J.T @ J, rel=1e-8, abs=1e-6)
+
+
+def test_records_of_one_place_are_explained_from_most_draws_if_their_first_period_comes_first():
+    grid, sigma, count = small(), 1e-5, 12
+    belief = believe(grid, 0.5)
+    observed = [observe(grid.reduced, buses=["2"], noise=sigma, horizon_s=20.0)]
+    task = Task.of(grid.facts, observed, Bounds(), dt_s=0.05, scheme="exact")
+    prior, random = independent(belief), np.random.default_rng(1)
+    drawn = np.concatenate([belief[name].sample(random, count) for name in "kmd"], axis=1)
+    starts = list(np.clip(np.log(drawn), prior.lower, prior.upper))
+    own = [replace(prior, mean=start) for start in starts]
+    found = explore(task, own, starts, sigma, windows(task, grid.reduced))
+    costs = []
+    for begun in (starts, found):
+        ends = polish_all(task, [prior] * count, begun, task.predictor.sampling(), sigma, 8, 0.01)
+        costs.append(np.array([minimum.cost for minimum, _ in ends]))
+    explained = task.predictor.sampling().observed.size
+    plainly, explored = (int((part < explained).sum()) for part in costs)
+    assert explored >= 2 * plainly and explored > count / 2
+    assert costs[1].min() <= costs[0].min()
 
 
 def test_the_prior_of_stage_1_has_the_moments_of_the_release_behind_kron():

@@ -27,7 +27,7 @@ from gridveil.inference.fit.least_squares import (
 from gridveil.inference.fit.network_fit import climbed
 from gridveil.inference.fit.outcome import SearchEnd
 from gridveil.inference.fit.polish import linearised, polish_all
-from gridveil.inference.fit.search import explore, follow, windows
+from gridveil.inference.fit.search import MANY_MACHINES, explore, follow, windows
 from gridveil.inference.fit.task import triangle
 
 # Rounds of a member's polish at most, and the decrease at which it ends, in nats; how far records
@@ -77,7 +77,7 @@ class Members:
             found[number] = one.x
         if not self.few_places:
             return found
-        if self.ended.direct:
+        if self.ended.direct or len(self.ended.task.coordinates.facts.machines) > MANY_MACHINES:
             return self._from_own_means(near, noise, found, bent, followed)
         costs = [self._cost(*own) for own in zip(found, near, noise, strict=True)]
         starts = list(np.clip(means, self.ended.prior.lower, self.ended.prior.upper))

@@ -31,6 +31,8 @@ MOST_SEARCHED, MOST_KEPT = 1_000_000, 12_000_000
 # Searches for several explanations: σ that they assume, over its value; rounds with each window,
 # and the change of the cost at which one ends.
 WIDER, ROUNDS, CLOSE = 10.0, 3, 0.1
+# Machines above which a search takes a second or more.
+MANY_MACHINES = 20
 
 
 def sampled(

@@ -45,6 +45,7 @@ from gridveil.inference.fit.outcome import SearchEnd, TwoStage, covariance, outc
 from gridveil.inference.fit.polish import ROUNDS, polish, polish_all
 from gridveil.inference.fit.problem import NOT_FITTED, Observation
 from gridveil.inference.fit.search import (
+    MANY_MACHINES,
     MOST_KEPT,
     SEARCHED,
     explore,
@@ -66,8 +67,8 @@ from gridveil.inference.fit.unknown import onset_s
 FIRST_WEIGHT = 1e-6
 # Rounds of the polish that each of several starts gets, and the change of the cost to end at.
 TRIED, NEARLY = 8, 1e-2
-# With more machines than this, starts get so many rounds at first, and the best few go on.
-MANY_MACHINES, FIRST_TRIED, FOLLOWED = 20, 3, 3
+# Of many machines, starts get so many rounds at first, and the best few go on.
+FIRST_TRIED, FOLLOWED = 3, 3
 # Searches at least where fewer places than machines were recorded: with 4, one in ten misses an
 # explanation better by nats.
 FEW_PLACES = 12
@@ -158,13 +159,10 @@ def two_stage(
         minima = _stage_2(task, first.x, thin, sigma, prior, lines)
         best = min(minima, key=_cost)
         # Several reduced models may explain records of few places, and stage 1 found one of them.
-        tried = _tried(
-            task,
-            prior,
-            [best.x, *_explored(task, prior, drawn, sigma, parts, few=few)],
-            thin,
-            sigma,
-        )
+        begun = [best.x, *(drawn if few else ())]
+        if few and len(facts.machines) <= MANY_MACHINES:
+            begun += _explored(task, prior, drawn, sigma, parts)
+        tried = _tried(task, prior, begun, thin, sigma)
         best = min(tried, key=_cost)
     rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
     all_samples = sampled(task, task.predictor.records.samples, MOST_KEPT)
@@ -362,22 +360,13 @@ def _stage_2(
 
 
 def _explored(
-    task: Task,
-    prior: Gaussian,
-    drawn: Array,
-    sigma: float | Array,
-    parts: Sequence[int],
-    *,
-    few: bool,
+    task: Task, prior: Gaussian, drawn: Array, sigma: float | Array, parts: Sequence[int]
 ) -> list[Array]:
-    """Explanations of records of few places near draws of the release (·, n)."""
-    if not few:
-        return []
+    """Explanations of the records near draws of the release (·, n), each around itself."""
     starts = np.clip(drawn, prior.lower, prior.upper)
+    priors = [replace(prior, mean=one) for one in starts]
     with told_to(None):
-        return explore(
-            task, [replace(prior, mean=one) for one in starts], list(starts), sigma, parts
-        )
+        return explore(task, priors, list(starts), sigma, parts)
 
 
 def _tried(
