@@ -38,7 +38,7 @@ from gridveil.inference.fit.least_squares import Gaussian, minimise, minimise_al
 from gridveil.inference.fit.polish import polish, polish_all
 from gridveil.inference.fit.problem import as_records
 from gridveil.inference.fit.sensitivity import Predictor, Sampling, _powers
-from gridveil.inference.fit.task import Task
+from gridveil.inference.fit.task import Task, WholeResiduals
 from gridveil.inference.fit.two_stage import MOST_MACHINES, two_stage, windows
 from gridveil.inference.posterior import Posterior, beliefs, no_release
 from gridveil.paper.experiment import Experiment, named_transients, random_transients
@@ -342,6 +342,9 @@ def test_the_slopes_by_lines_are_those_of_differences():
     y = np.log(np.concatenate([grid.k, grid.m, grid.d])) + 0.1
     expected = differences(residuals.at, y, 1e-5)
     assert residuals.slopes(y) == pytest.approx(expected, abs=1e-6 * np.abs(expected).max())
+    by_x = WholeResiduals(task, sampling, residuals.sigma)
+    assert by_x.at(y) == pytest.approx(residuals.at(y), abs=1e-9 * np.abs(residuals.at(y)).max())
+    assert by_x.slopes(y) == pytest.approx(residuals.slopes(y), abs=1e-9 * np.abs(expected).max())
 
 
 # --- the search -----------------------------------------------------------------------------------

@@ -157,6 +157,21 @@ class ReducedResiduals:
 
 
 @dataclass(frozen=True, eq=False)
+class WholeResiduals(ReducedResiduals):
+    """The same as a function of y = (log k, log m, log d, z), by way of x."""
+
+    def at(self, x: Array) -> Array:
+        """Residuals (rows,)."""
+        return super().at(self.task.coordinates.of_network_and_machines(x))
+
+    def slopes(self, x: Array) -> Array:
+        """Slopes (rows, size of y)."""
+        coordinates = self.task.coordinates
+        by_theta = self.task.slopes(coordinates.of_network_and_machines(x), self.sampling)
+        return by_theta @ coordinates.value_slopes(x[None])[0] / self.sigma[:, None]
+
+
+@dataclass(frozen=True, eq=False)
 class NetworkResiduals:
     """R (θ(y) − θ̂) + r of b searches: records linearised in θ, with θ(y) of the network exact.
 
@@ -175,16 +190,23 @@ class NetworkResiduals:
 
     def at(self, x: Array, which: IntArray) -> Array:
         """Residuals (·, rows of R) at the free entries of y."""
-        moved = self.coordinates.values_of(self._whole(x, which)) - self.origin[which]
-        return (self.R[which] @ moved[:, self.columns, None])[..., 0] + self.r[which]
+        R, r, origin = (self._of(part, which) for part in (self.R, self.r, self.origin))
+        moved = self.coordinates.values_of(self._whole(x, which)) - origin
+        return (R @ moved[:, self.columns, None])[..., 0] + r
 
     def slopes(self, x: Array, which: IntArray) -> Array:
         """Slopes (·, rows of R, free entries of y)."""
         slopes = self.coordinates.value_slopes(self._whole(x, which))
-        return self.R[which] @ slopes[:, self.columns, : self.free]
+        return self._of(self.R, which) @ slopes[:, self.columns, : self.free]
 
     def _whole(self, x: Array, which: IntArray) -> Array:
+        if self.free == self.y.shape[1]:
+            return x
         return np.concatenate([x, self.y[which, self.free :]], axis=1)
+
+    def _of(self, part: Array, which: IntArray) -> Array:
+        """A part of some searches, without a copy where they are all."""
+        return part if len(which) == len(part) else part[which]
 
 
 def triangle(A: Array) -> Array:
