@@ -431,6 +431,35 @@ def test_searches_in_step_end_where_each_ends_alone_and_where_scipy_ends(common)
         assert found.cost == pytest.approx(expected.cost, rel=1e-8, abs=1e-12)
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_linearisation_has_the_products_of_the_slopes_of_every_sample(dark):
+    grid, random = damped(), np.random.default_rng(8)
+    buses = ["1", "2", "9"]
+    late = Event.load({"3": 0.4}, at_s=0.7)
+    observed = [
+        observe(grid.reduced, horizon_s=4.0, buses=buses),
+        observe(grid.reduced, late, horizon_s=3.0, buses=buses),
+    ]
+    task = Task.of(grid.facts, observed, Bounds(), dt_s=0.05, scheme="exact")
+    x = task.coordinates.of_network_and_machines(np.log(np.concatenate([grid.k, grid.m, grid.d])))
+    for thin in (1, 3):
+        sampling = task.predictor.sampling(thin)
+        if dark:  # the way of records with gaps
+            seen = tuple(np.array(one) for one in sampling.seen)
+            seen[0][2, 1] = False
+            keep = np.concatenate([one.ravel() for one in seen])
+            sampling = replace(sampling, seen=seen, observed=sampling.observed[keep])
+        sigma = task.sigma(sampling, np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+        r = random.standard_normal(len(sampling.observed))
+        J = np.concatenate([task.slopes(x, sampling) / sigma[:, None], r[:, None]], axis=1)
+        R = task.linearised(x, r, sampling, sigma)
+        assert R.shape == (J.shape[1], J.shape[1])
+        scale = np.linalg.norm(J, axis=0)
+        assert R.T @ R / scale / scale[:, None] == pytest.approx(
+            J.T @ J / scale / scale[:, None], abs=1e-9
+        )
+
+
 def test_polishes_in_step_end_where_each_ends_alone():
     grid = damped()
     observed = [observe(grid.reduced, horizon_s=4.0, buses=["1", "2", "9"])]

@@ -14,7 +14,7 @@ from gridveil.grid.facts import Array
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, in_step, minimise_all
 from gridveil.inference.fit.problem import report_step
 from gridveil.inference.fit.sensitivity import Sampling
-from gridveil.inference.fit.task import NetworkResiduals, Task, triangle
+from gridveil.inference.fit.task import NetworkResiduals, Task
 
 # Rounds at most, and the change of the cost at which a polish ends.
 ROUNDS, CLOSE = 40, 1e-5
@@ -123,8 +123,7 @@ class _Climb:
     def _take(self, y: Array, cost: float, x: Array, r: Array) -> None:
         """Go there, linearise, and note J."""
         self.y, self.cost = y, cost
-        J = self._task.slopes(x, self._sampling) / self._sigma[:, None]
-        self.R = triangle(np.concatenate([J, r[:, None]], axis=1))
+        self.R = self._task.linearised(x, r, self._sampling, self._sigma)
         self.history.append(float(self._sampling.weights @ (self._sigma * r) ** 2))
 
     @property
