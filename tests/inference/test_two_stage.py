@@ -39,7 +39,7 @@ from gridveil.inference.fit.polish import polish, polish_all
 from gridveil.inference.fit.problem import as_records
 from gridveil.inference.fit.search import explore, windows
 from gridveil.inference.fit.sensitivity import Predictor, Sampling, _powers
-from gridveil.inference.fit.task import Task
+from gridveil.inference.fit.task import Task, WholeResiduals
 from gridveil.inference.fit.two_stage import MOST_MACHINES, two_stage
 from gridveil.inference.posterior import Posterior, beliefs, no_release
 from gridveil.paper.experiment import Experiment, named_transients, random_transients
@@ -343,6 +343,9 @@ def test_the_slopes_by_lines_are_those_of_differences():
     y = np.log(np.concatenate([grid.k, grid.m, grid.d])) + 0.1
     expected = differences(residuals.at, y, 1e-5)
     assert residuals.slopes(y) == pytest.approx(expected, abs=1e-6 * np.abs(expected).max())
+    by_x = WholeResiduals(task, sampling, residuals.sigma)
+    assert by_x.at(y) == pytest.approx(residuals.at(y), abs=1e-9 * np.abs(residuals.at(y)).max())
+    assert by_x.slopes(y) == pytest.approx(residuals.slopes(y), abs=1e-9 * np.abs(expected).max())
 
 
 # --- the search -----------------------------------------------------------------------------------
@@ -427,6 +430,35 @@ def test_searches_in_step_end_where_each_ends_alone_and_where_scipy_ends(common)
             gtol=1e-14,
         )
         assert found.cost == pytest.approx(expected.cost, rel=1e-8, abs=1e-12)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_linearisation_has_the_products_of_the_slopes_of_every_sample(dark):
+    grid, random = damped(), np.random.default_rng(8)
+    buses = ["1", "2", "9"]
+    late = Event.load({"3": 0.4}, at_s=0.7)
+    observed = [
+        observe(grid.reduced, horizon_s=4.0, buses=buses),
+        observe(grid.reduced, late, horizon_s=3.0, buses=buses),
+    ]
+    task = Task.of(grid.facts, observed, Bounds(), dt_s=0.05, scheme="exact")
+    x = task.coordinates.of_network_and_machines(np.log(np.concatenate([grid.k, grid.m, grid.d])))
+    for thin in (1, 3):
+        sampling = task.predictor.sampling(thin)
+        if dark:  # the way of records with gaps
+            seen = tuple(np.array(one) for one in sampling.seen)
+            seen[0][2, 1] = False
+            keep = np.concatenate([one.ravel() for one in seen])
+            sampling = replace(sampling, seen=seen, observed=sampling.observed[keep])
+        sigma = task.sigma(sampling, np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+        r = random.standard_normal(len(sampling.observed))
+        J = np.concatenate([task.slopes(x, sampling) / sigma[:, None], r[:, None]], axis=1)
+        R = task.linearised(x, r, sampling, sigma)
+        assert R.shape == (J.shape[1], J.shape[1])
+        scale = np.linalg.norm(J, axis=0)
+        assert R.T @ R / scale / scale[:, None] == pytest.approx(
+            J.T @ J / scale / scale[:, None], abs=1e-9
+        )
 
 
 def test_polishes_in_step_end_where_each_ends_alone():

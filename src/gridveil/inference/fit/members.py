@@ -28,7 +28,7 @@ from gridveil.inference.fit.network_fit import climbed
 from gridveil.inference.fit.outcome import SearchEnd
 from gridveil.inference.fit.polish import linearised, polish_all
 from gridveil.inference.fit.search import MANY_MACHINES, explore, follow, windows
-from gridveil.inference.fit.task import triangle
+from gridveil.inference.fit.task import WholeResiduals, triangle
 
 # Rounds of a member's polish at most, and the decrease at which it ends, in nats; how far records
 # may lie from linear where none is needed; how far above the other a search may end; steps and last
@@ -107,7 +107,7 @@ class Members:
         ]
         own = [
             follow(
-                DirectResiduals,
+                DirectResiduals if self.ended.direct else WholeResiduals,
                 task,
                 near[number],
                 sigma,

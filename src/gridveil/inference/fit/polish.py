@@ -14,12 +14,12 @@ from gridveil.grid.facts import Array
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, in_step, minimise_all
 from gridveil.inference.fit.problem import report_step
 from gridveil.inference.fit.sensitivity import Sampling
-from gridveil.inference.fit.task import NetworkResiduals, Task, triangle
+from gridveil.inference.fit.task import NetworkResiduals, Task
 
 # Rounds at most, and the change of the cost at which a polish ends.
 ROUNDS, CLOSE = 40, 1e-5
-# Steps of a round at most.
-STEPS = 40
+# Steps of a round at most, and the round after which searches that are far behind give up.
+STEPS, GIVE_UP_FROM = 40, 3
 
 
 def polish(
@@ -46,11 +46,13 @@ def polish_all(
     rounds: int = ROUNDS,
     close: float = CLOSE,
     noise: Sequence[Array | float] | None = None,
+    far: float = np.inf,
 ) -> list[tuple[Minimum, Array]]:
     """Polish from each start, with a prior of its own.
 
     noise : (rows,) of each, that is taken from the records [σ].
     close : change of the cost at which one ends.
+    far : after a few rounds, those give up whose cost is so many times the least.
     Rows of the minima's residuals and slopes are turned, so that they are few: lengths and products
     are those of the records' own.
     """
@@ -60,13 +62,21 @@ def polish_all(
     each = list(zip(priors, starts, added, strict=True))
     for group in in_step(len(starts), len(starts[0])):
         climbs = [_Climb(task, sampling, deviation, *own) for own in each[group]]
-        while going := [one for one in climbs if one.round < rounds and not one.converged]:
+        going = climbs
+        while going:
             bent = linearised(task, [one.R for one in going], [one.y for one in going])
             near = [one.near for one in going]
             ends = minimise_all(bent, near, bent.y, iterations=STEPS, tolerance=0.1 * close)
             for one, there in zip(going, ends, strict=True):
                 one.move(there, close)
                 report_step(one.round, rounds, one.history[-1])
+            least = min(one.cost for one in climbs)
+            going = [
+                one
+                for one in going
+                if not (one.converged or one.round == rounds)
+                and not (one.round >= GIVE_UP_FROM and one.cost > far * least)
+            ]
         found += [(one.ended, np.array(one.history)) for one in climbs]
     return found
 
@@ -113,8 +123,7 @@ class _Climb:
     def _take(self, y: Array, cost: float, x: Array, r: Array) -> None:
         """Go there, linearise, and note J."""
         self.y, self.cost = y, cost
-        J = self._task.slopes(x, self._sampling) / self._sigma[:, None]
-        self.R = triangle(np.concatenate([J, r[:, None]], axis=1))
+        self.R = self._task.linearised(x, r, self._sampling, self._sigma)
         self.history.append(float(self._sampling.weights @ (self._sigma * r) ** 2))
 
     @property

@@ -17,7 +17,7 @@ from gridveil.inference.fit.direct import MODAL, DirectResiduals
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
 from gridveil.inference.fit.polish import polish_all
 from gridveil.inference.fit.sensitivity import Sampling
-from gridveil.inference.fit.task import ReducedResiduals, Task
+from gridveil.inference.fit.task import ReducedResiduals, Task, WholeResiduals
 
 # The noise that a search assumes at first [p.u.].
 FIRST_SIGMA = 1e-3
@@ -77,7 +77,7 @@ def fastest_hz(model: ReducedModel) -> float:
 
 
 def follow(
-    kind: type[ReducedResiduals | DirectResiduals],
+    kind: type[ReducedResiduals | WholeResiduals | DirectResiduals],
     task: Task,
     prior: Gaussian,
     sigma: float | Array,

@@ -66,7 +66,8 @@ from gridveil.inference.fit.unknown import onset_s
 # The weight of stage 1's information in stage 2 at first.
 FIRST_WEIGHT = 1e-6
 # Rounds of the polish that each of several starts gets, and the change of the cost to end at.
-TRIED, NEARLY = 8, 1e-2
+# Starts give up after three of them where their cost is so many times the least.
+TRIED, NEARLY, FAR = 8, 1e-2, 10.0
 # Of many machines, starts get so many rounds at first, and the best few go on.
 FIRST_TRIED, FOLLOWED = 3, 3
 # Searches at least where fewer places than machines were recorded: with 4, one in ten misses an
@@ -393,7 +394,7 @@ def _polish_a_little(
     """Try starts: a few rounds, which no bar counts."""
     with told_to(None):
         tried = polish_all(
-            task, [prior] * len(starts), starts, sampling, sigma, rounds=rounds, close=NEARLY
+            task, [prior] * len(starts), starts, sampling, sigma, rounds, NEARLY, far=FAR
         )
     return [minimum for minimum, _ in tried]
 
