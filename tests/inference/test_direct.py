@@ -12,8 +12,15 @@ from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import simulate
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit import direct
-from gridveil.inference.fit.direct import Direct
-from gridveil.inference.fit.least_squares import Gaussian, _Dense, _Wide
+from gridveil.inference.fit.direct import Direct, LinearResiduals
+from gridveil.inference.fit.least_squares import (
+    Gaussian,
+    _Alone,
+    _expand,
+    _Priors,
+    _promised,
+    _step,
+)
 from gridveil.inference.fit.problem import Observation
 from gridveil.inference.fit.task import ReducedResiduals, Task
 from gridveil.inference.fit.two_stage import two_stage
@@ -85,11 +92,22 @@ def test_few_rows_give_the_step_that_the_whole_curvature_gives(damping):
     prior = Gaussian(mean, np.diag(spread**-2.0), x - 1, x + 1)
     prior.lower[3], prior.upper[4] = x[3], x[4]  # two that a step may push out
     slopes, r = random.normal(size=(rows, n)), random.normal(size=rows)
-    gradient = 0.7 * slopes.T @ r + prior.precision @ (x - mean)
-    wide, dense = (kind(prior, x, gradient, slopes, 0.7) for kind in (_Wide, _Dense))
-    step = dense.step(damping)
-    np.testing.assert_allclose(wide.step(damping), step, rtol=1e-9, atol=1e-12)
-    assert wide.promised(step) == pytest.approx(dense.promised(step), rel=1e-12)
+    priors, which, weight = _Priors.of([prior]), np.arange(1), 0.7
+    here = _expand(
+        _Alone(LinearResiduals(slopes, r, x)), priors, which, x[None], np.ones(1), r[None], weight
+    )
+    assert here.matrix.shape == (1, rows, rows)
+    curvature = weight * slopes.T @ slopes + prior.precision
+    dense = here._replace(matrix=curvature[None])
+    step = _step(dense, priors, np.array([damping]), weight)
+    found = _step(here, priors, np.array([damping]), weight)
+    np.testing.assert_allclose(found, step, rtol=1e-9, atol=1e-12)
+    free, whole = step[0] != 0, curvature + damping * prior.precision
+    expected = -np.linalg.solve(whole[np.ix_(free, free)], here.gradient[0, free])
+    assert not free.all()
+    np.testing.assert_allclose(step[0, free], expected, rtol=1e-9)
+    promised = -(here.gradient[0] @ step[0] + 0.5 * step[0] @ curvature @ step[0])
+    assert _promised(here, priors, step, weight)[0] == pytest.approx(promised, rel=1e-12)
 
 
 def found_by(kind, monkeypatch):

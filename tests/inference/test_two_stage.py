@@ -34,11 +34,13 @@ from gridveil.inference.fit import (
 )
 from gridveil.inference.fit.coordinates import Coordinates, independent, linked, push
 from gridveil.inference.fit.direct import DirectResiduals
-from gridveil.inference.fit.least_squares import Gaussian, minimise
+from gridveil.inference.fit.least_squares import Gaussian, minimise, minimise_all
+from gridveil.inference.fit.polish import polish, polish_all
 from gridveil.inference.fit.problem import as_records
+from gridveil.inference.fit.search import explore, windows
 from gridveil.inference.fit.sensitivity import Predictor, Sampling, _powers
-from gridveil.inference.fit.task import Task
-from gridveil.inference.fit.two_stage import TWO_STAGE_UP_TO, two_stage, windows
+from gridveil.inference.fit.task import Task, WholeResiduals
+from gridveil.inference.fit.two_stage import TWO_STAGE_UP_TO, two_stage
 from gridveil.inference.posterior import Posterior, beliefs, no_release
 from gridveil.paper.experiment import Experiment, named_transients, random_transients
 from gridveil.planning.profiles import PROFILES
@@ -151,6 +153,12 @@ def test_the_derivatives_of_the_coordinates_are_those_of_differences():
     assert np.allclose(x, where.of_network_and_machines(y))
     assert slopes == pytest.approx(differences(where.of_network_and_machines, y), abs=1e-7)
     assert where.model_slopes(x) == pytest.approx(differences(where.values, x), rel=1e-7, abs=1e-7)
+    two = np.stack([y, y + 0.1])
+    values, chains = where.values_of(two), where.value_slopes(two)
+    for number, one in enumerate(two):
+        x, slopes = where.slopes(one)
+        assert values[number] == pytest.approx(where.values(x), rel=1e-12)
+        assert chains[number] == pytest.approx(where.model_slopes(x) @ slopes, abs=1e-10)
 
 
 def test_the_coordinates_stand_for_the_reduced_model_and_keep_the_sum_of_loads():
@@ -335,6 +343,9 @@ def test_the_slopes_by_lines_are_those_of_differences():
     y = np.log(np.concatenate([grid.k, grid.m, grid.d])) + 0.1
     expected = differences(residuals.at, y, 1e-5)
     assert residuals.slopes(y) == pytest.approx(expected, abs=1e-6 * np.abs(expected).max())
+    by_x = WholeResiduals(task, sampling, residuals.sigma)
+    assert by_x.at(y) == pytest.approx(residuals.at(y), abs=1e-9 * np.abs(residuals.at(y)).max())
+    assert by_x.slopes(y) == pytest.approx(residuals.slopes(y), abs=1e-9 * np.abs(expected).max())
 
 
 # --- the search -----------------------------------------------------------------------------------
@@ -369,6 +380,130 @@ def test_the_search_finds_what_scipy_finds(upper):
     assert found.converged
     assert found.cost == pytest.approx(expected.cost, rel=1e-8)
     assert found.x == pytest.approx(expected.x, abs=1e-4)
+
+
+class ManyCurved:
+    """`Curved` of several searches, each with a factor of its own; and of one of them."""
+
+    factors = np.array([1.0, 0.5, 2.0, 0.0])
+
+    def __init__(self, only=None):
+        self.only = only
+
+    def at(self, x, which=None):
+        if which is None:
+            return self.factors[self.only] * Curved().at(x)
+        return np.stack([ManyCurved(number).at(own) for number, own in zip(which, x, strict=True)])
+
+    def slopes(self, x, which=None):
+        if which is None:
+            return self.factors[self.only] * Curved().slopes(x)
+        each = zip(which, x, strict=True)
+        return np.stack([ManyCurved(number).slopes(own) for number, own in each])
+
+
+@pytest.mark.parametrize("common", [0.0, 0.2])
+def test_searches_in_step_end_where_each_ends_alone_and_where_scipy_ends(common):
+    random, upper = np.random.default_rng(5), np.array([0.6, np.inf, 3.0])
+    precision = np.diag([0.5, 0.1, 2.0]) + common
+    priors = [
+        Gaussian(mean, (1 + number) * precision, np.full(3, -np.inf), upper)
+        for number, mean in enumerate(random.normal(0, 1, (4, 3)))
+    ]
+    starts = random.normal(0, 1.5, (4, 3))
+    settings = {"weight": 2.0, "iterations": 200, "tolerance": 1e-12}
+    together = minimise_all(ManyCurved(), priors, starts, **settings)
+    assert len({one.steps for one in together}) > 1  # each has an end of its own
+    for number, (prior, start, found) in enumerate(zip(priors, starts, together, strict=True)):
+        one, root = ManyCurved(number), np.linalg.cholesky(prior.precision).T
+        alone = minimise(one, prior, start, **settings)
+        assert (found.steps, found.converged) == (alone.steps, True)
+        assert found.x == pytest.approx(alone.x, abs=1e-12)
+        expected = least_squares(
+            lambda x, one=one, root=root, prior=prior: np.concatenate(
+                [np.sqrt(2) * one.at(x), root @ (x - prior.mean)]
+            ),
+            found.x - 1e-3,
+            bounds=(-np.inf, upper),
+            xtol=1e-14,
+            ftol=1e-14,
+            gtol=1e-14,
+        )
+        assert found.cost == pytest.approx(expected.cost, rel=1e-8, abs=1e-12)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_linearisation_has_the_products_of_the_slopes_of_every_sample(dark):
+    grid, random = damped(), np.random.default_rng(8)
+    buses = ["1", "2", "9"]
+    late = Event.load({"3": 0.4}, at_s=0.7)
+    observed = [
+        observe(grid.reduced, horizon_s=4.0, buses=buses),
+        observe(grid.reduced, late, horizon_s=3.0, buses=buses),
+    ]
+    task = Task.of(grid.facts, observed, Bounds(), dt_s=0.05, scheme="exact")
+    x = task.coordinates.of_network_and_machines(np.log(np.concatenate([grid.k, grid.m, grid.d])))
+    for thin in (1, 3):
+        sampling = task.predictor.sampling(thin)
+        if dark:  # the way of records with gaps
+            seen = tuple(np.array(one) for one in sampling.seen)
+            seen[0][2, 1] = False
+            keep = np.concatenate([one.ravel() for one in seen])
+            sampling = replace(sampling, seen=seen, observed=sampling.observed[keep])
+        sigma = task.sigma(sampling, np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+        r = random.standard_normal(len(sampling.observed))
+        J = np.concatenate([task.slopes(x, sampling) / sigma[:, None], r[:, None]], axis=1)
+        R = task.linearised(x, r, sampling, sigma)
+        assert R.shape == (J.shape[1], J.shape[1])
+        scale = np.linalg.norm(J, axis=0)
+        assert R.T @ R / scale / scale[:, None] == pytest.approx(
+            J.T @ J / scale / scale[:, None], abs=1e-9
+        )
+
+
+def test_polishes_in_step_end_where_each_ends_alone():
+    grid = damped()
+    observed = [observe(grid.reduced, horizon_s=4.0, buses=["1", "2", "9"])]
+    task = Task.of(grid.facts, observed, Bounds(), dt_s=0.05, scheme="exact")
+    sampling, random = task.predictor.sampling(), np.random.default_rng(3)
+    prior = independent(believe(grid, 0.3))
+    priors = [replace(prior, mean=prior.mean + shift) for shift in (0.0, 0.1, -0.1)]
+    starts = [own.mean + 0.2 * random.standard_normal(len(own.mean)) for own in priors]
+    noise = random.standard_normal((3, len(sampling.observed)))
+    together = polish_all(task, priors, starts, sampling, 1e-4, noise=noise)
+    for own, start, fresh, (found, history) in zip(priors, starts, noise, together, strict=True):
+        changed = replace(sampling, observed=sampling.observed - 1e-4 * fresh)
+        alone, expected = polish(task, own, start, changed, 1e-4)
+        assert history == pytest.approx(expected, rel=1e-6)
+        assert found.x == pytest.approx(alone.x, abs=1e-6)
+        assert found.cost == pytest.approx(alone.cost, abs=1e-6)
+        assert found.converged
+        # few rows that stand for all: residuals and slopes have the products of the records' own
+        records = DirectResiduals(task, changed, np.full(len(fresh), 1e-4))
+        r, J = records.at(found.x), records.slopes(found.x)
+        assert found.residuals @ found.residuals == pytest.approx(r @ r, rel=1e-9)
+        assert found.slopes.T @ found.residuals == pytest.approx(J.T @ r, rel=1e-6, abs=1e-6)
+        assert found.slopes.T @ found.slopes == pytest.approx(J.T @ J, rel=1e-8, abs=1e-6)
+
+
+def test_records_of_one_place_are_explained_from_most_draws_if_their_first_period_comes_first():
+    grid, sigma, count = small(), 1e-5, 12
+    belief = believe(grid, 0.5)
+    observed = [observe(grid.reduced, buses=["2"], noise=sigma, horizon_s=20.0)]
+    task = Task.of(grid.facts, observed, Bounds(), dt_s=0.05, scheme="exact")
+    prior, random = independent(belief), np.random.default_rng(1)
+    drawn = np.concatenate([belief[name].sample(random, count) for name in "kmd"], axis=1)
+    starts = list(np.clip(np.log(drawn), prior.lower, prior.upper))
+    own = [replace(prior, mean=start) for start in starts]
+    found = explore(task, own, starts, sigma, windows(task, grid.reduced))
+    costs = []
+    for begun in (starts, found):
+        ends = polish_all(task, [prior] * count, begun, task.predictor.sampling(), sigma, 8, 0.01)
+        costs.append(np.array([minimum.cost for minimum, _ in ends]))
+    explained = task.predictor.sampling().observed.size
+    plainly, explored = (int((part < explained).sum()) for part in costs)
+    assert explored >= 2 * plainly and explored > count / 2
+    assert costs[1].min() <= costs[0].min()
 
 
 def test_the_prior_of_stage_1_has_the_moments_of_the_release_behind_kron():

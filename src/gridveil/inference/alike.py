@@ -11,7 +11,7 @@ up to the width of the box.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,7 +28,7 @@ PLACES, WIDTHS = 48, 16
 LONE = 0.5  # how likely it is that one machine stands out, where a sum alone was drawn
 # A machine's share is at least e^-12 of the largest: Student's law alone would let one vanish.
 FURTHEST_BEHIND = -12.0
-ITEMS = 500  # that are worked on at a time
+ITEMS = 500  # whose masses are kept
 TRIES = 32  # splits of a sum that are tried until one keeps every machine within the box
 
 
@@ -91,7 +91,7 @@ class Alike:
         chosen = random.choice(len(self._of_common), size=count, p=self._of_common)
         edges = self._cells[0]
         out = np.empty((count, len(edges)))
-        for item, given in self._given_each():
+        for item, given in enumerate(self._given_each()):
             below = np.cumsum(given[chosen], axis=1)
             share = random.random((count, 1)) * below[:, -1:]
             cell = np.minimum((share >= below).sum(axis=1), below.shape[1] - 1)
@@ -117,56 +117,45 @@ class Alike:
         mu, tau = np.meshgrid(places, half_normal((np.arange(WIDTHS) + 0.5) / WIDTHS))
         return mu.ravel(), tau.ravel()
 
-    @cached_property
-    def _given(self) -> Array:
-        """Mass of each cell at each (μ, τ), (q, n, c)."""
-        return self._given_of(slice(None))
-
-    def _given_of(self, items: slice) -> Array:
-        """The same of some items."""
-        mu, tau = (part[:, None, None] for part in self._common)
-        edges, mass = (part[items] for part in self._cells)
-        low, high = np.log(self.each.lower[items, None]), np.log(self.each.upper[items, None])
-        inside = student((high - mu) / tau) - student((low - mu) / tau)
+    def _given_of(self, item: int) -> Array:
+        """Mass of each cell of an item at each (μ, τ), (q, c)."""
+        mu, tau = (part[:, None] for part in self._common)
+        edges, mass = (part[item] for part in self._cells)
+        box = np.log([self.each.lower[item], self.each.upper[item]])
+        inside = np.diff(student((box - mu) / tau))
         # the prior's own mass in a cell over the cell's width, so that a narrow prior is not missed
-        prior = np.diff(student((edges - mu) / tau)) / np.maximum(np.diff(edges), 1e-300)
-        return mass * prior / inside
+        prior = np.diff(student((edges - mu) / tau))
+        prior *= mass / np.maximum(np.diff(edges), 1e-300)
+        prior /= inside
+        return prior
 
-    def _blocks(self) -> Iterator[Array]:
-        """`_given` of some items at a time: of thousands it takes gigabytes."""
-        if len(self.each.y) <= ITEMS:
-            yield self._given
-            return
-        for first in range(0, len(self.each.y), ITEMS):
-            yield self._given_of(slice(first, first + ITEMS))
+    @cached_property
+    def _given(self) -> list[Array]:
+        return [self._given_of(item) for item in range(len(self.each.y))]
 
-    def _given_each(self) -> Iterator[tuple[int, Array]]:
-        """Each item, and its mass of each cell at each (μ, τ), (q, c)."""
-        return enumerate(given for block in self._blocks() for given in block.swapaxes(0, 1))
+    def _given_each(self) -> Iterable[Array]:
+        """`_given_of` each item: kept, unless it takes gigabytes."""
+        count = len(self.each.y)
+        return self._given if count <= ITEMS else map(self._given_of, range(count))
+
+    @cached_property
+    def _totals(self) -> Array:
+        """Mass of each item over all its cells at each (μ, τ), (n, q)."""
+        return np.maximum([given.sum(axis=1) for given in self._given_each()], 1e-300)
 
     @cached_property
     def _of_common(self) -> Array:
         """Posterior of each (μ, τ), (q,)."""
-        logs = [
-            np.log(np.maximum(block.sum(axis=-1), 1e-300)).sum(axis=-1) for block in self._blocks()
-        ]
-        log = np.sum(logs, axis=0)
+        log = np.log(self._totals).sum(axis=0)
         weight = np.exp(log - log.max())
         return weight / weight.sum()
 
     @cached_property
     def _weights(self) -> Array:
         """Posterior mass of each cell (n, c), over all (μ, τ)."""
-        of_common = self._of_common
-        return np.concatenate(
-            [
-                np.einsum(
-                    "q,qnc->nc",
-                    of_common,
-                    given / np.maximum(given.sum(axis=-1, keepdims=True), 1e-300),
-                )
-                for given in self._blocks()
-            ]
+        shares = self._of_common / self._totals
+        return np.stack(
+            [share @ given for share, given in zip(shares, self._given_each(), strict=True)]
         )
 
 
@@ -195,7 +184,13 @@ def half_normal(share: Array) -> Array:
 
 def student(t: Array) -> Array:
     """Distribution function of Student's law with two degrees of freedom."""
-    return 0.5 + 0.5 * t / np.sqrt(2 + t * t)
+    root = t * t
+    root += 2
+    np.sqrt(root, out=root)
+    np.divide(t, root, out=root)
+    root *= 0.5
+    root += 0.5
+    return root
 
 
 def students(share: Array) -> Array:

@@ -152,10 +152,7 @@ def fitted_members(
     spread = 1 / np.sqrt(prior.precision.diagonal()[size:])
     means = np.concatenate([logs, prior.mean[size:] + spread * events], axis=1)
     ends = np.cumsum([facts.sizes[name] for name in SWING])[:-1]
-    models = []
     with told_to(None):
-        for mean in means:
-            values = np.split(np.exp(making.member(mean, random)[:size]), ends)
-            table = dict(zip(SWING, values, strict=True))
-            models.append(reduced_model(facts, table, buses))
-    return models
+        found = np.exp(making.members(means, random)[:, :size])
+        tables_of = (dict(zip(SWING, np.split(row, ends), strict=True)) for row in found)
+        return [reduced_model(facts, table, buses) for table in tables_of]

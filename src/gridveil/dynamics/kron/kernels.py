@@ -121,7 +121,7 @@ class KronMap:
         )
 
     def slopes(self, k: Array) -> tuple[Reduction, Array, Array]:
-        """Reduce at k (e,), with ∂k_r/∂k (e_r, e) and ∂(K_ac B)/∂k (g, f, e).
+        """Reduce at k (..., e), with ∂k_r/∂k (..., e_r, e) and ∂(K_ac B)/∂k (..., g, f, e).
 
         With c_e the e-th column of C_γ + K_ac C_β: ∂L_red/∂k_e = c_e c_eᵀ and ∂K_ac/∂k_e = −c_e
         (C_β,e)ᵀ L_ββ⁻¹.
@@ -129,11 +129,12 @@ class KronMap:
         C_kept, C_left = self._incidence
         L_red, _, solved = self._reduced(k)
         (i, j), g = self._pairs, len(C_kept)
-        K_ac = -solved[:, :g].T
+        K_ac = -solved[..., :g].mT
         felt = C_kept + K_ac @ C_left
-        drop = C_left.T @ solved[:, g:]  # (e, f): what each line sees of L_ββ⁻¹ B
-        reduction = Reduction(-L_red[i, j], K_ac @ self.patterns)
-        return reduction, -felt[i] * felt[j], -felt[:, None, :] * drop.T[None]
+        drop = C_left.T @ solved[..., g:]  # (..., e, f): what each line sees of L_ββ⁻¹ B
+        reduction = Reduction(-L_red[..., i, j], K_ac @ self.patterns)
+        by_line = -felt[..., i, :] * felt[..., j, :]
+        return reduction, by_line, -felt[..., None, :] * drop.mT[..., None, :, :]
 
     def _reduced(self, k: Array) -> tuple[Array, Array, Array]:
         """L_red, L_βγ and L_ββ⁻¹ [L_βγ, B] at k (..., e)."""

@@ -233,6 +233,54 @@ class Coordinates:
         out[self.of_events, e + 2 * g + np.arange(len(self.of_events))] = 1.0
         return x, out
 
+    def values_of(self, y: Array) -> Array:
+        """`values` of networks and machines, straight from y (b, e + 2g + size of z): (b, ·)."""
+        k, m, d, z = self._split(y)
+        reduction = self.network(k)
+        kept, s = self.facts.machines, self.drive.shape[1]
+        u = self.drive[kept] + reduction.carried[..., :s]
+        damping = d + self.facts.load_damping[kept] + reduction.carried[..., -1]
+        felt = np.concatenate([u, reduction.carried[..., s:-1]], axis=-1).mT
+        delays = np.zeros((len(y), len(self.unknowns.timed)))
+        parts = [reduction.weights[:, self.linked], m, damping, felt.reshape(len(y), -1), delays]
+        found = np.concatenate(parts, axis=1)
+        if self.unknowns.size:
+            for row, events in zip(found, z, strict=True):
+                row[self.felt_of_events] = self.values(self._with(events))[self.felt_of_events]
+        return found
+
+    def value_slopes(self, y: Array) -> Array:
+        """Slopes of `values_of` by y (b, n): (b, ·, n)."""
+        k, m, d, z = self._split(y)
+        e, g, (b, n) = len(self.facts.edges), len(self.facts.machines), y.shape
+        _, k_slopes, carried_slopes = self.network.slopes(k)
+        by_line, machine = k[:, None], np.arange(g)
+        first, last = self.parts["inertia"].start, self.parts["damping"].stop
+        felt = (carried_slopes[:, :, :-1] * by_line[:, None]).swapaxes(1, 2).reshape(b, -1, e)
+        out = np.zeros((b, last + felt.shape[1] + len(self.unknowns.timed), n))
+        out[:, :first, :e] = k_slopes[:, self.linked] * by_line
+        out[:, first + machine, e + machine] = m
+        out[:, first + g + machine, e + g + machine] = d
+        out[:, first + g : last, :e] = carried_slopes[:, :, -1] * by_line
+        out[:, last : last + felt.shape[1], :e] = felt
+        if self.unknowns.size:
+            moved = np.ix_(self.felt_of_events, self.of_events)
+            for row, events in zip(out, z, strict=True):
+                row[self.felt_of_events, e + 2 * g :] = self.model_slopes(self._with(events))[moved]
+        return out
+
+    def _split(self, y: Array) -> tuple[Array, Array, Array, Array]:
+        """K, m, d and z at y (b, n)."""
+        e, g = len(self.facts.edges), len(self.facts.machines)
+        k, m, d, z = np.split(y, [e, e + g, e + 2 * g], axis=1)
+        return np.exp(k), np.exp(m), np.exp(d), z
+
+    def _with(self, z: Array) -> Array:
+        """An x with these events, and nothing else that is so."""
+        x = np.zeros(self.size)
+        x[self.of_events] = z
+        return x
+
 
 def push(
     coordinates: Coordinates, belief: Mapping[str, Belief], random: np.random.Generator

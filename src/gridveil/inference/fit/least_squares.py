@@ -5,19 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import get_lapack_funcs
 
 from gridveil.dynamics.swing import SWING
-from gridveil.grid.facts import Array
+from gridveil.grid.facts import Array, IntArray
 from gridveil.inference.alike import Belief
 
+# Numbers in the curvatures of searches that go in step.
+TOGETHER = 2_000_000
 # Damping, in the prior's precision: less is none, and more allows no step at all.
 LEAST_DAMPING = 1e-3
 MOST_DAMPING = 1e15
@@ -32,6 +34,18 @@ class Residuals(Protocol):
 
     def slopes(self, x: Array) -> Array:
         """∂r/∂x (rows, n)."""
+        ...
+
+
+class ManyResiduals(Protocol):
+    """The same of many searches; which : (b,) numbers of those that are looked at."""
+
+    def at(self, x: Array, which: IntArray) -> Array:
+        """Residuals r (b, rows) at x (b, n)."""
+        ...
+
+    def slopes(self, x: Array, which: IntArray) -> Array:
+        """∂r/∂x (b, rows, n)."""
         ...
 
 
@@ -82,139 +96,290 @@ def minimise(
     tolerance: float = 1e-6,
     note: Callable[[int, Array], None] = lambda steps, r: None,  # noqa: ARG005
 ) -> Minimum:
-    """Walk down to a minimum. cap : longest step of any entry; tolerance : decrease to end at;
+    """Walk down to a minimum: `minimise_all` of one search.
+
     note : is told of each step, with its number and r.
+    """
+    return minimise_all(
+        _Alone(residuals),
+        [prior],
+        start[None],
+        weight=weight,
+        cap=cap,
+        iterations=iterations,
+        tolerance=tolerance,
+        note=note,
+    )[0]
+
+
+def minimise_all(
+    residuals: ManyResiduals,
+    priors: Sequence[Gaussian],
+    starts: Array,
+    *,
+    weight: float = 1.0,
+    cap: float = 2.0,
+    iterations: int = 30,
+    tolerance: float = 1e-6,
+    note: Callable[[int, Array], None] = lambda steps, r: None,  # noqa: ARG005
+) -> list[Minimum]:
+    """Walk down from each start (b, n), in step: one call on arrays serves all searches, each with
+    a damping and an end of its own. cap : longest step of any entry; tolerance : decrease to end
+    at.
 
     Damping is in units of the prior, so that directions that the data do not see are never scaled
     by them. Entries on the box that a step would push out stay there for that step (an active set).
     """
-    x = np.clip(start, prior.lower, prior.upper)
-    cost, r = _evaluate(residuals, prior, x, weight)
-    slopes = residuals.slopes(x)
-    damping, growth, converged, steps = 0.0, 4.0, False, 0
-    around = _expand(prior, x, r, slopes, weight)
-    for _ in range(4 * iterations):  # most tries are steps; this bounds those that are not
-        step = around.step(damping)
-        longest = float(np.abs(step).max(initial=0.0))
-        there = np.clip(
-            x + (step * (cap / longest) if longest > cap else step), prior.lower, prior.upper
-        )
-        step = there - x
-        promised = around.promised(step)
-        trial = _evaluate(residuals, prior, there, weight)
-        if trial[0] < cost:
-            steps += 1
-            gain = min((cost - trial[0]) / promised, 1.0) if promised > 0 else 0.0
-            converged = cost - trial[0] <= tolerance and damping <= 1.0
-            x, (cost, r) = there, trial
-            slopes = residuals.slopes(x)
-            around = _expand(prior, x, r, slopes, weight)
-            note(steps, r)
-            damping = (
-                damping * max(1 / 10, 1 - (2 * gain - 1) ** 3) if damping > LEAST_DAMPING else 0.0
-            )
-            growth = 4.0
-        else:  # a promise within rounding of the cost cannot be kept, and need not be
-            converged = not step.any() or 0 <= promised <= max(1e-13 * cost, 0.1 * tolerance)
-            damping, growth = max(damping * growth, 10 * LEAST_DAMPING), 2 * growth
-        if converged or steps >= iterations or damping > MOST_DAMPING:
-            break
-    return Minimum(x, cost, r, slopes, steps, converged)
-
-
-def _evaluate(
-    residuals: Residuals, prior: Gaussian, x: Array, weight: float
-) -> tuple[float, Array]:
-    with np.errstate(all="ignore"):
-        r = residuals.at(x)
-        cost = 0.5 * weight * float(r @ r) + prior.cost(x)
-    return (cost if np.isfinite(cost) else np.inf), r
-
-
-def _expand(prior: Gaussian, x: Array, r: Array, slopes: Array, weight: float) -> _Around:
-    """The cost near x, to second order, without the curvature of r."""
-    kind = _Wide if prior.is_diagonal and len(r) < len(x) else _Dense
-    return kind(
-        prior, x, weight * (slopes.T @ r) + prior.precision @ (x - prior.mean), slopes, weight
+    prior, which = _Priors.of(priors), np.arange(len(priors))
+    x = np.clip(starts, prior.lower, prior.upper)
+    here = _expand(
+        residuals, prior, which, x, *_evaluate(residuals, prior, which, x, weight), weight
     )
+    damping: Array = np.zeros(len(x))
+    growth: Array = np.full(len(x), 4.0)
+    steps, ended = np.zeros(len(x), dtype=int), dict[int, Minimum]()
+    for _ in range(4 * iterations):  # most tries are steps; this bounds those that are not
+        step = _step(here, prior, damping, weight)
+        longest = np.abs(step).max(axis=1, initial=0.0, keepdims=True)
+        there = np.clip(here.x + step * (cap / np.maximum(longest, cap)), prior.lower, prior.upper)
+        step = there - here.x
+        promised = _promised(here, prior, step, weight)
+        cost, r = _evaluate(residuals, prior, which, there, weight)
+        better = cost < here.cost
+        fell = np.subtract(here.cost, cost, out=np.zeros(len(cost)), where=better)
+        kept = better & (promised > 0)
+        gain = np.minimum(np.divide(fell, promised, out=np.zeros(len(cost)), where=kept), 1.0)
+        # a promise within rounding of the cost cannot be kept, and need not be
+        little = np.maximum(1e-13 * here.cost, 0.1 * tolerance)
+        nothing = ~step.any(axis=1) | ((promised >= 0) & (promised <= little))
+        converged = np.where(better, (fell <= tolerance) & (damping <= 1.0), nothing)
+        less = np.where(
+            damping > LEAST_DAMPING, damping * np.maximum(1 / 10, 1 - (2 * gain - 1) ** 3), 0.0
+        )
+        more = np.maximum(damping * growth, 10 * LEAST_DAMPING)
+        damping, growth = np.where(better, less, more), np.where(better, 4.0, 2 * growth)
+        steps += better
+        if better.any():
+            moved = (part[better] for part in (there, cost, r))
+            around = _expand(residuals, prior.some(better), which[better], *moved, weight)
+            here = here.moved(better, around)
+            for number in np.flatnonzero(better):
+                note(int(steps[number]), here.r[number])
+        over = converged | (steps >= iterations) | (damping > MOST_DAMPING)
+        if over.any():
+            for number in np.flatnonzero(over):
+                ended[int(which[number])] = here.ended(number, steps[number], converged[number])
+            going = ~over
+            if not going.any():
+                break
+            here, prior = here.some(going), prior.some(going)
+            which, steps = which[going], steps[going]
+            damping, growth = damping[going], growth[going]
+    else:
+        for number, name in enumerate(which):
+            ended[int(name)] = here.ended(number, steps[number], False)
+    return [ended[number] for number in range(len(priors))]
+
+
+def in_step(searches: int, entries: int) -> Iterator[slice]:
+    """So many searches of so many entries at a time as memory allows."""
+    size = max(1, TOGETHER // entries**2)
+    for first in range(0, searches, size):
+        yield slice(first, first + size)
 
 
 @dataclass(frozen=True, eq=False)
-class _Around:
-    """The Gauss-Newton model of the cost near x: gradient (n,), slopes (rows, n) of weight w."""
+class _Alone:
+    """One search as many."""
 
-    prior: Gaussian
-    x: Array
-    gradient: Array
-    slopes: Array
-    weight: float
+    one: Residuals
 
-    def promised(self, step: Array) -> float:
-        """How far a step (n,) brings the cost down, to second order."""
-        moved = self.slopes @ step
-        bent = self.weight * float(moved @ moved) + float(step @ self.prior.precision @ step)
-        return -float(self.gradient @ step) - 0.5 * bent
+    def at(self, x: Array, which: IntArray) -> Array:  # noqa: ARG002
+        return self.one.at(x[0])[None]
 
-    def step(self, damping: float) -> Array:
-        """Solve for the step over the entries that are free to take it; damping in units of the
-        prior.
-        """
-        free, step = np.ones(len(self.x), dtype=bool), np.zeros_like(self.x)
-        for _ in range(len(self.x) + 1):
-            step[:] = 0.0
-            step[free] = self._solve(free, damping)
-            out = free & (
-                ((self.x <= self.prior.lower) & (step < 0))
-                | ((self.x >= self.prior.upper) & (step > 0))
-            )
-            if not out.any():
-                break
-            free &= ~out
-        return step
-
-    def _solve(self, free: NDArray[np.bool_], damping: float) -> Array:
-        raise NotImplementedError
+    def slopes(self, x: Array, which: IntArray) -> Array:  # noqa: ARG002
+        return self.one.slopes(x[0])[None]
 
 
-class _Dense(_Around):
-    """By the curvature (n, n)."""
-
-    @cached_property
-    def _curvature(self) -> Array:
-        return self.weight * (self.slopes.T @ self.slopes) + self.prior.precision
-
-    def promised(self, step: Array) -> float:
-        """As above, by the curvature."""
-        return -float(self.gradient @ step + 0.5 * step @ self._curvature @ step)
-
-    def _solve(self, free: NDArray[np.bool_], damping: float) -> Array:
-        whole = self._curvature + damping * self.prior.precision
-        scale = 1 / np.sqrt(whole.diagonal()[free])
-        return -scale * np.linalg.solve(
-            whole[np.ix_(free, free)] * scale * scale[:, None], scale * self.gradient[free]
-        )
-
-
-class _Wide(_Around):
-    """With independent entries and fewer rows than entries: in units of the prior, (AᵀA + c I)⁻¹ =
-    (I − Aᵀ (A Aᵀ + c I)⁻¹ A) / c, so that a matrix (rows, rows) is solved for.
+class _Priors(NamedTuple):
+    """Priors of searches: mean, lower, upper (b, n); precision (b, n) where entries of all are
+    independent, else (b, n, n).
     """
 
-    @cached_property
-    def _whitened(self) -> tuple[Array, Array, Array]:
-        """Deviations of the prior (n,), A (rows, n) and A Aᵀ."""
-        spread = self.prior.precision.diagonal() ** -0.5
-        A = np.sqrt(self.weight) * self.slopes * spread
-        return spread, A, A @ A.T
+    mean: Array
+    precision: Array
+    lower: Array
+    upper: Array
 
-    def _solve(self, free: NDArray[np.bool_], damping: float) -> Array:
-        spread, A, square = self._whitened
-        fixed = A[:, ~free]
-        own, gradient = A[:, free], (spread * self.gradient)[free]
-        square = square - fixed @ fixed.T
-        square[np.diag_indices(len(square))] += 1 + damping
-        inner = cho_solve(cho_factor(square, overwrite_a=True), own @ gradient)
-        return -spread[free] * (gradient - own.T @ inner) / (1 + damping)
+    @classmethod
+    def of(cls, priors: Sequence[Gaussian]) -> _Priors:
+        diagonal = all(prior.is_diagonal for prior in priors)
+        return cls(
+            np.stack([prior.mean for prior in priors]),
+            np.stack(
+                [prior.precision.diagonal() if diagonal else prior.precision for prior in priors]
+            ),
+            np.stack([prior.lower for prior in priors]),
+            np.stack([prior.upper for prior in priors]),
+        )
+
+    def some(self, chosen: NDArray[np.bool_]) -> _Priors:
+        return self if chosen.all() else _Priors(*(part[chosen] for part in self))
+
+    @property
+    def is_diagonal(self) -> bool:
+        return self.precision.ndim == 2
+
+    def pull(self, x: Array) -> Array:
+        """Λ x (b, n)."""
+        return self.precision * x if self.is_diagonal else _times(self.precision, x)
+
+    def cost(self, x: Array) -> Array:
+        """½ (x − μ)ᵀ Λ (x − μ), (b,)."""
+        return 0.5 * np.vecdot(x - self.mean, self.pull(x - self.mean))
+
+    def added(self, matrix: Array, factor: Array) -> Array:
+        """Matrix + factor Λ, factor (b,), as a matrix of its own."""
+        if not self.is_diagonal:
+            return matrix + factor[:, None, None] * self.precision
+        matrix, places = matrix.copy(), np.arange(matrix.shape[-1])
+        matrix[:, places, places] += factor[:, None] * self.precision
+        return matrix
+
+
+class _Here(NamedTuple):
+    """Where searches stand, and the cost near there to second order, without the curvature of r.
+
+    x (b, n), cost (b,), r (b, rows), slopes (b, rows, n), gradient (b, n).
+    matrix : the curvature (b, n, n); or, where entries are independent and rows fewer, A Aᵀ
+    (b, rows, rows) of the slopes A in units of the prior.
+    """
+
+    x: Array
+    cost: Array
+    r: Array
+    slopes: Array
+    gradient: Array
+    matrix: Array
+
+    def some(self, chosen: NDArray[np.bool_]) -> _Here:
+        return self if chosen.all() else _Here(*(part[chosen] for part in self))
+
+    def moved(self, better: NDArray[np.bool_], there: _Here) -> _Here:
+        """Some searches go on from there."""
+        if better.all():
+            return there
+        for part, new in zip(self, there, strict=True):
+            part[better] = new
+        return self
+
+    def ended(self, number: int | np.intp, steps: int, converged: bool) -> Minimum:
+        x, cost, r, slopes = (part[number] for part in self[:4])
+        return Minimum(x, float(cost), r, slopes, int(steps), bool(converged))
+
+
+def _evaluate(
+    residuals: ManyResiduals, prior: _Priors, which: IntArray, x: Array, weight: float
+) -> tuple[Array, Array]:
+    with np.errstate(all="ignore"):
+        r = residuals.at(x, which)
+        cost = 0.5 * weight * np.vecdot(r, r) + prior.cost(x)
+    return np.where(np.isfinite(cost), cost, np.inf), r
+
+
+def _expand(
+    residuals: ManyResiduals,
+    prior: _Priors,
+    which: IntArray,
+    x: Array,
+    cost: Array,
+    r: Array,
+    weight: float,
+) -> _Here:
+    slopes = residuals.slopes(x, which)
+    gradient = weight * _times(slopes.mT, r) + prior.pull(x - prior.mean)
+    if prior.is_diagonal and slopes.shape[1] < slopes.shape[2]:
+        A = slopes * np.sqrt(weight / prior.precision)[:, None]
+        return _Here(x, cost, r, slopes, gradient, A @ A.mT)
+    curvature = prior.added(weight * (slopes.mT @ slopes), np.ones(len(x)))
+    return _Here(x, cost, r, slopes, gradient, curvature)
+
+
+def _promised(here: _Here, prior: _Priors, step: Array, weight: float) -> Array:
+    """How far steps (b, n) bring the cost down, to second order."""
+    moved = _times(here.slopes, step)
+    bent = weight * np.vecdot(moved, moved) + np.vecdot(step, prior.pull(step))
+    return -np.vecdot(here.gradient, step) - 0.5 * bent
+
+
+def _step(here: _Here, prior: _Priors, damping: Array, weight: float) -> Array:
+    """Solve for the steps over the entries that are free to take them; damping in units of the
+    prior.
+    """
+    solve = _by_rows if here.matrix.shape[1] < here.x.shape[1] else _by_entries
+    step, free = np.zeros_like(here.x), np.ones(here.x.shape, dtype=bool)
+    again = np.ones(len(step), dtype=bool)
+    while again.any():
+        some, own = here.some(again), prior.some(again)
+        step[again] = solve(some, own, free[again], damping[again], weight)
+        out = free & (
+            ((here.x <= prior.lower) & (step < 0)) | ((here.x >= prior.upper) & (step > 0))
+        )
+        free &= ~out
+        again = np.asarray(out.any(axis=1))
+    return step
+
+
+def _by_entries(
+    here: _Here,
+    prior: _Priors,
+    free: NDArray[np.bool_],
+    damping: Array,
+    weight: float,  # noqa: ARG001
+) -> Array:
+    """By the curvature (b, n, n)."""
+    whole = prior.added(here.matrix, damping)
+    if not free.all():  # one on the diagonal, and nothing beside it
+        whole *= free[:, None] & free[:, :, None]
+        places = np.arange(free.shape[1])
+        whole[:, places, places] += ~free
+    return -_solved(whole, here.gradient * free)
+
+
+def _by_rows(
+    here: _Here, prior: _Priors, free: NDArray[np.bool_], damping: Array, weight: float
+) -> Array:
+    """In units of the prior, (AᵀA + c I)⁻¹ = (I − Aᵀ (A Aᵀ + c I)⁻¹ A) / c, so that matrices
+    (b, rows, rows) are solved for.
+    """
+    square, variance, root = here.matrix.copy(), 1 / prior.precision, np.sqrt(weight)
+    for number in np.flatnonzero(~free.all(axis=1)):
+        held = ~free[number]
+        fixed = root * here.slopes[number][:, held] * np.sqrt(variance[number, held])
+        square[number] -= fixed @ fixed.T
+    places = np.arange(square.shape[1])
+    square[:, places, places] += (1 + damping)[:, None]
+    pull = variance * here.gradient * free
+    inner = _solved(square, root * _times(here.slopes, pull))
+    return -(pull - root * variance * free * _times(here.slopes.mT, inner)) / (1 + damping)[:, None]
+
+
+def _times(matrices: Array, x: Array) -> Array:
+    """Matrices (b, m, n) times vectors (b, n): (b, m)."""
+    return (matrices @ x[..., None])[..., 0]
+
+
+(_POSV,) = get_lapack_funcs(["posv"], dtype=np.float64)  # Cholesky, without checks of a wrapper
+
+
+def _solved(matrices: Array, sides: Array) -> Array:
+    """Solve symmetric systems (b, n, n), positive definite unless rounding says otherwise."""
+    found = np.empty_like(sides)
+    for number, (matrix, side) in enumerate(zip(matrices, sides, strict=True)):
+        _, found[number], failed = _POSV(matrix.T, side)
+        if failed:
+            found[number] = np.linalg.solve(matrix, side)
+    return found
 
 
 # That direction in words, where no release is there to fix it.

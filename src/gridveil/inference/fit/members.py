@@ -7,6 +7,7 @@ are draws of the posterior exactly.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,20 +15,25 @@ import numpy as np
 
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.swing import SWING
-from gridveil.foundation.progress import told_to
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.direct import DirectResiduals, LinearResiduals
-from gridveil.inference.fit.least_squares import Gaussian, minimise
+from gridveil.inference.fit.least_squares import (
+    Gaussian,
+    Minimum,
+    in_step,
+    minimise,
+    minimise_all,
+)
 from gridveil.inference.fit.network_fit import climbed
 from gridveil.inference.fit.outcome import SearchEnd
-from gridveil.inference.fit.search import follow, windows
-from gridveil.inference.fit.task import NetworkResiduals, triangle
-from gridveil.inference.fit.two_stage import _polish
+from gridveil.inference.fit.polish import linearised, polish_all
+from gridveil.inference.fit.search import MANY_MACHINES, explore, follow, windows
+from gridveil.inference.fit.task import WholeResiduals, triangle
 
 # Rounds of a member's polish at most, and the decrease at which it ends, in nats; how far records
 # may lie from linear where none is needed; how far above the other a search may end; steps and last
 # decrease of a search with linear records.
-ROUNDS, NEAR, LINEAR, WORSE, STEPS, CLOSE = 12, 0.1, 1.0, 100.0, 40, 1e-3
+ROUNDS, NEAR, LINEAR, WORSE, STEPS, CLOSE = 40, 0.1, 1.0, 100.0, 40, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,58 +49,132 @@ class Members:
         few = coordinates.locations < len(coordinates.facts.machines)
         return few and not coordinates.unknowns.size
 
-    def member(self, mean: Array, random: np.random.Generator) -> Array:
-        """The y = (log k, log m, log d, z) that explains a prior around `mean` (n,) and the records
-        with fresh noise best.
+    def members(self, means: Array, random: np.random.Generator) -> Array:
+        """The y = (log k, log m, log d, z) that explain priors around `means` (count, n) and the
+        records with fresh noise best: (count, n).
 
-        It is looked for with records that are linear where the fit ended, and followed from there
-        where they are not. Where that does not come to an end, records of few places have several
-        explanations, and searches from there stay near it: the member is then looked for from its
-        own mean, from the first period of the records to all of them. That one is taken, unless it
-        ends far above.
+        They are looked for with records that are linear where the fit ended, and followed from
+        there where they are not. Records of few places may have several explanations, and searches
+        from there stay near one: each member is then looked for from its own mean as well, from
+        the first period of the records to all of them, and the better of both is taken.
+        """
+        groups = in_step(*means.shape)
+        return np.concatenate([self._in_step(means[group], random) for group in groups])
+
+    def _in_step(self, means: Array, random: np.random.Generator) -> Array:
+        near = [replace(self.ended.prior, mean=mean) for mean in means]
+        noise = random.standard_normal((len(means), len(self._noise)))
+        linear, fitted = self._linear(near, noise), self.ended.minimum.x
+        found = np.stack([one.x for one in linear])
+        bent = []
+        for number, (one, prior, fresh) in enumerate(zip(linear, near, noise, strict=True)):
+            cost = self._cost(one.x, prior, fresh)
+            if abs(cost - one.cost) > LINEAR:
+                bent.append(number)
+                found[number] = one.x if cost < self._cost(fitted, prior, fresh) else fitted
+        followed = self._polished(near, noise, bent, list(found[bent]))
+        for number, one in zip(bent, followed, strict=True):
+            found[number] = one.x
+        if not self.few_places:
+            return found
+        if self.ended.direct or len(self.ended.task.coordinates.facts.machines) > MANY_MACHINES:
+            return self._from_own_means(near, noise, found, bent, followed)
+        costs = [self._cost(*own) for own in zip(found, near, noise, strict=True)]
+        starts = list(np.clip(means, self.ended.prior.lower, self.ended.prior.upper))
+        task, sigma, numbers = self.ended.task, self.ended.sigma, range(len(means))
+        own = explore(task, near, starts, sigma, self._parts)
+        for number, one in enumerate(self._polished(near, noise, numbers, own)):
+            if one.cost < costs[number]:
+                found[number] = one.x
+        return found
+
+    def _from_own_means(
+        self,
+        near: Sequence[Gaussian],
+        noise: Array,
+        found: Array,
+        bent: Sequence[int],
+        followed: Sequence[Minimum],
+    ) -> Array:
+        """Of many machines, where a search takes seconds: look from their own means for members
+        whose search did not come to an end. What it finds is taken, unless it ends far above.
         """
         prior, task, sigma = self.ended.prior, self.ended.task, self.ended.sigma
-        near = Gaussian(mean, prior.precision, prior.lower, prior.upper)
-        noise = random.standard_normal(len(self._noise))
-        start, promised = self._linear(near, noise)
-        if abs(self._cost(start, near, noise) - promised) <= LINEAR:
-            return start
-        perturbed = replace(
-            self.ended.sampling, observed=self.ended.sampling.observed - self._noise * noise
-        )
-        polish = climbed if self.ended.direct else _polish
-        with told_to(None):
-            near_fit = polish(task, near, start, perturbed, sigma, ROUNDS, NEAR)[0]
-            if near_fit.converged or not self.few_places:
-                return near_fit.x
-            own = np.clip(mean, prior.lower, prior.upper)
-            own = follow(DirectResiduals, task, near, sigma, self._parts, own, rough=True).x
-            found = polish(task, near, own, perturbed, sigma, ROUNDS, NEAR)[0]
-        return found.x if found.cost <= near_fit.cost + WORSE else near_fit.x
+        lost = [
+            (number, one.cost)
+            for number, one in zip(bent, followed, strict=True)
+            if not one.converged
+        ]
+        own = [
+            follow(
+                DirectResiduals if self.ended.direct else WholeResiduals,
+                task,
+                near[number],
+                sigma,
+                self._parts,
+                np.clip(near[number].mean, prior.lower, prior.upper),
+                rough=True,
+            ).x
+            for number, _ in lost
+        ]
+        others = self._polished(near, noise, [number for number, _ in lost], own)
+        for (number, cost), one in zip(lost, others, strict=True):
+            if one.cost <= cost + WORSE:
+                found[number] = one.x
+        return found
 
-    def _linear(self, near: Gaussian, noise: Array) -> tuple[Array, float]:
-        """The best y with records linear in θ at where the fit ended, Kron exact; and its cost."""
-        coordinates, y = self.ended.task.coordinates, self.ended.minimum.x
+    def _polished(
+        self,
+        near: Sequence[Gaussian],
+        noise: Array,
+        numbers: Sequence[int],
+        starts: Sequence[Array],
+    ) -> list[Minimum]:
+        """Follow some members from starts."""
+        ended, priors = self.ended, [near[number] for number in numbers]
+        if not numbers:
+            return []
+        if not ended.direct:
+            fresh = [noise[number] for number in numbers]
+            sampling, sigma = ended.sampling, ended.sigma
+            found = polish_all(ended.task, priors, starts, sampling, sigma, ROUNDS, NEAR, fresh)
+            return [one for one, _ in found]
+        minima = []
+        for number, start in zip(numbers, starts, strict=True):
+            observed = ended.sampling.observed - self._noise * noise[number]
+            perturbed = replace(ended.sampling, observed=observed)
+            found, _ = climbed(
+                ended.task, near[number], start, perturbed, ended.sigma, ROUNDS, NEAR
+            )
+            minima.append(found)
+        return minima
+
+    def _linear(self, near: Sequence[Gaussian], noise: Array) -> list[Minimum]:
+        """The best y with records linear in θ at where the fit ended, Kron exact."""
+        y = self.ended.minimum.x
         if self.ended.direct:
-            r = self.ended.minimum.residuals + noise
-            linear = LinearResiduals(self.ended.minimum.slopes, r, y)
-            found = minimise(linear, near, near.mean, iterations=STEPS, tolerance=CLOSE)
-            return found.x, found.cost
-        J, r, x = self._at_end
-        R = triangle(np.concatenate([J, (r + noise)[:, None]], axis=1))
-        bent = NetworkResiduals(
-            coordinates,
-            R[:, :-1],
-            R[:, -1],
-            coordinates.values(x),
-            y,
-            slice(0, len(y)),
-            np.arange(J.shape[1]),
-        )
-        count = len(y) - len(coordinates.of_events)
-        start = np.concatenate([near.mean[:count], y[count:]])
-        found = minimise(bent, near, start, iterations=STEPS, tolerance=CLOSE)
-        return found.x, found.cost
+            minimum = self.ended.minimum
+            return [
+                minimise(
+                    LinearResiduals(minimum.slopes, minimum.residuals + own, y),
+                    prior,
+                    prior.mean,
+                    iterations=STEPS,
+                    tolerance=CLOSE,
+                )
+                for prior, own in zip(near, noise, strict=True)
+            ]
+        J, r = self._at_end
+        # one triangle for all: what J does not reach counts by its length
+        both = triangle(np.concatenate([J, (r + noise).T], axis=1))
+        n = J.shape[1]
+        R = np.zeros((len(noise), min(n, len(J)) + 1, n + 1))
+        R[:, :-1, :-1], R[:, :-1, -1] = both[:n, :n], both[:n, n:].T
+        R[:, -1, -1] = np.linalg.norm(both[n:, n:], axis=0)
+        count = len(y) - len(self.ended.task.coordinates.of_events)
+        starts = np.stack([np.concatenate([prior.mean[:count], y[count:]]) for prior in near])
+        bent = linearised(self.ended.task, list(R), [y] * len(near))
+        return minimise_all(bent, near, starts, iterations=STEPS, tolerance=CLOSE)
 
     def _cost(self, y: Array, near: Gaussian, noise: Array) -> float:
         with np.errstate(all="ignore"):
@@ -107,12 +187,12 @@ class Members:
         return self.ended.task.sigma(self.ended.sampling, self.ended.sigma)
 
     @cached_property
-    def _at_end(self) -> tuple[Array, Array, Array]:
-        """Slopes and residuals [σ] where the fit ended, and x there."""
+    def _at_end(self) -> tuple[Array, Array]:
+        """Slopes and residuals [σ] where the fit ended."""
         task = self.ended.task
         x = task.coordinates.of_network_and_machines(self.ended.minimum.x)
         J = task.slopes(x, self.ended.sampling) / self._noise[:, None]
-        return J, task.compare(x, self.ended.sampling) / self._noise, x
+        return J, task.compare(x, self.ended.sampling) / self._noise
 
     @cached_property
     def _parts(self) -> list[int]:

@@ -15,8 +15,9 @@ from gridveil.dynamics.simulate_large import fastest_undamped_hz
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.direct import MODAL, DirectResiduals
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
+from gridveil.inference.fit.polish import polish_all
 from gridveil.inference.fit.sensitivity import Sampling
-from gridveil.inference.fit.task import ReducedResiduals, Task
+from gridveil.inference.fit.task import ReducedResiduals, Task, WholeResiduals
 
 # The noise that a search assumes at first [p.u.].
 FIRST_SIGMA = 1e-3
@@ -27,6 +28,11 @@ WIDE_SIGMA = 1e-5
 # samples all the same.
 SEARCHED, SEARCHED_ROUGHLY, LEAST_SAMPLES = 300, 100, 40
 MOST_SEARCHED, MOST_KEPT = 1_000_000, 12_000_000
+# Searches for several explanations: σ that they assume, over its value; rounds with each window,
+# and the change of the cost at which one ends.
+WIDER, ROUNDS, CLOSE = 10.0, 3, 0.1
+# Machines above which a search takes a second or more.
+MANY_MACHINES = 20
 
 
 def sampled(
@@ -71,7 +77,7 @@ def fastest_hz(model: ReducedModel) -> float:
 
 
 def follow(
-    kind: type[ReducedResiduals | DirectResiduals],
+    kind: type[ReducedResiduals | WholeResiduals | DirectResiduals],
     task: Task,
     prior: Gaussian,
     sigma: float | Array,
@@ -108,6 +114,29 @@ def follow(
     return Minimum(
         minimum.x, minimum.cost, minimum.residuals, minimum.slopes, steps, minimum.converged
     )
+
+
+def explore(
+    task: Task,
+    priors: Sequence[Gaussian],
+    starts: Sequence[Array],
+    sigma: float | Array,
+    parts: Sequence[int],
+) -> list[Array]:
+    """Look for an explanation of the records near each start, with a prior of its own: from their
+    first period to all of them, with a σ ten times as wide. Its end is still to be polished.
+
+    Many starts end in one place each; from all samples at once, most would end in none.
+    """
+    shape = len(task.sigmas), task.coordinates.locations
+    wide = WIDER * np.broadcast_to(sigma if np.ndim(sigma) else task.sigmas_or(sigma), shape)
+    found = list(starts)
+    for window in (*parts[:-1], None):
+        samples = SEARCHED if window is None else SEARCHED_ROUGHLY
+        sampling = sampled(task, samples, until=window)
+        ends = polish_all(task, priors, found, sampling, wide, ROUNDS, CLOSE)
+        found = [minimum.x for minimum, _ in ends]
+    return found
 
 
 def levels(first: float, last: float) -> list[float]:

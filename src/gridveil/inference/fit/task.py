@@ -17,7 +17,7 @@ from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.coordinates import Coordinates, linked
 from gridveil.inference.fit.problem import NOT_FITTED, Observation, on_clock
-from gridveil.inference.fit.sensitivity import Predictor, Sampling
+from gridveil.inference.fit.sensitivity import Modes, Predictor, Sampling
 from gridveil.inference.fit.unknown import Unknowns
 
 
@@ -134,6 +134,47 @@ class Task:
             theta, sense, sampling, moving, sensed, self.coordinates.delays(x)
         )
 
+    def linearised(self, x: Array, r: Array, sampling: Sampling, sigma: Array) -> Array:
+        """Triangle of [slopes/σ, r] at x, with r and σ of each row.
+
+        All places share the clock of their record's modes. Where a record is of one step and shows
+        every place at every sample, that clock is made a triangle first, and the samples' slopes
+        are never made.
+        """
+        steps = self.predictor.records.steps
+        each = [record for record, _, _ in steps] == list(range(len(sampling.at)))
+        whole = all(seen.size and seen.all() for seen in sampling.seen)
+        if self.coordinates.unknowns.size or not each or not whole:
+            J = self.slopes(x, sampling) / sigma[:, None]
+            return triangle(np.concatenate([J, r[:, None]], axis=1))
+        predictor, coordinates = self.predictor, self.coordinates
+        (theta, sense), moving = coordinates.model(x), coordinates.moving
+        left, right = predictor.family.directions(theta, moving)
+        modes = Modes.of(predictor.family.lti(theta), predictor.scheme, predictor.dt_s)
+        clock, (h, g), end = modes.clock(sampling.count, sampling.stride), sense.shape, 0
+        blocks, rest = [], 0.0
+        for record, shift, column in steps:
+            at = sampling.at[record]
+            own = slice(end, end + len(at) * h)
+            seen, end = r[own].reshape(-1, h), own.stop
+            late = at >= shift
+            ticks = clock[(at[late] - shift) // sampling.stride]
+            turned, width = triangle(np.concatenate([ticks, seen[late]], axis=1)), ticks.shape[1]
+            rest += float((turned[width:] ** 2).sum() + (seen[~late] ** 2).sum())
+            few = turned[:width, :width]
+            block = np.zeros((len(few), h, len(moving) + len(coordinates.sensed) * g + 1))
+            block[:, :, : len(moving)] = modes.slopes(few, sense, left, right, column)
+            for number, output in enumerate(coordinates.sensed[:, 0]):
+                first = len(moving) + number * g
+                block[:, output, first : first + g] = modes.omega(few, g, column)
+            block[:, :, :-1] /= sigma[own][:h, None]
+            block[:, :, -1] = turned[:width, width:]
+            blocks.append(block.reshape(-1, block.shape[-1]))
+        # rows of nothing, so that triangles of models with fewer modes have as many
+        last = np.zeros((blocks[0].shape[1], blocks[0].shape[1]))
+        last[0, -1] = np.sqrt(rest)
+        return triangle(np.concatenate([*blocks, last]))
+
 
 @dataclass(frozen=True, eq=False)
 class ReducedResiduals:
@@ -157,10 +198,26 @@ class ReducedResiduals:
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkResiduals:
-    """R (θ(y) − θ̂) + r: records linearised in θ, with θ(y) of the network exact.
+class WholeResiduals(ReducedResiduals):
+    """The same as a function of y = (log k, log m, log d, z), by way of x."""
 
-    free : the entries of y = (log k, log m, log d, z) that move, the others stay as in y.
+    def at(self, x: Array) -> Array:
+        """Residuals (rows,)."""
+        return super().at(self.task.coordinates.of_network_and_machines(x))
+
+    def slopes(self, x: Array) -> Array:
+        """Slopes (rows, size of y)."""
+        coordinates = self.task.coordinates
+        by_theta = self.task.slopes(coordinates.of_network_and_machines(x), self.sampling)
+        return by_theta @ coordinates.value_slopes(x[None])[0] / self.sigma[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkResiduals:
+    """R (θ(y) − θ̂) + r of b searches: records linearised in θ, with θ(y) of the network exact.
+
+    R : (b, ·, ·); r, origin θ̂ : (b, ·); y : (b, n).
+    free : how many of the first entries of y = (log k, log m, log d, z) move, the others stay.
     columns : of θ that R speaks of.
     """
 
@@ -169,23 +226,28 @@ class NetworkResiduals:
     r: Array
     origin: Array
     y: Array
-    free: slice
-    columns: IntArray
+    free: int
+    columns: IntArray | slice
 
-    def at(self, x: Array) -> Array:
-        """Residuals (rows of R,) at the free entries of y."""
-        reduced = self.coordinates.of_network_and_machines(self._whole(x))
-        return self.R @ (self.coordinates.values(reduced) - self.origin)[self.columns] + self.r
+    def at(self, x: Array, which: IntArray) -> Array:
+        """Residuals (·, rows of R) at the free entries of y."""
+        R, r, origin = (self._of(part, which) for part in (self.R, self.r, self.origin))
+        moved = self.coordinates.values_of(self._whole(x, which)) - origin
+        return (R @ moved[:, self.columns, None])[..., 0] + r
 
-    def slopes(self, x: Array) -> Array:
-        """Slopes (rows of R, free entries of y)."""
-        reduced, chain = self.coordinates.slopes(self._whole(x))
-        return self.R @ (self.coordinates.model_slopes(reduced)[self.columns] @ chain[:, self.free])
+    def slopes(self, x: Array, which: IntArray) -> Array:
+        """Slopes (·, rows of R, free entries of y)."""
+        slopes = self.coordinates.value_slopes(self._whole(x, which))
+        return self._of(self.R, which) @ slopes[:, self.columns, : self.free]
 
-    def _whole(self, x: Array) -> Array:
-        y = self.y.copy()
-        y[self.free] = x
-        return y
+    def _whole(self, x: Array, which: IntArray) -> Array:
+        if self.free == self.y.shape[1]:
+            return x
+        return np.concatenate([x, self.y[which, self.free :]], axis=1)
+
+    def _of(self, part: Array, which: IntArray) -> Array:
+        """A part of some searches, without a copy where they are all."""
+        return part if len(which) == len(part) else part[which]
 
 
 def triangle(A: Array) -> Array:

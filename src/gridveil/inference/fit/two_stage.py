@@ -27,7 +27,13 @@ from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import Belief
 from gridveil.inference.fit.coordinates import independent, linked, push
-from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise, scale_shift
+from gridveil.inference.fit.least_squares import (
+    Gaussian,
+    Minimum,
+    in_step,
+    minimise_all,
+    scale_shift,
+)
 from gridveil.inference.fit.network_fit import (
     climbed,
     everything,
@@ -36,8 +42,18 @@ from gridveil.inference.fit.network_fit import (
     task_of,
 )
 from gridveil.inference.fit.outcome import SearchEnd, TwoStage, covariance, outcome
-from gridveil.inference.fit.problem import NOT_FITTED, Observation, report_step
-from gridveil.inference.fit.search import MOST_KEPT, SEARCHED, follow, levels, sampled, windows
+from gridveil.inference.fit.polish import ROUNDS, polish, polish_all
+from gridveil.inference.fit.problem import NOT_FITTED, Observation
+from gridveil.inference.fit.search import (
+    MANY_MACHINES,
+    MOST_KEPT,
+    SEARCHED,
+    explore,
+    follow,
+    levels,
+    sampled,
+    windows,
+)
 from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import (
     NetworkResiduals,
@@ -49,13 +65,11 @@ from gridveil.inference.fit.unknown import onset_s
 
 # The weight of stage 1's information in stage 2 at first.
 FIRST_WEIGHT = 1e-6
-# Rounds of the polish at most, those that each of several starts gets, and the change of the cost
-# at which it ends: of the last one, and of tries.
-ROUNDS = 40
-TRIED = 8
-# With more machines than this, starts get so many rounds at first, and the best few go on.
-MANY_MACHINES, FIRST_TRIED, FOLLOWED = 20, 3, 3
-CLOSE, NEARLY = 1e-5, 1e-2
+# Rounds of the polish that each of several starts gets, and the change of the cost to end at.
+# Starts give up after three of them where their cost is so many times the least.
+TRIED, NEARLY, FAR = 8, 1e-2, 10.0
+# Of many machines, starts get so many rounds at first, and the best few go on.
+FIRST_TRIED, FOLLOWED = 3, 3
 # Searches at least where fewer places than machines were recorded: with 4, one in ten misses an
 # explanation better by nats.
 FEW_PLACES = 12
@@ -135,7 +149,7 @@ def two_stage(
     )
     lines = np.concatenate([prior.mean[None, :e], drawn[: starts - 1, :e]])
     if near is not None:
-        minima = [_polish_a_little(task, prior, y, thin, sigma) for y in (near, prior.mean)]
+        minima = _polish_a_little(task, prior, (near, prior.mean), thin, sigma)
         best = min(minima, key=_cost)
     elif unknown:
         minima, best = _stages_of_unknown(
@@ -146,16 +160,19 @@ def two_stage(
         minima = _stage_2(task, first.x, thin, sigma, prior, lines)
         best = min(minima, key=_cost)
         # Several reduced models may explain records of few places, and stage 1 found one of them.
-        tried = _tried(task, prior, [best.x, *(drawn if few else ())], thin, sigma)
+        begun = [best.x, *(drawn if few else ())]
+        if few and len(facts.machines) <= MANY_MACHINES:
+            begun += _explored(task, prior, drawn, sigma, parts)
+        tried = _tried(task, prior, begun, thin, sigma)
         best = min(tried, key=_cost)
     rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
     all_samples = sampled(task, task.predictor.records.samples, MOST_KEPT)
-    last, history = _polish(task, prior, best.x, all_samples, sigma, rounds)
+    last, history = polish(task, prior, best.x, all_samples, sigma, rounds)
     for _ in range(SCALED if len(task.coordinates.unknowns.sized) else 0):
         alike = np.zeros(len(prior.mean))
         alike[: drawn.shape[1]] = scale_shift(belief, prior, last.x, covariance(prior, last))
         prior = replace(prior, mean=prior.mean + alike)
-        last, more = _polish(task, prior, last.x, all_samples, sigma, rounds)
+        last, more = polish(task, prior, last.x, all_samples, sigma, rounds)
         history = np.concatenate([history, more[1:]])
     ended = SearchEnd(task, prior, last, all_samples, sigma)
     return outcome(ended, observed, tuple(map(_cost, minima)), history)
@@ -181,7 +198,7 @@ def polished(
     task = Task.of(facts, observed, bounds, dt_s=dt_s, scheme=scheme)
     sampling = sampled(task, task.predictor.records.samples, MOST_KEPT)
     with told_to(None):
-        return _polish(task, prior, y, sampling, sigma)[0].x
+        return polish(task, prior, y, sampling, sigma)[0].x
 
 
 def is_direct(facts: GridFacts, observed: Sequence[Observation]) -> bool:
@@ -245,7 +262,7 @@ def _stages_of_unknown(
         if start is not None and first.cost > 10 * enough:
             continue
         minima = _stage_2(task, first.x, sampling, sigma, prior, lines)
-        best = _polish_a_little(task, prior, min(minima, key=_cost).x, sampling, sigma)
+        (best,) = _polish_a_little(task, prior, [min(minima, key=_cost).x], sampling, sigma)
         if least is None or best.cost < least[1].cost:
             least = minima, best
         explained += best.cost <= enough
@@ -304,30 +321,31 @@ def _stage_2(
     r = np.concatenate([r, own * (m_d_z - prior.mean[e:])])
     R = triangle(np.concatenate([front, behind, r[:, None]], axis=1))
     y = np.concatenate([prior.mean[:e], m_d_z])
-    task_2 = NetworkResiduals(
-        coordinates, R[split:, split:-1], R[split:, -1], at, y, slice(0, e), network
-    )
     lines = Gaussian(prior.mean[:e], prior.precision[:e, :e], prior.lower[:e], prior.upper[:e])
-    minima = []
-    for log_k in starts:
-        best = None
+    found = []
+    for group in in_step(len(starts), e):
+        log_k, best = starts[group], []
+        R_2, r_2, origin, whole = (
+            np.broadcast_to(part, (len(log_k), *part.shape))
+            for part in (R[split:, split:-1], R[split:, -1], at, y)
+        )
+        task_2 = NetworkResiduals(coordinates, R_2, r_2, origin, whole, e, network)
         for level in levels(FIRST_WEIGHT, 1.0):
             iterations, tolerance = (60, 1e-4) if level == 1.0 else (5, 1e-2)
-            best = minimise(
+            best = minimise_all(
                 task_2,
-                lines,
+                [lines] * len(log_k),
                 log_k,
                 weight=level,
                 cap=2.0,
                 iterations=iterations,
                 tolerance=tolerance,
             )
-            log_k = best.x
-        assert best is not None, "there is at least one level"
-        moved = (
-            coordinates.values(coordinates.of_network_and_machines(np.concatenate([best.x, m_d_z])))
-            - at
-        )
+            log_k = np.stack([one.x for one in best])
+        found += best
+    minima = []
+    for best in found:
+        moved = coordinates.values_of(np.concatenate([best.x, m_d_z])[None])[0] - at
         step = solve_triangular(
             R[:split, :split], -(R[:split, -1] + R[:split, split:-1] @ moved[network])
         )
@@ -342,68 +360,14 @@ def _stage_2(
     return minima
 
 
-def _polish(
-    task: Task,
-    prior: Gaussian,
-    start: Array,
-    sampling: Sampling,
-    sigma: float | Array,
-    rounds: int = ROUNDS,
-    close: float = CLOSE,
-) -> tuple[Minimum, Array]:
-    """Go from stage 2's y to the maximum of the posterior, all samples counted.
-
-    close : change of the cost at which it ends.
-
-    Records are linearised in θ, in which they bend little; Kron, which bends much, is followed
-    exactly in between. A round costs one linearisation.
-    """
-    coordinates, noise = task.coordinates, task.sigma(sampling, sigma)
-
-    def at(y: Array) -> tuple[float, Array, Array]:
-        x = coordinates.of_network_and_machines(y)
-        with np.errstate(all="ignore"):
-            r = task.compare(x, sampling) / noise
-            cost = 0.5 * float(r @ r) + prior.cost(y)
-        return (cost if np.isfinite(cost) else np.inf), x, r
-
-    y, converged, number, hold = start, False, 0, 0.0
-    cost, x, r = at(y)
-    J = task.slopes(x, sampling) / noise[:, None]
-    everything = np.arange(J.shape[1])
-    history = [float(sampling.weights @ (noise * r) ** 2)]
-    while number < rounds and not converged:
-        number += 1
-        R = triangle(np.concatenate([J, r[:, None]], axis=1))
-        bent = NetworkResiduals(
-            coordinates, R[:, :-1], R[:, -1], coordinates.values(x), y, slice(0, len(y)), everything
-        )
-        # hold : how firmly y stays near where the records were linearised, in units of the prior.
-        near = Gaussian(
-            (prior.mean + hold * y) / (1 + hold),
-            (1 + hold) * prior.precision,
-            prior.lower,
-            prior.upper,
-        )
-        there = minimise(bent, near, y, iterations=40, tolerance=0.1 * close)
-        promised = cost - 0.5 * float(there.residuals @ there.residuals) - prior.cost(there.x)
-        trial = at(there.x)
-        if trial[0] < cost:
-            gain = (cost - trial[0]) / max(promised, 1e-300)
-            converged = cost - trial[0] <= close and hold <= 1
-            y, (cost, x, r) = there.x, trial
-            J = task.slopes(x, sampling) / noise[:, None]
-            if gain > 0.7:
-                hold = hold / 5 if hold > 0.05 else 0.0
-            elif gain < 0.3:
-                hold = max(0.1, 2 * hold)
-        else:
-            converged = trial[0] - cost <= close and hold == 0
-            hold = max(0.1, 4 * hold)
-        history.append(float(sampling.weights @ (noise * r) ** 2))
-        report_step(number, rounds, history[-1])
-    slopes = J @ (coordinates.model_slopes(x) @ coordinates.slopes(y)[1])
-    return Minimum(y, cost, r, slopes, number, converged), np.array(history)
+def _explored(
+    task: Task, prior: Gaussian, drawn: Array, sigma: float | Array, parts: Sequence[int]
+) -> list[Array]:
+    """Explanations of the records near draws of the release (·, n), each around itself."""
+    starts = np.clip(drawn, prior.lower, prior.upper)
+    priors = [replace(prior, mean=one) for one in starts]
+    with told_to(None):
+        return explore(task, priors, list(starts), sigma, parts)
 
 
 def _tried(
@@ -411,27 +375,28 @@ def _tried(
 ) -> list[Minimum]:
     """Try starts; of many machines, where each takes a second, the best few are followed on."""
     many = len(task.coordinates.facts.machines) > MANY_MACHINES and len(starts) > FOLLOWED
-    first = [
-        _polish_a_little(task, prior, start, sampling, sigma, FIRST_TRIED if many else TRIED)
-        for start in starts
-    ]
+    rounds = FIRST_TRIED if many else TRIED
+    first = _polish_a_little(task, prior, starts, sampling, sigma, rounds)
     if not many:
         return first
     best = sorted(first, key=_cost)[:FOLLOWED]
-    return [_polish_a_little(task, prior, one.x, sampling, sigma) for one in best]
+    return _polish_a_little(task, prior, [one.x for one in best], sampling, sigma)
 
 
 def _polish_a_little(
     task: Task,
     prior: Gaussian,
-    start: Array,
+    starts: Sequence[Array],
     sampling: Sampling,
     sigma: float | Array,
     rounds: int = TRIED,
-) -> Minimum:
-    """Try a start: a few rounds, which no bar counts."""
+) -> list[Minimum]:
+    """Try starts: a few rounds, which no bar counts."""
     with told_to(None):
-        return _polish(task, prior, start, sampling, sigma, rounds=rounds, close=NEARLY)[0]
+        tried = polish_all(
+            task, [prior] * len(starts), starts, sampling, sigma, rounds, NEARLY, far=FAR
+        )
+    return [minimum for minimum, _ in tried]
 
 
 def _cost(minimum: Minimum) -> float:
