@@ -145,6 +145,7 @@ def test_the_sensitivities_of_unknown_events_are_those_of_differences(scheme, th
     assert np.allclose(x, where.of_network_and_machines(y))
     assert chain == pytest.approx(differences(where.of_network_and_machines, y), abs=1e-7)
     assert where.model_slopes(x) == pytest.approx(differences(where.values, x), rel=1e-7, abs=1e-7)
+    assert where.slopes_of_values(y) == pytest.approx(where.model_slopes(x) @ chain, abs=1e-12)
     sampling = task.predictor.sampling(thin)
     slopes = task.slopes(x, sampling) @ where.model_slopes(x)
     expected = differences(lambda at: task.compare(at, sampling), x)

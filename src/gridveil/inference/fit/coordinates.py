@@ -217,13 +217,11 @@ class Coordinates:
         """X at y = (log k, log m, log d, z), and ∂x/∂y (size, e + 2g + size of z)."""
         e, g, s = len(self.facts.edges), len(self.facts.machines), self.drive.shape[1]
         k, m, d = np.exp(y[:e]), np.exp(y[e : e + g]), np.exp(y[e + g : e + 2 * g])
-        reduction, k_slopes, carried_slopes = self.network.slopes(k)
+        reduction, k_slopes, carried_slopes = self.network.slopes(k, self.linked)
         x = self.of_values(reduction, m, d, y[e + 2 * g :])
         damping = np.exp(x[self.parts["damping"]])
         out = np.zeros((self.size, len(y)))
-        out[self.parts["weights"], :e] = (
-            k_slopes[self.linked] * k / reduction.weights[self.linked, None]
-        )
+        out[self.parts["weights"], :e] = k_slopes * k / reduction.weights[self.linked, None]
         out[self.parts["inertia"], e : e + g] = np.eye(g)
         out[self.parts["damping"], e + g : e + 2 * g] = np.diag(d / damping)
         out[self.parts["damping"], :e] = carried_slopes[:, -1] * k / damping[:, None]
@@ -232,6 +230,24 @@ class Coordinates:
         out[self.parts["w"], :e] = shared[s:].reshape(-1, e)
         out[self.of_events, e + 2 * g + np.arange(len(self.of_events))] = 1.0
         return x, out
+
+    def slopes_of_values(self, y: Array) -> Array:
+        """∂`values`/∂y (·, e + 2g + size of z): what `model_slopes` times `slopes` is, without x in
+        between where all events are known.
+        """
+        if self.unknowns.size:
+            x, chain = self.slopes(y)
+            return self.model_slopes(x) @ chain
+        e, g, s = len(self.facts.edges), len(self.facts.machines), self.drive.shape[1]
+        k, m, d = np.split(np.exp(y), [e, e + g])
+        _, weights, carried = self.network.slopes(k, self.linked)
+        damping = self.parts["damping"]
+        out = np.zeros((damping.stop + (s + len(self.sensed)) * g, len(y)))
+        out[self.parts["weights"], :e] = weights * k
+        out[self.of_machines, e + np.arange(2 * g)] = np.concatenate([m, d])
+        out[damping, :e] = carried[:, -1] * k
+        out[damping.stop :, :e] = (carried[:, :-1] * k).swapaxes(0, 1).reshape(-1, e)
+        return out
 
 
 def push(

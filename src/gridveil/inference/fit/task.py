@@ -17,7 +17,8 @@ from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.coordinates import Coordinates, linked
 from gridveil.inference.fit.problem import NOT_FITTED, Observation, on_clock
-from gridveil.inference.fit.sensitivity import Predictor, Sampling
+from gridveil.inference.fit.sampling import Sampling
+from gridveil.inference.fit.sensitivity import Predictor
 from gridveil.inference.fit.unknown import Unknowns
 
 
@@ -149,11 +150,8 @@ class ReducedResiduals:
 
     def slopes(self, x: Array) -> Array:
         """Slopes (rows, size of x)."""
-        return (
-            self.task.slopes(x, self.sampling)
-            @ self.task.coordinates.model_slopes(x)
-            / self.sigma[:, None]
-        )
+        by_values = self.task.slopes(x, self.sampling) / self.sigma[:, None]
+        return by_values @ self.task.coordinates.model_slopes(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,8 +177,8 @@ class NetworkResiduals:
 
     def slopes(self, x: Array) -> Array:
         """Slopes (rows of R, free entries of y)."""
-        reduced, chain = self.coordinates.slopes(self._whole(x))
-        return self.R @ (self.coordinates.model_slopes(reduced)[self.columns] @ chain[:, self.free])
+        moved = self.coordinates.slopes_of_values(self._whole(x))
+        return self.R @ moved[self.columns, self.free]
 
     def _whole(self, x: Array) -> Array:
         y = self.y.copy()
