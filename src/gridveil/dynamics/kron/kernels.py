@@ -120,8 +120,11 @@ class KronMap:
             -L_red[(..., *self._pairs)], -across.mT @ solved[..., len(self.facts.machines) :]
         )
 
-    def slopes(self, k: Array) -> tuple[Reduction, Array, Array]:
-        """Reduce at k (..., e), with ∂k_r/∂k (..., e_r, e) and ∂(K_ac B)/∂k (..., g, f, e).
+    def slopes(
+        self, k: Array, weights: IntArray | slice = slice(None)
+    ) -> tuple[Reduction, Array, Array]:
+        """Reduce at k (..., e), with ∂k_r/∂k (..., e_r, e) of some weights and ∂(K_ac B)/∂k
+        (..., g, f, e).
 
         With c_e the e-th column of C_γ + K_ac C_β: ∂L_red/∂k_e = c_e c_eᵀ and ∂K_ac/∂k_e = −c_e
         (C_β,e)ᵀ L_ββ⁻¹.
@@ -133,7 +136,7 @@ class KronMap:
         felt = C_kept + K_ac @ C_left
         drop = C_left.T @ solved[..., g:]  # (..., e, f): what each line sees of L_ββ⁻¹ B
         reduction = Reduction(-L_red[..., i, j], K_ac @ self.patterns)
-        by_line = -felt[..., i, :] * felt[..., j, :]
+        by_line = -felt[..., i[weights], :] * felt[..., j[weights], :]
         return reduction, by_line, -felt[..., None, :] * drop.mT[..., None, :, :]
 
     def _reduced(self, k: Array) -> tuple[Array, Array, Array]:

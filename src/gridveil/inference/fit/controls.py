@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import linearise
@@ -94,6 +93,9 @@ def fitted_response(observed: Sequence[Observation], dt_s: float) -> FrequencyRe
     Logarithms of gain, inertia, damping and time are free within wide bounds; the fraction lies in
     0–1. Raises ValueError where the records do not tell how much power was lost.
     """
+    # Imported here: a release without detailed devices needs none of scipy.optimize.
+    from scipy.optimize import least_squares
+
     seen = [np.isfinite(record.trajectory.omega) for record in observed]
     measured = np.concatenate(
         [record.trajectory.omega[own] for record, own in zip(observed, seen, strict=True)]

@@ -217,13 +217,11 @@ class Coordinates:
         """X at y = (log k, log m, log d, z), and ∂x/∂y (size, e + 2g + size of z)."""
         e, g, s = len(self.facts.edges), len(self.facts.machines), self.drive.shape[1]
         k, m, d = np.exp(y[:e]), np.exp(y[e : e + g]), np.exp(y[e + g : e + 2 * g])
-        reduction, k_slopes, carried_slopes = self.network.slopes(k)
+        reduction, k_slopes, carried_slopes = self.network.slopes(k, self.linked)
         x = self.of_values(reduction, m, d, y[e + 2 * g :])
         damping = np.exp(x[self.parts["damping"]])
         out = np.zeros((self.size, len(y)))
-        out[self.parts["weights"], :e] = (
-            k_slopes[self.linked] * k / reduction.weights[self.linked, None]
-        )
+        out[self.parts["weights"], :e] = k_slopes * k / reduction.weights[self.linked, None]
         out[self.parts["inertia"], e : e + g] = np.eye(g)
         out[self.parts["damping"], e + g : e + 2 * g] = np.diag(d / damping)
         out[self.parts["damping"], :e] = carried_slopes[:, -1] * k / damping[:, None]
@@ -253,12 +251,12 @@ class Coordinates:
         """Slopes of `values_of` by y (b, n): (b, ·, n)."""
         k, m, d, z = self._split(y)
         e, g, (b, n) = len(self.facts.edges), len(self.facts.machines), y.shape
-        _, k_slopes, carried_slopes = self.network.slopes(k)
+        _, k_slopes, carried_slopes = self.network.slopes(k, self.linked)
         by_line, machine = k[:, None], np.arange(g)
         first, last = self.parts["inertia"].start, self.parts["damping"].stop
         felt = (carried_slopes[:, :, :-1] * by_line[:, None]).swapaxes(1, 2).reshape(b, -1, e)
         out = np.zeros((b, last + felt.shape[1] + len(self.unknowns.timed), n))
-        out[:, :first, :e] = k_slopes[:, self.linked] * by_line
+        out[:, :first, :e] = k_slopes * by_line
         out[:, first + machine, e + machine] = m
         out[:, first + g + machine, e + g + machine] = d
         out[:, first + g : last, :e] = carried_slopes[:, :, -1] * by_line

@@ -26,7 +26,8 @@ from scipy.sparse.linalg import splu
 from gridveil.dynamics.kron import edge_weights, elimination
 from gridveil.dynamics.simulate_large import machine_responses
 from gridveil.grid.facts import Array, GridFacts, IntArray
-from gridveil.inference.fit.sensitivity import Modes, Sampling
+from gridveil.inference.fit.sampling import Sampling
+from gridveil.inference.fit.sensitivity import Modes
 from gridveil.inference.fit.task import Task
 
 # Machines above which a model's eigenvectors cost more than a convolution.
@@ -86,8 +87,20 @@ class Direct:
         places[coordinates.sensed[:, 0]] = self.facts.interior[coordinates.sensed[:, 1]]
         return places
 
+    @cached_property
+    def _last(self) -> dict[bytes, NetworkAt]:
+        """The last y, and its network: a search asks for slopes where it has just compared."""
+        return {}
+
     def at(self, y: Array) -> NetworkAt:
         """Reduce the network at y."""
+        key = y.tobytes()
+        if key not in self._last:
+            self._last.clear()
+            self._last[key] = self._reduced(y)
+        return self._last[key]
+
+    def _reduced(self, y: Array) -> NetworkAt:
         facts, drive = self.facts, self.task.coordinates.drive
         e, g, (i, j) = len(facts.edges), len(facts.machines), facts.edges.T
         k, m, d = np.split(np.exp(y), [e, e + g])
@@ -168,16 +181,19 @@ class Direct:
         right[:e, g : 2 * g - 1] = found.felt[:, :-1]  # the last machine's angle is the reference
         right[:e, -s:] = -found.drop_u
         right[e : e + g], right[e + g :, :g] = lti.F[:g], eye
-        clock = modes.clock(sampling.count, sampling.stride)
+        times, looked_at = sampling.after(
+            [(record, shift) for record, shift, _ in predictor.records.steps]
+        )
+        clock = modes.clock(times, sampling.stride)
         known: dict[int, tuple[Array, Array]] = {}
-        for record, shift, column in predictor.records.steps:
+        for (record, _, column), (late, place) in zip(
+            predictor.records.steps, looked_at, strict=True
+        ):
             if column not in known:
                 known[column] = (
                     modes.slopes(clock, found.sense, left, right, column),
                     modes.omega(clock, g, column),
                 )
-            late = sampling.at[record] >= shift
-            place = (sampling.at[record][late] - shift) // sampling.stride
             yield record, late, known[column][0][place], known[column][1][place]
 
     def _every(self, sampling: Sampling) -> int:
@@ -289,13 +305,17 @@ class DirectResiduals:
     sampling: Sampling
     sigma: Array
 
+    @cached_property
+    def _direct(self) -> Direct:
+        return Direct(self.task)
+
     def at(self, x: Array) -> Array:
         """Residuals (rows,)."""
-        return Direct(self.task).compare(x, self.sampling) / self.sigma
+        return self._direct.compare(x, self.sampling) / self.sigma
 
     def slopes(self, x: Array) -> Array:
         """Slopes (rows, size of y)."""
-        return Direct(self.task).slopes(x, self.sampling) / self.sigma[:, None]
+        return self._direct.slopes(x, self.sampling) / self.sigma[:, None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from math import log, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import linearise
@@ -213,7 +213,7 @@ class DetailedGuard:
     def _beyond(self) -> float:
         """Share of the factors' priors that lies further from the release than the fit."""
         moved = self._moved(self.fitted)
-        return float(chi2.sf(np.sum(moved**2), max(len(moved), 1)))
+        return float(chdtrc(max(len(moved), 1), np.sum(moved**2)))
 
     def _moved(self, fitted: DetailedFit) -> Array:
         """Factors (n,) of a fit in deviations of their priors."""

@@ -25,6 +25,7 @@ from gridveil.inference.fit.direct import MODAL, DirectResiduals
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
 from gridveil.inference.fit.outcome import SearchEnd, TwoStage, outcome
 from gridveil.inference.fit.problem import Observation, report_step
+from gridveil.inference.fit.sampling import Sampling
 from gridveil.inference.fit.search import (
     MOST_KEPT,
     SEARCHED,
@@ -33,7 +34,6 @@ from gridveil.inference.fit.search import (
     sampled,
     windows,
 )
-from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import Task
 
 # Machines and lines at most: a linearisation takes half a minute, and a Jacobian a gigabyte.

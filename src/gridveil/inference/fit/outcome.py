@@ -17,7 +17,7 @@ from gridveil.inference.fit.direct import Direct
 from gridveil.inference.fit.least_squares import Gaussian, Minimum
 from gridveil.inference.fit.noise import Residue, noise_of
 from gridveil.inference.fit.problem import Observation
-from gridveil.inference.fit.sensitivity import Sampling
+from gridveil.inference.fit.sampling import Sampling
 from gridveil.inference.fit.task import Task
 from gridveil.inference.fit.unknown import EstimatedEvent
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil, gcd
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from gridveil.dynamics.engine.propagate import SCHEMES, SchemeName, step_respons
 from gridveil.dynamics.engine.records import SampledRecords
 from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.grid.facts import Array, IntArray
+from gridveil.inference.fit.sampling import Sampling
 
 Complex = NDArray[np.complex128]
 
@@ -54,73 +55,6 @@ STEPS: Mapping[SchemeName, Callable[[Complex, float], tuple[Complex, Complex]]] 
     "trapezoidal": _trapezoidal,
     "euler": _euler,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Sampling:
-    """Which samples of the records are compared, and where each step response is read for them.
-
-    stride : clock steps between two samples that a response is computed at.
-    count : how many of them.
-    at : for each record, (samples,) numbers of the samples that are used.
-    seen : (samples, outputs) True where something was.
-    observed : (rows,) all of that, record after record [p.u.].
-    weights : (rows,) as in the records [s].
-    """
-
-    stride: int
-    count: int
-    at: tuple[IntArray, ...]
-    seen: tuple[NDArray[np.bool_], ...]
-    observed: Array
-    weights: Array
-
-    @classmethod
-    def of(cls, records: SampledRecords, thin: int = 1, until: int | None = None) -> Sampling:
-        """Use every observed sample, or every thin-th; several steps must lie a stride apart.
-
-        until : the last clock step after a record's first step of load that is looked at; default:
-        all.
-        """
-        counts = (records.weights > 0).sum(axis=2)
-        shifts: list[list[int]] = [
-            [shift for r, shift, _ in records.steps if r == record] for record in range(len(counts))
-        ]
-        used = [np.flatnonzero(row) for row in counts]
-        stride = 0
-        for numbers, own in zip(used, shifts, strict=True):
-            first = own[0] if own else 0
-            stride = gcd(
-                stride,
-                *(int(number) - first for number in np.unique(numbers)),
-                *(step - first for step in own),
-            )
-        stride = max(stride, 1)
-        wide = stride * thin
-        if all((step - own[0]) % wide == 0 for own in shifts for step in own):
-            stride = wide
-        last = records.samples if until is None else until
-        firsts = [min(own, default=0) for own in shifts]
-        at = tuple(
-            numbers[((numbers - (own[0] if own else 0)) % stride == 0) & (numbers - first <= last)]
-            for numbers, own, first in zip(used, shifts, firsts, strict=True)
-        )
-        seen = tuple(records.weights[record, numbers] > 0 for record, numbers in enumerate(at))
-        observed, weights = (
-            np.concatenate(
-                [series[record, numbers][seen[record]] for record, numbers in enumerate(at)]
-            )
-            for series in (records.observed, records.weights)
-        )
-        longest = max(
-            (
-                int(numbers[-1]) - first
-                for numbers, first in zip(at, firsts, strict=True)
-                if len(numbers)
-            ),
-            default=0,
-        )
-        return cls(stride, -(-longest // stride) + 1, at, seen, observed, weights)
 
 
 class Predictor:
@@ -201,14 +135,19 @@ class Predictor:
         places = {record: plain + number for number, record in enumerate(delays)}
         clocks: dict[float, Array] = {}
         known: dict[tuple[int, float], tuple[Array, Array]] = {}
-        count = sampling.count + max(
-            (ceil(-delay / self.dt_s / sampling.stride) for delay in delays.values()), default=0
+        begun = [
+            self._late(declared, delays.get(record, 0.0), sampling.stride)
+            for record, declared, _ in self.records.steps
+        ]
+        numbers = [record for record, _, _ in self.records.steps]
+        times, looked_at = sampling.after(
+            [(record, shift) for record, (shift, _) in zip(numbers, begun, strict=True)]
         )
-        count = max(count, sampling.count)  # an event that came early is followed for longer
-        for record, declared, column in self.records.steps:
-            shift, since = self._late(declared, delays.get(record, 0.0), sampling.stride)
+        for (record, _, column), (_, since), (late, place) in zip(
+            self.records.steps, begun, looked_at, strict=True
+        ):
             if since not in clocks:
-                clocks[since] = modes.clock(count, sampling.stride, since)
+                clocks[since] = modes.clock(times, sampling.stride, since)
             if (column, since) not in known:
                 clock = clocks[since]
                 known[column, since] = (
@@ -216,11 +155,9 @@ class Predictor:
                     modes.omega(clock, g, column),
                 )
             slope, omega = known[column, since]
-            late = sampling.at[record] >= shift
-            place = (sampling.at[record][late] - shift) // sampling.stride
             slopes[record][late, :, : len(moving)] += slope[place]
             if record in places:
-                hurry = modes.hurry(count, sampling.stride, since)
+                hurry = modes.hurry(times, sampling.stride, since)
                 slopes[record][late, :, places[record]] -= (
                     modes.omega(hurry, g, column) @ sense.T
                 )[place]
@@ -261,11 +198,13 @@ class Modes:
         """Decompose A; the inputs add λ = 0 with eigenvectors of their own, [−A⁻¹ B; 1]."""
         A, B = lti.F[: lti.states, : lti.states], lti.F[: lti.states, lti.states :]
         values, V = np.linalg.eig(A)
-        if np.linalg.cond(V) > WORST_CONDITION:
+        inverse = _inverted(V)
+        if inverse is None:
             # two modes about to meet: a model next to it has them apart
             nudge = NUDGE * np.random.default_rng(0).standard_normal(A.shape)
             values, V = np.linalg.eig(A + nudge * np.abs(A).max())
-        inverse, still = np.linalg.inv(V), np.linalg.solve(A, B)
+            inverse = np.linalg.inv(V)
+        still = np.linalg.solve(A, B)
         n, s = B.shape
         whole, whole_inverse = np.zeros((2, n + s, n + s), dtype=complex)
         whole[:n, :n], whole[:n, n:], whole[n:, n:] = V, -still, np.eye(s)
@@ -293,17 +232,18 @@ class Modes:
         """One mode of each conjugate pair, and the real ones."""
         return np.flatnonzero(self.values.imag >= 0)
 
-    def clock(self, count: int, stride: int, since: float = 0.0) -> Array:
-        """(count, 4 kept): what the real and imaginary parts of a mode's two factors are multiplied
+    def clock(self, times: IntArray, stride: int, since: float = 0.0) -> Array:
+        """(times, 4 kept): what the real and imaginary parts of a mode's two factors are multiplied
         by.
 
+        times : in strides from the first sample.
         since : steps between the event and the first sample; a part of a step comes first, then
         whole ones.
         """
-        number, part = self._steps(count, stride, since)
+        number, part = self._steps(times, stride, since)
         twice, factors, rates = self._twice, self.factors[self.kept], self.rates[self.kept]
         begun, bend = STEPS[self.scheme](self.values[self.kept] * part * self.dt_s, 1.0)
-        powers = _powers(factors, int(since), stride, count)
+        powers = _powers(factors, int(since), stride, times)
         plain = twice * begun * powers
         once = (number == 1) + np.zeros_like(powers)  # μⁿ⁻¹ where μ = 0
         before = np.divide(powers, factors, out=once, where=factors != 0)
@@ -312,18 +252,18 @@ class Modes:
             slope += (twice * bend * part * self.dt_s) * powers
         return np.concatenate([plain.real, -plain.imag, slope.real, -slope.imag], axis=1)
 
-    def hurry(self, count: int, stride: int, since: float) -> Array:
-        """(count, 2 kept): the same for the slope of ω by the time since the event [1/s]."""
-        part = self._steps(count, stride, since)[1]
+    def hurry(self, times: IntArray, stride: int, since: float) -> Array:
+        """(times, 2 kept): the same for the slope of ω by the time since the event [1/s]."""
+        part = self._steps(times, stride, since)[1]
         values = self.values[self.kept]
         bend = STEPS[self.scheme](values * part * self.dt_s, 1.0)[1]
-        powers = _powers(self.factors[self.kept], int(since), stride, count)
+        powers = _powers(self.factors[self.kept], int(since), stride, times)
         slope = self._twice * powers * values * bend
         return np.concatenate([slope.real, -slope.imag], axis=1)
 
-    def _steps(self, count: int, stride: int, since: float) -> tuple[IntArray, float]:
-        """Whole steps up to each sample (count, 1), and the part of a step before them."""
-        return int(since) + stride * np.arange(count)[:, None], since - int(since)
+    def _steps(self, times: IntArray, stride: int, since: float) -> tuple[IntArray, float]:
+        """Whole steps up to each sample (times, 1), and the part of a step before them."""
+        return int(since) + stride * times[:, None], since - int(since)
 
     @property
     def _twice(self) -> Array:
@@ -331,12 +271,21 @@ class Modes:
         return np.where(self.values[self.kept].imag > 0, 2.0, 1.0)
 
     def omega(self, clock: Array, g: int, column: int) -> Array:
-        """ω of the machines (count, g) after a unit step of one input."""
+        """ω of the machines (times, g) after a unit step of one input."""
         parts = (self.V[:g] * self.inverse[:, self.inputs + column])[:, self.kept].T
         return clock[:, : 2 * len(self.kept)] @ np.concatenate([parts.real, parts.imag])
 
+    def _beside(self, A: Complex) -> Complex:
+        """A (..., n) summed over the modes that count as equal to each one kept: mostly itself."""
+        near = self.near[:, self.kept]
+        crowded = np.flatnonzero(near.sum(axis=0) > 1)
+        found = np.ascontiguousarray(A[..., self.kept])
+        if len(crowded):
+            found[..., crowded] = A @ near[:, crowded].astype(float)
+        return found
+
     def slopes(self, clock: Array, sense: Array, left: Array, right: Array, column: int) -> Array:
-        """Slopes of sense · ω (count, h, p) after a unit step of one input, for F moving by
+        """Slopes of sense · ω (times, h, p) after a unit step of one input, for F moving by
         [left_p; 0] right_pᵀ.
         """
         (h, g), kept = sense.shape, self.kept
@@ -344,17 +293,13 @@ class Modes:
         cauchy = np.where(self.near, 0.0, 1 / np.where(self.near, 1.0, gap))
         seen = sense @ self.V[:g]  # (h, n)
         # (p, n): each parameter's signal, mode by mode
-        felt = (right @ self.V) * self.inverse[:, self.inputs + column]
-        entered = left @ self.inverse[:, :g].T  # (p, n): what it does to each mode
+        felt = _by_real(right, self.V) * self.inverse[:, self.inputs + column]
+        entered = _by_real(left, self.inverse[:, :g].T)  # (p, n): what it does to each mode
         # By machine, since every parameter acts on one or two: (g, h, kept), then (p, ·).
         paths = self.inverse[:, :g].T[:, None, :] * seen
         crossed = np.ascontiguousarray(-(paths @ cauchy[:, kept])).reshape(g, -1).view(float)
-        met = (
-            np.ascontiguousarray(0.5 * (paths @ self.near[:, kept].astype(float)))
-            .reshape(g, -1)
-            .view(float)
-        )
-        own, far, close = felt[:, kept], felt @ cauchy[kept].T, 0.5 * (felt @ self.near[kept].T)
+        met = (0.5 * self._beside(paths)).reshape(g, -1).view(float)
+        own, far, close = felt[:, kept], felt @ cauchy[kept].T, 0.5 * self._beside(felt)
         entered, seen = np.ascontiguousarray(entered[:, kept]), np.ascontiguousarray(seen[:, kept])
         out = np.empty((len(clock), h, len(left)))
         size = max(1, CHUNK // (4 * h * len(kept)))
@@ -372,11 +317,31 @@ class Modes:
         return out
 
 
-def _powers(factors: Complex, first: int, stride: int, count: int) -> Complex:
-    """μ^(first + stride n) (count, modes), as products of two short tables: a power of a complex
+def _inverted(V: Complex) -> Complex | None:
+    """V⁻¹, or None where V is too badly conditioned. |V| |V⁻¹| by Frobenius is never less than the
+    condition number, whose singular values cost as much as the eigenvectors.
+    """
+    try:
+        inverse: Complex = np.linalg.inv(V).astype(np.complex128, copy=False)
+    except np.linalg.LinAlgError:
+        return None
+    most = np.linalg.norm(V) * np.linalg.norm(inverse)
+    if not most <= WORST_CONDITION and np.linalg.cond(V) > WORST_CONDITION:
+        return None
+    return inverse
+
+
+def _by_real(A: Array, Z: Complex) -> Complex:
+    """A Z of a real A, in half the time of complex numbers."""
+    return (A @ np.ascontiguousarray(Z).view(float)).view(np.complex128)
+
+
+def _powers(factors: Complex, first: int, stride: int, times: IntArray) -> Complex:
+    """μ^(first + stride n) (times, modes), as products of two short tables: a power of a complex
     number takes as long as twenty products.
     """
+    count = int(times.max(initial=0)) + 1
     width = ceil(count**0.5)
     short = factors ** (stride * np.arange(width)[:, None])
     long = factors ** (first + stride * width * np.arange(-(-count // width))[:, None])
-    return (long[:, None] * short).reshape(-1, len(factors))[:count]
+    return long[times // width] * short[times % width]

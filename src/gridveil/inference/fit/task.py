@@ -17,7 +17,8 @@ from gridveil.grid.facts import Array, GridFacts, IntArray, complete_edges
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit.coordinates import Coordinates, linked
 from gridveil.inference.fit.problem import NOT_FITTED, Observation, on_clock
-from gridveil.inference.fit.sensitivity import Modes, Predictor, Sampling
+from gridveil.inference.fit.sampling import Sampling
+from gridveil.inference.fit.sensitivity import Modes, Predictor
 from gridveil.inference.fit.unknown import Unknowns
 
 
@@ -151,14 +152,13 @@ class Task:
         (theta, sense), moving = coordinates.model(x), coordinates.moving
         left, right = predictor.family.directions(theta, moving)
         modes = Modes.of(predictor.family.lti(theta), predictor.scheme, predictor.dt_s)
-        clock, (h, g), end = modes.clock(sampling.count, sampling.stride), sense.shape, 0
+        times, looked_at = sampling.after([(record, shift) for record, shift, _ in steps])
+        clock, (h, g), end = modes.clock(times, sampling.stride), sense.shape, 0
         blocks, rest = [], 0.0
-        for record, shift, column in steps:
-            at = sampling.at[record]
-            own = slice(end, end + len(at) * h)
+        for (_, _, column), (late, place) in zip(steps, looked_at, strict=True):
+            own = slice(end, end + len(late) * h)
             seen, end = r[own].reshape(-1, h), own.stop
-            late = at >= shift
-            ticks = clock[(at[late] - shift) // sampling.stride]
+            ticks = clock[place]
             turned, width = triangle(np.concatenate([ticks, seen[late]], axis=1)), ticks.shape[1]
             rest += float((turned[width:] ** 2).sum() + (seen[~late] ** 2).sum())
             few = turned[:width, :width]
@@ -190,11 +190,8 @@ class ReducedResiduals:
 
     def slopes(self, x: Array) -> Array:
         """Slopes (rows, size of x)."""
-        return (
-            self.task.slopes(x, self.sampling)
-            @ self.task.coordinates.model_slopes(x)
-            / self.sigma[:, None]
-        )
+        by_values = self.task.slopes(x, self.sampling) / self.sigma[:, None]
+        return by_values @ self.task.coordinates.model_slopes(x)
 
 
 @dataclass(frozen=True, eq=False)
