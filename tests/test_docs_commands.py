@@ -127,7 +127,8 @@ def for_formats():
     andes_file("kundur/kundur_gencls.dyr", "north.dyr")
     andes_file("kundur/kundur_gencls.dyr", "summer.dyr")
     andes_file("kundur/kundur_full.xlsx", "my_case.xlsx")
-    pn.create_ieee14().save("model.zip", format="CGMES")
+    # the whole path: powsybl keeps the folder in which a process first used it
+    pn.create_ieee14().save(str(Path("model.zip").absolute()), format="CGMES")
     Path("model.toml").write_text("[dynamics]\ninertia = 10.0\ndamping = 5.0\n", encoding="utf-8")
 
 

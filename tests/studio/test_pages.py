@@ -238,6 +238,7 @@ def test_a_closed_browser_and_a_killed_studio_charge_once(open_page, tmp_path, m
     page.get_by_role("heading", name="ieee30: the release was made").wait_for(timeout=60_000)
     page.get_by_role("link", name="Ledger", exact=True).click()
     assert page.get_by_role("cell", name="published").count() == 1
+    page.context.close()  # before the studio: it would go on asking
     second.send_signal(signal.SIGINT)
     assert second.wait(timeout=20) == 0
     for process in (first, second):
