@@ -61,6 +61,7 @@ RUN = {
 ELSEWHERE = {
     "gridveil audit --thorough": "tests/assurance/test_audit_noise.py",
     "gridveil paper --runs {}": "tests/paper",
+    "gridveil plan FILE --public": "tests/planning/test_plan.py",
     "gridveil studio --demo": "tests/studio",
     "gridveil release --config release.toml": "tests/studio/test_way.py, as downloaded",
     "{}": "test_printed_commands.py, the release that a plan proposes",

@@ -494,10 +494,10 @@ def test_an_odd_key_is_refused(signed, tmp_path, signed_by):
 
 def with_number(base, name, value):
     """Another first number in an array of the model, with checksums to match."""
-    from gridveil.publication.bundle import _from_mat
+    from gridveil.publication.bundle_files import arrays_in
 
     document = ReleaseDocument.read(base.files[RELEASE])
-    arrays = _from_mat(base.files["model.mat"], document.model)
+    arrays = arrays_in(base.files["model.mat"], document.model)
     old = np.ascontiguousarray(arrays[name].T).tobytes()
     data = base.files["model.mat"]
     start = data.index(old)

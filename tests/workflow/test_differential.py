@@ -16,7 +16,7 @@ from gridveil.grid.parameters import Bounds
 from gridveil.privacy.adjacency import RULES, Adjacency
 from gridveil.privacy.allocation import ITEMS
 from gridveil.privacy.ledger import Ledger, default_location
-from gridveil.publication import bundle
+from gridveil.publication import bundle_files
 from gridveil.publication.bundle import contents
 from gridveil.publication.export import FORMATS
 from gridveil.readers.cases import open_grid
@@ -293,11 +293,11 @@ def test_a_true_value_in_the_12th_digit_of_a_public_figure_is_caught(run, monkey
 @pytest.mark.parametrize(
     ("place", "name", "file"),
     [
-        (bundle, "readme", "README.md"),
-        (bundle, "card_page", "card.html"),
-        (bundle, "_reference", "reference.csv"),
-        (bundle, "in_plain_words", "certificate.txt"),
-        (bundle, "to_document", "release.json"),
+        (bundle_files, "readme", "README.md"),
+        (bundle_files, "card_page", "card.html"),
+        (bundle_files, "reference_of", "reference.csv"),
+        (bundle_files, "in_plain_words", "certificate.txt"),
+        (bundle_files, "to_document", "release.json"),
         (algorithm, "posterior_mean", "model.mat"),
         (reader, "print_text", "0: release"),
     ],
@@ -314,7 +314,7 @@ def test_a_true_value_in_any_file_or_on_the_screen_is_caught(run, monkeypatch, p
         if name == "print_text":
             return honest(f"{arguments[0]} {true[0]}", **settings)
         made = honest(*arguments, **settings)
-        if name == "_reference":
+        if name == "reference_of":
             return replace(made, omega=made.omega * (1 + 1e-12 * true[0]))
         if name == "to_document":
             low, high = made.bounds["m"]

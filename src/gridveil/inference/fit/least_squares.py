@@ -247,7 +247,7 @@ class _Priors(NamedTuple):
         return matrix
 
 
-class _Here(NamedTuple):
+class _Standing(NamedTuple):
     """Where searches stand, and the cost near there to second order, without the curvature of r.
 
     x (b, n), cost (b,), r (b, rows), slopes (b, rows, n), gradient (b, n).
@@ -262,10 +262,10 @@ class _Here(NamedTuple):
     gradient: Array
     matrix: Array
 
-    def some(self, chosen: NDArray[np.bool_]) -> _Here:
-        return self if chosen.all() else _Here(*(part[chosen] for part in self))
+    def some(self, chosen: NDArray[np.bool_]) -> _Standing:
+        return self if chosen.all() else _Standing(*(part[chosen] for part in self))
 
-    def moved(self, better: NDArray[np.bool_], there: _Here) -> _Here:
+    def moved(self, better: NDArray[np.bool_], there: _Standing) -> _Standing:
         """Some searches go on from there."""
         if better.all():
             return there
@@ -295,24 +295,24 @@ def _expand(
     cost: Array,
     r: Array,
     weight: float,
-) -> _Here:
+) -> _Standing:
     slopes = residuals.slopes(x, which)
     gradient = weight * _times(slopes.mT, r) + prior.pull(x - prior.mean)
     if prior.is_diagonal and slopes.shape[1] < slopes.shape[2]:
         A = slopes * np.sqrt(weight / prior.precision)[:, None]
-        return _Here(x, cost, r, slopes, gradient, A @ A.mT)
+        return _Standing(x, cost, r, slopes, gradient, A @ A.mT)
     curvature = prior.added(weight * (slopes.mT @ slopes), np.ones(len(x)))
-    return _Here(x, cost, r, slopes, gradient, curvature)
+    return _Standing(x, cost, r, slopes, gradient, curvature)
 
 
-def _promised(here: _Here, prior: _Priors, step: Array, weight: float) -> Array:
+def _promised(here: _Standing, prior: _Priors, step: Array, weight: float) -> Array:
     """How far steps (b, n) bring the cost down, to second order."""
     moved = _times(here.slopes, step)
     bent = weight * np.vecdot(moved, moved) + np.vecdot(step, prior.pull(step))
     return -np.vecdot(here.gradient, step) - 0.5 * bent
 
 
-def _step(here: _Here, prior: _Priors, damping: Array, weight: float) -> Array:
+def _step(here: _Standing, prior: _Priors, damping: Array, weight: float) -> Array:
     """Solve for the steps over the entries that are free to take them; damping in units of the
     prior.
     """
@@ -331,7 +331,7 @@ def _step(here: _Here, prior: _Priors, damping: Array, weight: float) -> Array:
 
 
 def _by_entries(
-    here: _Here,
+    here: _Standing,
     prior: _Priors,
     free: NDArray[np.bool_],
     damping: Array,
@@ -347,7 +347,7 @@ def _by_entries(
 
 
 def _by_rows(
-    here: _Here, prior: _Priors, free: NDArray[np.bool_], damping: Array, weight: float
+    here: _Standing, prior: _Priors, free: NDArray[np.bool_], damping: Array, weight: float
 ) -> Array:
     """In units of the prior, (AᵀA + c I)⁻¹ = (I − Aᵀ (A Aᵀ + c I)⁻¹ A) / c, so that matrices
     (b, rows, rows) are solved for.
