@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import get_lapack_funcs
 
 from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array, IntArray
@@ -337,13 +336,12 @@ def _by_entries(
     damping: Array,
     weight: float,  # noqa: ARG001
 ) -> Array:
-    """By the curvature (b, n, n)."""
-    whole = prior.added(here.matrix, damping)
-    if not free.all():  # one on the diagonal, and nothing beside it
-        whole *= free[:, None] & free[:, :, None]
-        places = np.arange(free.shape[1])
-        whole[:, places, places] += ~free
-    return -_solved(whole, here.gradient * free)
+    """By the curvature (b, n, n), scaled to ones on its diagonal; what is held stands alone."""
+    whole, places = prior.added(here.matrix, damping), np.arange(free.shape[1])
+    scale = free / np.sqrt(whole[:, places, places])
+    whole *= scale[:, None] * scale[:, :, None]
+    whole[:, places, places] = 1.0
+    return -scale * _solved(whole, scale * here.gradient)
 
 
 def _by_rows(
@@ -369,17 +367,9 @@ def _times(matrices: Array, x: Array) -> Array:
     return (matrices @ x[..., None])[..., 0]
 
 
-(_POSV,) = get_lapack_funcs(["posv"], dtype=np.float64)  # Cholesky, without checks of a wrapper
-
-
 def _solved(matrices: Array, sides: Array) -> Array:
-    """Solve symmetric systems (b, n, n), positive definite unless rounding says otherwise."""
-    found = np.empty_like(sides)
-    for number, (matrix, side) in enumerate(zip(matrices, sides, strict=True)):
-        _, found[number], failed = _POSV(matrix.T, side)
-        if failed:
-            found[number] = np.linalg.solve(matrix, side)
-    return found
+    """Solve systems (b, n, n) for sides (b, n)."""
+    return np.asarray(np.linalg.solve(matrices, sides[..., None])[..., 0], dtype=np.float64)
 
 
 # That direction in words, where no release is there to fix it.
