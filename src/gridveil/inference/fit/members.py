@@ -26,7 +26,7 @@ from gridveil.inference.fit.least_squares import (
 )
 from gridveil.inference.fit.network_fit import climbed
 from gridveil.inference.fit.outcome import SearchEnd
-from gridveil.inference.fit.polish import linearised, polish_all
+from gridveil.inference.fit.polish import FAR, linearised, polish_all
 from gridveil.inference.fit.search import MANY_MACHINES, explore, follow, windows
 from gridveil.inference.fit.task import WholeResiduals, triangle
 
@@ -83,7 +83,7 @@ class Members:
         starts = list(np.clip(means, self.ended.prior.lower, self.ended.prior.upper))
         task, sigma, numbers = self.ended.task, self.ended.sigma, range(len(means))
         own = explore(task, near, starts, sigma, self._parts)
-        for number, one in enumerate(self._polished(near, noise, numbers, own)):
+        for number, one in enumerate(self._polished(near, noise, numbers, own, FAR)):
             if one.cost < costs[number]:
                 found[number] = one.x
         return found
@@ -129,15 +129,18 @@ class Members:
         noise: Array,
         numbers: Sequence[int],
         starts: Sequence[Array],
+        far: float = np.inf,
     ) -> list[Minimum]:
-        """Follow some members from starts."""
+        """Follow some members from starts; far : as for `polish_all`."""
         ended, priors = self.ended, [near[number] for number in numbers]
         if not numbers:
             return []
         if not ended.direct:
             fresh = [noise[number] for number in numbers]
             sampling, sigma = ended.sampling, ended.sigma
-            found = polish_all(ended.task, priors, starts, sampling, sigma, ROUNDS, NEAR, fresh)
+            found = polish_all(
+                ended.task, priors, starts, sampling, sigma, ROUNDS, NEAR, fresh, far
+            )
             return [one for one, _ in found]
         minima = []
         for number, start in zip(numbers, starts, strict=True):

@@ -18,8 +18,9 @@ from gridveil.inference.fit.task import NetworkResiduals, Task
 
 # Rounds at most, and the change of the cost at which a polish ends.
 ROUNDS, CLOSE = 40, 1e-5
-# Steps of a round at most, and the round after which searches that are far behind give up.
-STEPS, GIVE_UP_FROM = 40, 3
+# Steps of a round at most; the round after which a try gives up whose cost is so many times the
+# least.
+STEPS, GIVE_UP_FROM, FAR = 40, 3, 10.0
 
 
 def polish(

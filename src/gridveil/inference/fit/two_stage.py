@@ -42,7 +42,7 @@ from gridveil.inference.fit.network_fit import (
     task_of,
 )
 from gridveil.inference.fit.outcome import SearchEnd, TwoStage, covariance, outcome
-from gridveil.inference.fit.polish import ROUNDS, polish, polish_all
+from gridveil.inference.fit.polish import FAR, ROUNDS, polish, polish_all
 from gridveil.inference.fit.problem import NOT_FITTED, Observation
 from gridveil.inference.fit.search import (
     MANY_MACHINES,
@@ -66,8 +66,7 @@ from gridveil.inference.fit.unknown import onset_s
 # The weight of stage 1's information in stage 2 at first.
 FIRST_WEIGHT = 1e-6
 # Rounds of the polish that each of several starts gets, and the change of the cost to end at.
-# Starts give up after three of them where their cost is so many times the least.
-TRIED, NEARLY, FAR = 8, 1e-2, 10.0
+TRIED, NEARLY = 8, 1e-2
 # Of many machines, starts get so many rounds at first, and the best few go on.
 FIRST_TRIED, FOLLOWED = 3, 3
 # Searches at least where fewer places than machines were recorded: with 4, one in ten misses an
