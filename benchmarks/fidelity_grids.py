@@ -33,7 +33,7 @@ from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.inference.fit import Observation
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
-from gridveil.inference.fit.sensitivity import Sampling
+from gridveil.inference.fit.sampling import Sampling
 from gridveil.inference.fit.task import Task
 from gridveil.inference.fit.two_stage import two_stage, windows
 from gridveil.inference.posterior import Posterior, beliefs, no_release, posterior_mean

@@ -38,7 +38,6 @@ EXCUSED = {
     "make": ".ci/run does",
     "pip install": "the tests' own environment was made so",
     "gridveil audit --full": "twenty minutes; --thorough goes the same way",
-    "gridveil audit --thorough": "run by tests/assurance/test_audit.py",
     "python benchmarks/": "they take long, other packages or a GPU, and print no promise",
     "openssl pkeyutl -verify": "run by tests/publication/test_signing.py",
 }

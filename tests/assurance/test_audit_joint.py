@@ -184,8 +184,8 @@ def test_a_fault_at_the_bounds_or_within_a_row_is_caught(monkeypatch, fault, kin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", [redrawn_until_inside, columns_reuse_their_noise])
-def test_such_faults_are_caught_in_bundles(monkeypatch, fault):
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_same_faults_are_caught_in_bundles(monkeypatch, fault):
     fast_noise(monkeypatch)
     fault(monkeypatch)
     assert not audited("one-asset", "pairs as clipped", 200, opens=by_bundle).passed

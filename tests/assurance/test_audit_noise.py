@@ -229,17 +229,11 @@ CAUGHT = {
 
 # Rows and faults that need more than the quick audit has.
 ONLY_MANY = {"items, in bundles"}
-# Faults that the same rows catch as another.
-CAUGHT_ALIKE = (no_noise_above_the_bound, last_reuses_the_first)
 NOT_QUICK = (sums_are_redrawn_until_inside, sums_have_no_noise_at_the_bound)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "fault",
-    [fault for fault in CAUGHT if fault not in CAUGHT_ALIKE],
-    ids=lambda fault: fault.__name__,
-)
+@pytest.mark.parametrize("fault", CAUGHT, ids=lambda fault: fault.__name__)
 def test_the_thorough_command_catches_a_planted_fault(monkeypatch, fault):
     fault(monkeypatch)
     assert command("--thorough", "--canaries=1000") >= CAUGHT[fault]

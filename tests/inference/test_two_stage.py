@@ -37,8 +37,9 @@ from gridveil.inference.fit.direct import DirectResiduals
 from gridveil.inference.fit.least_squares import Gaussian, minimise, minimise_all
 from gridveil.inference.fit.polish import polish, polish_all
 from gridveil.inference.fit.problem import as_records
+from gridveil.inference.fit.sampling import Sampling
 from gridveil.inference.fit.search import explore, windows
-from gridveil.inference.fit.sensitivity import Predictor, Sampling, _powers
+from gridveil.inference.fit.sensitivity import Predictor, _powers
 from gridveil.inference.fit.task import Task, WholeResiduals
 from gridveil.inference.fit.two_stage import TWO_STAGE_UP_TO, two_stage
 from gridveil.inference.posterior import Posterior, beliefs, no_release

@@ -14,7 +14,7 @@ from gridveil.foundation.errors import OptionError
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.fit import FitSettings, Observation, Unknown, fit
 from gridveil.inference.fit.coordinates import independent
-from gridveil.inference.fit.least_squares import scale_shift
+from gridveil.inference.fit.scale import scale_shift
 from gridveil.inference.fit.task import Task
 from gridveil.inference.fit.two_stage import two_stage
 from gridveil.inference.fit.unknown import onset_s

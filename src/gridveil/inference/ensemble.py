@@ -22,6 +22,7 @@ from gridveil.grid.tables import PublicTable
 from gridveil.inference.alike import Alike, split
 from gridveil.inference.fit.members import Members
 from gridveil.inference.fit.outcome import SearchEnd
+from gridveil.inference.fit.search import MANY_MACHINES
 from gridveil.inference.posterior import Posterior, middle, seed_of
 from gridveil.inference.prior import LOG_UNIFORM, around_middle, prior_of
 from gridveil.privacy.allocation import machine_shares
@@ -31,8 +32,8 @@ from gridveil.privacy.noisy import NoisyGrid
 # Numbers plus one are multiples of ten: bands then hold a further member in 80 % exactly. With
 # records of few places every member is a search of its own.
 MEMBERS, FEWER, OF_FEW_PLACES = 49, 29, 19
-# Members that are fitted to records take seconds each on grids of more machines than this.
-MANY_MACHINES, OF_MANY_MACHINES = 20, 9
+# Members that are fitted to records of many machines take seconds each.
+OF_MANY_MACHINES = 9
 # Machines above which there is no ensemble, and numbers that all members hold at most.
 ENSEMBLE_UP_TO, MOST_NUMBERS = 100, 400_000
 OF_NOISE = "noise of the release"

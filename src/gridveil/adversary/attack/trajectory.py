@@ -26,10 +26,11 @@ from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array, GridFacts, complete_edges
 from gridveil.grid.parameters import Bounds
 from gridveil.grid.tables import Values
-from gridveil.inference.fit.least_squares import FREE_SCALE
 from gridveil.inference.fit.outcome import TwoStage
 from gridveil.inference.fit.problem import Observation, as_records
-from gridveil.inference.fit.sensitivity import Predictor, Sampling
+from gridveil.inference.fit.sampling import Sampling
+from gridveil.inference.fit.scale import FREE_SCALE
+from gridveil.inference.fit.sensitivity import Predictor
 from gridveil.inference.fit.two_stage import check_size, two_stage
 from gridveil.inference.posterior import beliefs, no_release
 from gridveil.privacy.noisy import NoisyGrid

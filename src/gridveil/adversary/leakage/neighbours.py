@@ -15,7 +15,7 @@ from gridveil.grid.facts import Array
 from gridveil.grid.parameters import PARAMETERS, Bounds, of_asset
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.fit.problem import Observation
-from gridveil.inference.fit.sensitivity import Sampling
+from gridveil.inference.fit.sampling import Sampling
 from gridveil.inference.fit.task import Task
 from gridveil.privacy.adjacency import Adjacency
 

@@ -12,7 +12,7 @@ import numpy as np
 from gridveil.foundation.drawing import CYCLE, new_figure, plain, plain_ticks, written
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import SWING, parameters_of
-from gridveil.inference.fit.least_squares import FREE_SCALE
+from gridveil.inference.fit.scale import FREE_SCALE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

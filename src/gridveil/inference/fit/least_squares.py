@@ -1,11 +1,8 @@
-"""Levenberg-Marquardt for ½ w |r(x)|² + ½ (x − μ)ᵀ Λ (x − μ) over a box, with capped steps.
-
-`scale_shift` corrects the direction in which the Gaussian stands in poorly for the release.
-"""
+"""Levenberg-Marquardt for ½ w |r(x)|² + ½ (x − μ)ᵀ Λ (x − μ) over a box, with capped steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -13,9 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array, IntArray
-from gridveil.inference.alike import Belief
 
 # Numbers in the curvatures of searches that go in step.
 TOGETHER = 2_000_000
@@ -370,44 +365,3 @@ def _times(matrices: Array, x: Array) -> Array:
 def _solved(matrices: Array, sides: Array) -> Array:
     """Solve systems (b, n, n) for sides (b, n)."""
     return np.asarray(np.linalg.solve(matrices, sides[..., None])[..., 0], dtype=np.float64)
-
-
-# That direction in words, where no release is there to fix it.
-FREE_SCALE = "a common factor of k, m, d, u; only G ω fixes it"
-# Factors c that are looked at, as logarithms.
-REACH, POINTS = 2.0, 801
-
-
-def scale_shift(
-    belief: Mapping[str, Belief], prior: Gaussian, y: Array, covariance: Array
-) -> float:
-    """How far the mean of log (k, m, d) is to move for all alike, where no event's size is known.
-
-    A record of unknown size is the same for (k, m, d, S) and for c (k, m, d, S), but for the
-    governors' small share. The Gaussian that stands for the release in the fit is good for shapes,
-    and biased for that one direction: clipped noise is symmetric about values, not about
-    logarithms. So its mean is moved along it to where exp(−|c x − y|/b) has its own; where the
-    noise was added to logarithms, exp(−|log c x − log y|/b).
-
-    prior : over y.
-    covariance : of y as it was found. Values that records do not fix say nothing about the scale,
-    and those that they fix in part say so much less.
-    """
-    parts = [belief[name] for name in SWING]
-    released, scale = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "scale")
-    )
-    relative = np.concatenate([np.full(len(part.y), part.relative) for part in parts])
-    count = len(released)
-    x, precision = y[:count], prior.precision.diagonal()[:count]
-    fixed = np.clip(1 - covariance.diagonal()[:count] * precision, 0, 1)
-    if not np.isfinite(scale).all() or not fixed.sum():
-        return 0.0
-    log_c = np.linspace(-REACH, REACH, POINTS)
-    at = x + log_c[:, None]
-    apart = np.where(relative, at - np.log(released), np.exp(at) - released)
-    density = -(fixed * np.abs(apart) / scale).sum(axis=1)
-    weight = np.exp(density - density.max())
-    exact = float(weight @ log_c / weight.sum())
-    gaussian = float((fixed * precision) @ (prior.mean[:count] - x) / (fixed @ precision))
-    return exact - gaussian

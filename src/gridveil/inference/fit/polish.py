@@ -13,7 +13,7 @@ import numpy as np
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, in_step, minimise_all
 from gridveil.inference.fit.problem import report_step
-from gridveil.inference.fit.sensitivity import Sampling
+from gridveil.inference.fit.sampling import Sampling
 from gridveil.inference.fit.task import NetworkResiduals, Task
 
 # Rounds at most, and the change of the cost at which a polish ends.

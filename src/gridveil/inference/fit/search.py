@@ -16,7 +16,7 @@ from gridveil.grid.facts import Array
 from gridveil.inference.fit.direct import MODAL, DirectResiduals
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, minimise
 from gridveil.inference.fit.polish import polish_all
-from gridveil.inference.fit.sensitivity import Sampling
+from gridveil.inference.fit.sampling import Sampling
 from gridveil.inference.fit.task import ReducedResiduals, Task, WholeResiduals
 
 # The noise that a search assumes at first [p.u.].

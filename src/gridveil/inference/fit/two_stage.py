@@ -27,13 +27,7 @@ from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import Belief
 from gridveil.inference.fit.coordinates import independent, linked, push
-from gridveil.inference.fit.least_squares import (
-    Gaussian,
-    Minimum,
-    in_step,
-    minimise_all,
-    scale_shift,
-)
+from gridveil.inference.fit.least_squares import Gaussian, Minimum, in_step, minimise_all
 from gridveil.inference.fit.network_fit import (
     climbed,
     everything,
@@ -44,6 +38,8 @@ from gridveil.inference.fit.network_fit import (
 from gridveil.inference.fit.outcome import SearchEnd, TwoStage, covariance, outcome
 from gridveil.inference.fit.polish import FAR, ROUNDS, polish, polish_all
 from gridveil.inference.fit.problem import NOT_FITTED, Observation
+from gridveil.inference.fit.sampling import Sampling
+from gridveil.inference.fit.scale import scale_shift
 from gridveil.inference.fit.search import (
     MANY_MACHINES,
     MOST_KEPT,
@@ -54,7 +50,6 @@ from gridveil.inference.fit.search import (
     sampled,
     windows,
 )
-from gridveil.inference.fit.sensitivity import Sampling
 from gridveil.inference.fit.task import (
     NetworkResiduals,
     ReducedResiduals,
