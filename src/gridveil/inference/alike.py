@@ -117,16 +117,38 @@ class Alike:
         mu, tau = np.meshgrid(places, half_normal((np.arange(WIDTHS) + 0.5) / WIDTHS))
         return mu.ravel(), tau.ravel()
 
+    def common_of(self, logs: Array, random: np.random.Generator) -> int:
+        """Draw what items with these logarithms (n,) have in common: its place on the grid."""
+        mu, tau = (part[:, None] for part in self._common)
+        t = (logs - mu) / tau
+        # Student's density with two degrees of freedom, of what lies within the box
+        each = -1.5 * np.log1p(0.5 * t * t) - np.log(tau) - np.log(self._inside)
+        weight = each.sum(axis=1)
+        weight = np.exp(weight - weight.max())
+        return int(random.choice(len(weight), p=weight / weight.sum()))
+
+    def cells_given(self, common: int) -> tuple[Array, Array]:
+        """Edges (n, c + 1) in log x, and the mass of each cell (n, c) given what is in common."""
+        mu, tau = (part[common] for part in self._common)
+        edges, mass = self._cells
+        prior = np.diff(student((edges - mu) / tau))
+        return edges, prior * mass / np.maximum(np.diff(edges), 1e-300)
+
+    @cached_property
+    def _inside(self) -> Array:
+        """The prior's mass within the box at each (μ, τ), (q, 1)."""
+        mu, tau = (part[:, None] for part in self._common)
+        box = np.log([self.each.lower[0], self.each.upper[0]])
+        return np.diff(student((box - mu) / tau))
+
     def _given_of(self, item: int) -> Array:
         """Mass of each cell of an item at each (μ, τ), (q, c)."""
         mu, tau = (part[:, None] for part in self._common)
         edges, mass = (part[item] for part in self._cells)
-        box = np.log([self.each.lower[item], self.each.upper[item]])
-        inside = np.diff(student((box - mu) / tau))
         # the prior's own mass in a cell over the cell's width, so that a narrow prior is not missed
         prior = np.diff(student((edges - mu) / tau))
         prior *= mass / np.maximum(np.diff(edges), 1e-300)
-        prior /= inside
+        prior /= self._inside
         return prior
 
     @cached_property

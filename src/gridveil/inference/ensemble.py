@@ -19,10 +19,11 @@ from gridveil.foundation.progress import told_to
 from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import WEIGHT
 from gridveil.grid.tables import PublicTable
-from gridveil.inference.alike import Alike, split
+from gridveil.inference.alike import Alike, beliefs_alike, split
 from gridveil.inference.fit.members import Members
 from gridveil.inference.fit.outcome import SearchEnd
 from gridveil.inference.fit.search import MANY_MACHINES
+from gridveil.inference.fit.walk import walk
 from gridveil.inference.posterior import Posterior, middle, seed_of
 from gridveil.inference.prior import LOG_UNIFORM, around_middle, prior_of
 from gridveil.privacy.allocation import machine_shares
@@ -154,6 +155,9 @@ def fitted_members(
     means = np.concatenate([logs, prior.mean[size:] + spread * events], axis=1)
     ends = np.cumsum([facts.sizes[name] for name in SWING])[:-1]
     with told_to(None):
-        found = np.exp(making.members(means, random)[:, :size])
+        members = making.members(means, random)
+        if making.few_places and not ended.direct and len(facts.machines) <= MANY_MACHINES:
+            members = walk(ended, beliefs_alike(noisy), members, random)
+        found = np.exp(members[:, :size])
         tables_of = (dict(zip(SWING, np.split(row, ends), strict=True)) for row in found)
         return [reduced_model(facts, table, buses) for table in tables_of]

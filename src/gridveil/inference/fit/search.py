@@ -30,7 +30,7 @@ SEARCHED, SEARCHED_ROUGHLY, LEAST_SAMPLES = 300, 100, 40
 MOST_SEARCHED, MOST_KEPT = 1_000_000, 12_000_000
 # Searches for several explanations: σ that they assume, over its value; rounds with each window,
 # and the change of the cost at which one ends.
-WIDER, ROUNDS, CLOSE = 10.0, 3, 0.1
+WIDER, ROUNDS, CLOSE = 30.0, 8, 0.1
 # Machines above which a search takes a second or more.
 MANY_MACHINES = 20
 
@@ -124,7 +124,7 @@ def explore(
     parts: Sequence[int],
 ) -> list[Array]:
     """Look for an explanation of the records near each start, with a prior of its own: from their
-    first period to all of them, with a σ ten times as wide. Its end is still to be polished.
+    first period to all of them, with a wider σ. Its end is still to be polished.
 
     Many starts end in one place each; from all samples at once, most would end in none.
     """

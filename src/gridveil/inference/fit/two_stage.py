@@ -64,8 +64,10 @@ FIRST_WEIGHT = 1e-6
 TRIED, NEARLY = 8, 1e-2
 # Of many machines, starts get so many rounds at first, and the best few go on.
 FIRST_TRIED, FOLLOWED = 3, 3
-# Searches at least where fewer places than machines were recorded: with 4, one in ten misses an
-# explanation better by nats.
+# Where several models explain records of few places: rounds that a start gets, and how many of the
+# best ends are polished on all samples, since a few samples may rank them otherwise.
+TRIED_LONGER, POLISHED = 40, 4
+# Searches at least there: with 4, one in ten misses an explanation better by nats.
 FEW_PLACES = 12
 # Reduced weights for one entry of y from which the network itself is looked for.
 MANY = 2
@@ -142,6 +144,7 @@ def two_stage(
         np.log(np.concatenate([belief[name].sample(random, count - 1) for name in SWING], axis=1)),
     )
     lines = np.concatenate([prior.mean[None, :e], drawn[: starts - 1, :e]])
+    others: list[Array] = []
     if near is not None:
         minima = _polish_a_little(task, prior, (near, prior.mean), thin, sigma)
         best = min(minima, key=_cost)
@@ -155,13 +158,14 @@ def two_stage(
         best = min(minima, key=_cost)
         # Several reduced models may explain records of few places, and stage 1 found one of them.
         begun = [best.x, *(drawn if few else ())]
-        if few and len(facts.machines) <= MANY_MACHINES:
+        several = few and len(facts.machines) <= MANY_MACHINES
+        if several:
             begun += _explored(task, prior, drawn, sigma, parts)
-        tried = _tried(task, prior, begun, thin, sigma)
-        best = min(tried, key=_cost)
+        tried = sorted(_tried(task, prior, begun, thin, sigma, few=few), key=_cost)
+        best, others = tried[0], [one.x for one in tried[1:POLISHED] if several]
     rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
     all_samples = sampled(task, task.predictor.records.samples, MOST_KEPT)
-    last, history = polish(task, prior, best.x, all_samples, sigma, rounds)
+    last, history = _best_polished(task, prior, [best.x, *others], all_samples, sigma, rounds)
     for _ in range(SCALED if len(task.coordinates.unknowns.sized) else 0):
         alike = np.zeros(len(prior.mean))
         alike[: drawn.shape[1]] = scale_shift(belief, prior, last.x, covariance(prior, last))
@@ -364,12 +368,31 @@ def _explored(
         return explore(task, priors, list(starts), sigma, parts)
 
 
+def _best_polished(
+    task: Task,
+    prior: Gaussian,
+    starts: Sequence[Array],
+    sampling: Sampling,
+    sigma: float | Array,
+    rounds: int,
+) -> tuple[Minimum, Array]:
+    """The lowest end of polishes from each start, and its history."""
+    ends = polish_all(task, [prior] * len(starts), starts, sampling, sigma, rounds)
+    return min(ends, key=lambda end: end[0].cost)
+
+
 def _tried(
-    task: Task, prior: Gaussian, starts: Sequence[Array], sampling: Sampling, sigma: float | Array
+    task: Task,
+    prior: Gaussian,
+    starts: Sequence[Array],
+    sampling: Sampling,
+    sigma: float | Array,
+    *,
+    few: bool,
 ) -> list[Minimum]:
     """Try starts; of many machines, where each takes a second, the best few are followed on."""
     many = len(task.coordinates.facts.machines) > MANY_MACHINES and len(starts) > FOLLOWED
-    rounds = FIRST_TRIED if many else TRIED
+    rounds = FIRST_TRIED if many else TRIED_LONGER if few else TRIED
     first = _polish_a_little(task, prior, starts, sampling, sigma, rounds)
     if not many:
         return first
