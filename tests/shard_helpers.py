@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,6 +14,12 @@ from gridveil.foundation.executors import Called, Crew
 
 def square(number):
     return number * number
+
+
+def waits(folder):
+    """Say that it is at work, and go on for longer than any test."""
+    Path(folder, "at work").touch()
+    time.sleep(600)
 
 
 def awkward(piece):

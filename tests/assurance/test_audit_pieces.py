@@ -1,11 +1,14 @@
 """The audit in pieces: the same rows whoever makes them, and whatever becomes of workers."""
 
 import json
+import signal
+import subprocess
+import time
 from fractions import Fraction
 
 import pytest
 
-from cli_helpers import gridveil
+from cli_helpers import SCRIPT, gridveil
 from gridveil.assurance import audit
 from gridveil.assurance.audit import Effort, audit_all, audited
 from gridveil.assurance.audit.pieces import Piece
@@ -78,3 +81,29 @@ def test_a_part_that_cannot_be_made_is_told_and_nothing_passes(awkward):
     assert "bad luck" in done.out and "Not decided" in done.out and "Passed" not in done.out
     told = json.loads(gridveil("audit", "--workers=1", "--json").out)
     assert (told["passed"], told["failed"][0]["why"]) == (False, "RuntimeError: bad luck")
+
+
+@pytest.mark.slow
+def test_a_command_goes_on_after_ctrl_c(tmp_path):
+    kept, asked = tmp_path / "kept", ("--adjacency=one-item", "--workers=2", "--json")
+    command = [SCRIPT, "audit", *asked, f"--keep={kept}"]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell's background jobs ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    while len([*kept.glob("*.json")]) < 2:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    words = process.communicate()[1]
+    assert process.returncode == 130
+    assert f"Finished batches are kept in {kept}" in words
+    before = {path: path.stat().st_mtime_ns for path in kept.glob("*.json")}
+    found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert found["passed"] and not found["failed"]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    again = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert again["findings"] == found["findings"]  # nothing was drawn

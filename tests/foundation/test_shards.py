@@ -1,6 +1,10 @@
 """Shards: each piece is made once, whatever becomes of workers; damaged files are made again."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -46,6 +50,25 @@ def test_a_worker_that_is_killed_costs_no_piece(tmp_path):
     assert made == {n: n * n for n in range(8) if n != 5}
     assert failed.keys() == {5}
     assert failed[5].why == "its worker died"
+
+
+def test_workers_end_with_a_process_that_is_killed(tmp_path):
+    """They hold its stdout as long as they live."""
+    code = (
+        "import sys, shard_helpers\n"
+        "from gridveil.foundation.executors import local\n"
+        "from gridveil.foundation.shards import finish\n"
+        "finish({1: sys.argv[1]}, shard_helpers.waits, print, local(2))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    while not (tmp_path / "at work").exists():
+        time.sleep(0.05)
+    process.kill()
+    process.communicate(timeout=30)
 
 
 def test_an_address_without_a_scheduler_ends_with_a_plain_error():

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import chain, repeat
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from time import monotonic, process_time, sleep
 from typing import Any, NamedTuple, Self
 
@@ -141,18 +142,26 @@ def _in_this_process() -> Iterator[Called]:
 
 @contextmanager
 def _pool(workers: int) -> Iterator[Called]:
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_leave_signals)
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_follow)
     try:
         yield Called(pool, lambda: AHEAD * workers)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _leave_signals() -> None:
-    """Leave Ctrl-C, which a terminal sends to all, to the process that hands the work out."""
+def _follow() -> None:
+    """Leave Ctrl-C, which a terminal sends to all, to the process that hands the work out; end
+    where that one was killed.
+    """
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with, args=(parent_process(),), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager
