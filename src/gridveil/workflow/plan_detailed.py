@@ -193,7 +193,7 @@ def plan_detailed(
 
 
 def _gathered(
-    tables: Sequence[Sequence[Batch]],
+    tables: Sequence[Sequence[TrialBatch]],
     at_work: str,
     crew: Crew,
     kept: Kept[Any] | None,
@@ -236,10 +236,10 @@ class Surrogate:
         """Names all of it."""
         return name_of(self.facts, self.values, self.whole, self.event, self.adjacency, self.bounds)
 
-    def batches(self, candidate: Candidate, epsilon: Fraction, seeds: range) -> list[Batch]:
+    def batches(self, candidate: Candidate, epsilon: Fraction, seeds: range) -> list[TrialBatch]:
         """Cut the draws of a candidate at one ε."""
         spans = [seeds[own.start : own.stop] for own in cut(len(seeds), BATCH)]
-        return [Batch(self, candidate, epsilon, span) for span in spans]
+        return [TrialBatch(self, candidate, epsilon, span) for span in spans]
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -249,7 +249,7 @@ class Surrogate:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class TrialBatch:
     """Draws of a candidate at one ε, by their seeds."""
 
     surrogate: Surrogate
@@ -263,7 +263,7 @@ class Batch:
         return f"{name_of(self.surrogate.name, self.candidate, self.epsilon, self.seeds)}.json"
 
 
-def run_batch(batch: Batch) -> Any:
+def run_batch(batch: TrialBatch) -> Any:
     """Draw, and measure, in plain data: this is what workers run. A demo for ever."""
     check_worker(batch.surrogate.version)
     with one_blas_thread():

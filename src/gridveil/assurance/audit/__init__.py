@@ -16,7 +16,7 @@ from gridveil.assurance.audit.constant import ConstantNoise
 from gridveil.assurance.audit.detailed import Assets, detailed_kind
 from gridveil.assurance.audit.findings import DECIDING, Finding, Fit
 from gridveil.assurance.audit.noise import NoiseTest, Opens
-from gridveil.assurance.audit.pieces import Part, Piece, tally
+from gridveil.assurance.audit.pieces import AuditPart, Piece, tally
 from gridveil.assurance.audit.releases import (
     JOINT,
     KINDS,
@@ -56,7 +56,7 @@ __all__ = [
     "Finding",
     "Fit",
     "Power",
-    "Unmade",
+    "UnmadeBatch",
     "alphas",
     "audit_adjacency",
     "audit_all",
@@ -132,11 +132,11 @@ class Effort:
         ]
 
 
-def _guessing(adjacency: Adjacency, epsilon: Fraction, effort: Effort) -> list[Part]:
+def _guessing(adjacency: Adjacency, epsilon: Fraction, effort: Effort) -> list[AuditPart]:
     """List the audits by guesses for an adjacency."""
     if adjacency.family != SWING:
         return [Assets(adjacency, epsilon, effort.sums // 2)]
-    listed: list[Part] = [
+    listed: list[AuditPart] = [
         Canaries(adjacency, epsilon, effort.canaries),
         Sums(adjacency, epsilon, effort.sums),
     ]
@@ -152,9 +152,9 @@ def _guessing(adjacency: Adjacency, epsilon: Fraction, effort: Effort) -> list[P
     ]
 
 
-def _testing(adjacency: Adjacency, epsilon: Fraction, effort: Effort) -> list[Part]:
+def _testing(adjacency: Adjacency, epsilon: Fraction, effort: Effort) -> list[AuditPart]:
     """List the tests of noise and of bundles for an adjacency."""
-    listed: list[Part] = [
+    listed: list[AuditPart] = [
         NoiseTest(f"{adjacency.rule}: {name}", adjacency, epsilon, releases, kind, opens)
         for name, releases, kind, opens in effort.fits(adjacency)
     ]
@@ -180,9 +180,11 @@ def _laws(adjacencies: Sequence[Adjacency]) -> list[tuple[Noise, int]]:
     return laws
 
 
-def parts_of(adjacencies: Sequence[Adjacency], epsilon: Fraction, effort: Effort) -> list[Part]:
+def parts_of(
+    adjacencies: Sequence[Adjacency], epsilon: Fraction, effort: Effort
+) -> list[AuditPart]:
     """List the parts of an audit, in the order of its rows."""
-    listed: list[Part] = []
+    listed: list[AuditPart] = []
     for adjacency in adjacencies:
         listed += _guessing(adjacency, epsilon, effort) + _testing(adjacency, epsilon, effort)
     laws = _laws(adjacencies)
@@ -190,7 +192,7 @@ def parts_of(adjacencies: Sequence[Adjacency], epsilon: Fraction, effort: Effort
 
 
 @dataclass(frozen=True)
-class Unmade:
+class UnmadeBatch:
     """A batch that could not be made: of which part, how often it was tried, and why it failed."""
 
     subject: str
@@ -205,7 +207,7 @@ class AuditRun:
 
     findings: tuple[Finding, ...]
     fits: tuple[Fit, ...]
-    failed: tuple[Unmade, ...] = ()
+    failed: tuple[UnmadeBatch, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -259,9 +261,9 @@ def audit_all(
     )
 
 
-def _unmade(piece: Piece, failure: Failure[str]) -> Unmade:
+def _unmade(piece: Piece, failure: Failure[str]) -> UnmadeBatch:
     number, count = piece.part.spans.index(piece.span) + 1, len(piece.part.spans)
-    return Unmade(piece.part.subject, f"{number} of {count}", failure.tries, failure.why)
+    return UnmadeBatch(piece.part.subject, f"{number} of {count}", failure.tries, failure.why)
 
 
 def audited(rules: Sequence[str] | None, power: Power = "quick") -> list[Adjacency]:

@@ -21,7 +21,7 @@ Told = Callable[[int], object]
 Plain = Any  # what a tally is: numbers, texts, lists and tables, as a file holds them
 
 
-class Part(Protocol):
+class AuditPart(Protocol):
     """One part of an audit: settings, cut into spans by themselves alone."""
 
     @property
@@ -57,7 +57,7 @@ class Piece:
     seed : None: OpenDP's noise and fresh coins. A seed makes a demo of an audit: it proves nothing.
     """
 
-    part: Part
+    part: AuditPart
     number: int
     span: range
     seed: int | None = None
@@ -77,7 +77,7 @@ def tally(piece: Piece) -> Plain:
     return piece.part.tally(piece.span, sampler, random)
 
 
-def in_order(part: Part, sampler: Sampler | None, progress: Told | None) -> list[Plain]:
+def in_order(part: AuditPart, sampler: Sampler | None, progress: Told | None) -> list[Plain]:
     """Make a whole part here, span by span."""
     found, random = list[Plain](), np.random.default_rng()
     for span in part.spans:

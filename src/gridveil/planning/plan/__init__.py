@@ -8,11 +8,10 @@ costs nothing, and says nothing for certain about that grid.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,17 +30,23 @@ from gridveil.foundation.drawing import (
     written,
 )
 from gridveil.foundation.errors import OptionError
-from gridveil.foundation.executors import Crew, check_worker, here
+from gridveil.foundation.executors import Crew, here
 from gridveil.foundation.progress import counted
-from gridveil.foundation.shards import Kept, check_made, gather, name_of
-from gridveil.foundation.version import __version__
+from gridveil.foundation.shards import Kept
 from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.grid.tables import PublicTable
-from gridveil.planning.plan.search import CURVE, MOST, Choice, Curve, Search, splits
+from gridveil.planning.plan.search import CURVE, MOST, Choice, Curve
 from gridveil.planning.plan.targets import NO_PLAN, Target
-from gridveil.planning.trials import Trials
+from gridveil.planning.plan.tasks import (
+    SearchSettings,
+    SearchTask,
+    choice_of,
+    curve_of,
+    gathered,
+    searching,
+)
 from gridveil.privacy.adjacency import ABSOLUTE, Adjacency, Rule
-from gridveil.privacy.allocation import MECHANISMS, Allocation, MechanismName, Sharing
+from gridveil.privacy.allocation import MECHANISMS, MechanismName, Sharing
 from gridveil.privacy.epsilon import SMALL, float_at_least
 
 if TYPE_CHECKING:
@@ -51,8 +56,6 @@ if TYPE_CHECKING:
 # Of mechanisms whose ε differ by less, the first is proposed; topology comes last, since it keeps
 # nothing of the network.
 TIE = 1.05
-SEARCH_SEED, CHECK_SEED = 0, 1
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -67,110 +70,6 @@ class Drawn:
     epsilon: Fraction
     scale: float
     typical: float
-
-
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """What a plan is asked, all of it public; compute : a GPU's stays in this process."""
-
-    surrogate: PublicTable
-    event: Event
-    bounds: Bounds
-    targets: tuple[Target, ...]
-    sharing: Sharing
-    draws: int
-    quantile: float
-    compute: Compute = CPU
-    version: str = __version__
-
-    @cached_property
-    def name(self) -> str:
-        """Names all of it."""
-        return name_of(
-            self.surrogate,
-            self.event,
-            self.bounds,
-            self.targets,
-            self.sharing,
-            self.draws,
-            self.quantile,
-            self.compute.name,
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Asked) and self.name == other.name
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What is found at a time: the least ε of a mechanism under a rule, or its curve.
-
-    choice : of the curve.
-    middle : ε around which it lies.
-    """
-
-    asked: Asked
-    adjacency: Adjacency
-    mechanism: MechanismName
-    choice: Choice | None = None
-    middle: float = math.nan
-
-    @property
-    def name(self) -> str:
-        """The name of its file."""
-        of = (self.choice.allocation, self.choice.epsilon, self.middle) if self.choice else ()
-        return f"{name_of(self.asked.name, self.adjacency, self.mechanism, *of)}.json"
-
-    @property
-    def words(self) -> str:
-        """Name it in a line."""
-        return f"{self.adjacency.rule}, {self.mechanism}"
-
-    @property
-    def splits(self) -> list[Allocation]:
-        """The splits of ε that are tried."""
-        return splits(self.adjacency, self.mechanism, self.asked.sharing)
-
-
-def run_task(task: Task) -> Any:
-    """Search, in plain data: this is what workers run. Draws are seeded, of a public case."""
-    check_worker(task.asked.version)
-    with one_blas_thread():
-        search = _search(task.asked)
-        if task.choice is not None:
-            curve = search.curve(task.choice, task.middle)
-            errors = {name: values.tolist() for name, values in curve.errors.items()}
-            return {"epsilon": curve.epsilon.tolist(), "errors": errors}
-        found = search.choose(task.adjacency, task.mechanism, task.splits)
-    return {
-        "split": task.splits.index(found.allocation),
-        "epsilon": str(found.epsilon) if found.epsilon is not None else None,
-        "figures": [found.share, found.share_low, found.errors, found.L],
-    }
-
-
-@lru_cache(maxsize=1)
-def _search(asked: Asked) -> Search:
-    common: dict[str, Any] = {"draws": asked.draws, "compute": asked.compute}
-    public = (asked.surrogate, asked.event, asked.bounds)
-    trials = Trials(*public, seed=SEARCH_SEED, lumped=True, **common)
-    fresh = Trials(*public, seed=CHECK_SEED, **common)
-    return Search(trials, fresh, asked.targets, asked.quantile)
-
-
-def _choice(task: Task, found: Any) -> Choice:
-    epsilon = found["epsilon"] and Fraction(found["epsilon"])
-    allocation = task.splits[found["split"]]
-    return Choice(task.adjacency, task.mechanism, allocation, epsilon, *found["figures"])
-
-
-def _curve(task: Task, found: Any) -> Curve:
-    assert task.choice is not None
-    errors = {name: np.array(values) for name, values in found["errors"].items()}
-    return Curve(task.choice, np.array(found["epsilon"]), errors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,23 +166,27 @@ def plan(
     kept : what was found already, from which a plan goes on that was stopped.
     """
     check_asked(targets, draws, quantile)
-    asked = Asked(surrogate, event, bounds, tuple(targets), sharing, draws, quantile, compute)
+    asked = SearchSettings(
+        surrogate, event, bounds, tuple(targets), sharing, draws, quantile, compute
+    )
     crew = here() if crew is None or compute is not CPU else crew
     with one_blas_thread():
-        fresh = _search(asked).fresh
+        fresh = searching(asked).fresh
         control = {name: float(abs(value[0])) for name, value in fresh.control().items()}
     pairs = [
-        Task(asked, adjacency, mechanism) for adjacency in adjacencies for mechanism in mechanisms
+        SearchTask(asked, adjacency, mechanism)
+        for adjacency in adjacencies
+        for mechanism in mechanisms
     ]
     with counted("drawing", len(pairs) + 1) as more, crew:
-        choices = _gathered(pairs, _choice, crew, kept, more)
+        choices = gathered(pairs, choice_of, crew, kept, more)
         more(0, "trade-off")
         ours = [choice for choice in choices if choice.adjacency is adjacencies[0]]
         chosen = _propose(ours)
         middle = float(chosen.epsilon) if chosen and chosen.epsilon else float(MOST) / CURVE[-1]
-        around = [Task(asked, own.adjacency, own.mechanism, own, middle) for own in ours]
-        curves = _gathered(around, _curve, crew, kept)
-    _search.cache_clear()  # the draws of a large case are large
+        around = [SearchTask(asked, own.adjacency, own.mechanism, own, middle) for own in ours]
+        curves = gathered(around, curve_of, crew, kept)
+    searching.cache_clear()  # the draws of a large case are large
     return Plan(
         surrogate,
         event,
@@ -297,21 +200,6 @@ def plan(
         fresh.reference,
         control,
     )
-
-
-def _gathered(
-    tasks: Sequence[Task],
-    read: Callable[[Task, Any], Found],
-    crew: Crew,
-    kept: Kept[Any] | None,
-    more: Callable[..., object] = lambda *_: None,
-) -> list[Found]:
-    """What was found of each task, in their order."""
-    named = {task.name: task for task in tasks}
-    words = {name: task.words for name, task in named.items()}
-    found, failed = gather(named, run_task, crew, kept=kept, more=lambda name: more(1, words[name]))
-    check_made(failed, words, NO_PLAN)
-    return [read(task, found[task.name]) for task in tasks]
 
 
 def check_asked(targets: Sequence[Target], draws: int, quantile: float) -> None:
