@@ -13,15 +13,18 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from bench_pool import over_draws, resumable
 from fidelity_grids import CASES as GRIDS_118
 from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.kron import networkless_model, reduce
+from gridveil.foundation.shards import cut
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.tables import PublicTable
 from gridveil.inference.posterior import beliefs, middle, posterior_mean
@@ -74,6 +77,7 @@ def main() -> None:
     parser.add_argument(
         "--only", choices=PARTS, action="append", help="these parts alone (default: all)"
     )
+    resumable(parser)
     asked = parser.parse_args()
     found = []
     if not asked.json:
@@ -91,7 +95,7 @@ def rows(draws: int, seed: int, parts: Sequence[str], tables: int) -> Iterator[R
     if "choice" in parts:
         yield from choice_rows(draws, seed)
     if "items" in parts:
-        alike = Study([open_grid("ieee30")], draws, seed)
+        alike = Study(None, draws, seed)
         for rule, epsilon in CASES:
             yield alike.row("Laplace only", rule, epsilon, ITEMS, start="clipped")
             yield alike.row("estimates of the items", rule, epsilon, ITEMS)
@@ -105,7 +109,7 @@ def rows(draws: int, seed: int, parts: Sequence[str], tables: int) -> Iterator[R
 
 def choice_rows(draws: int, seed: int) -> Iterator[Row]:
     """IEEE-30: what is chosen, topology mode, and the control."""
-    alike = Study([open_grid("ieee30")], draws, seed)
+    alike = Study(None, draws, seed)
     for rule, epsilon in CASES:
         if (rule, epsilon) in AT_MIDDLE:
             control = at_middle_shares(rule, epsilon)
@@ -124,6 +128,34 @@ def at_middle_shares(rule: Rule, epsilon: Fraction) -> Allocation:
     return aggregates(lines=lines, shares=({"k": Fraction(1)} if lines else {}) | shares)
 
 
+@dataclass(frozen=True)
+class Run118:
+    """One noisy grid of IEEE-118, for one process."""
+
+    seed: int
+    run: int
+    adjacency: Adjacency
+    epsilon: Fraction
+    allocation: Allocation
+    start: str
+
+
+@one_blas_thread()
+def distance_of_118(one: Run118) -> float:
+    """L of it."""
+    case = GRIDS_118["ieee118"]
+    noisy = perturb(
+        case.source,
+        epsilon=one.epsilon,
+        adjacency=one.adjacency,
+        bounds=case.bounds,
+        ledger=None,
+        sampler=DemoSampler([one.seed, one.run]),
+        allocation=one.allocation,
+    )
+    return float(case.distance(reduce(_table(noisy, one.start)))[: len(case.named)].mean())
+
+
 def rows_of_118(draws: int, seed: int) -> Iterator[Row]:
     """IEEE-118 as in fidelity_grids.py: what is chosen, and the control, in equal shares."""
     case, epsilon = GRIDS_118["ieee118"], Fraction(1)
@@ -136,20 +168,10 @@ def rows_of_118(draws: int, seed: int) -> Iterator[Row]:
         ("IEEE-118, control", halves, "control"),
         ("IEEE-118, aggregates", chosen, "estimates"),
     ):
-        began, L = time.perf_counter(), []
-        for run in range(few):
-            noisy = perturb(
-                case.source,
-                epsilon=epsilon,
-                adjacency=adjacency,
-                bounds=case.bounds,
-                ledger=None,
-                sampler=DemoSampler([seed, run]),
-                allocation=allocation,
-            )
-            with one_blas_thread():
-                L.append(case.distance(reduce(_table(noisy, start)))[: len(case.named)].mean())
-        yield _row(name, rule, epsilon, allocation, np.array(L), began)
+        began = time.perf_counter()
+        runs = [Run118(seed, run, adjacency, epsilon, allocation, start) for run in range(few)]
+        L = np.array(over_draws(distance_of_118, runs, name))
+        yield _row(name, rule, epsilon, allocation, L, began)
 
 
 def table_rows(tables: int) -> Iterator[Row]:
@@ -186,10 +208,9 @@ def table_rows(tables: int) -> Iterator[Row]:
 
 def unlike_rows(draws: int, seed: int) -> Iterator[Row]:
     """Machines that differ: m in 2–32, d in 1–17; ratings that follow m, and none."""
-    random = np.random.default_rng([seed, 30])
-    study = Study([unlike(random) for _ in range(GRIDS)], draws, seed)
-    # another grid of their kind: what an owner would name
-    surrogate = declared_public(unlike(random))
+    study, random = Study(seed, draws, seed), np.random.default_rng([seed, 30])
+    # another grid of their kind, the next that is drawn: what an owner would name
+    *_, surrogate = (declared_public(unlike(random)) for _ in range(GRIDS + 1))
     for epsilon in (Fraction(1), Fraction(1, 2)):
         for rule in UNLIKE:
             adjacency, settings = Adjacency(rule), (epsilon, PROFILE.bounds)
@@ -220,17 +241,69 @@ def unlike(random: np.random.Generator) -> SourceGrid:
     return SourceGrid.of(facts, k=table.values["k"], m=m, d=d)
 
 
+@cache
+def experiments(seed: int | None) -> list[Experiment]:
+    """IEEE-30 alone, or with a seed the grids whose machines differ."""
+    if seed is None:
+        return [Experiment(open_grid("ieee30"), named_transients())]
+    random = np.random.default_rng([seed, 30])
+    return [Experiment(unlike(random), named_transients()) for _ in range(GRIDS)]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Some noisy grids of one grid, for one process; grids : as `experiments` takes it."""
+
+    grids: int | None
+    number: int
+    seed: int
+    first: int
+    last: int
+    rule: Rule
+    epsilon: Fraction
+    allocation: Allocation
+    start: str
+
+
+@one_blas_thread()
+def distances(runs: Runs) -> Array:
+    """L of each (runs,)."""
+    experiment, allocation = experiments(runs.grids)[runs.number], runs.allocation
+    g, b = experiment.truth.K_ac.shape
+    theta, K_ac = [], []
+    for run in range(runs.first, runs.last):
+        noisy = perturb(
+            experiment.source,
+            epsilon=runs.epsilon,
+            adjacency=Adjacency(runs.rule),
+            bounds=PROFILE.bounds,
+            ledger=None,
+            sampler=DemoSampler([runs.seed, runs.number, run]),
+            allocation=allocation,
+        )
+        if allocation.hides_network:
+            model = networkless_model(posterior_mean(noisy), middle(PROFILE.bounds["k"]) / g)
+            K_ac.append(np.full((g, b), 1 / g))
+        else:
+            model = reduce(_table(noisy, runs.start))
+            K_ac.append(model.K_ac)
+        theta.append(model.theta)
+    error = experiment.responses(np.array(theta), np.array(K_ac)) - experiment.true_responses
+    return experiment.dt_s * np.einsum("rtng,rtng->rt", error, error).mean(axis=1)
+
+
+@dataclass(frozen=True)
 class Study:
     """Releases of some grids that differ in their machines only, against the truth of each."""
 
-    def __init__(self, sources: list[SourceGrid], draws: int, seed: int) -> None:
-        self.experiments = [Experiment(source, named_transients()) for source in sources]
-        self.draws, self.seed = draws, seed
+    grids: int | None
+    draws: int
+    seed: int
 
     @property
     def facts(self) -> GridFacts:
         """What is public of the grids."""
-        return self.experiments[0].source.facts
+        return experiments(self.grids)[0].source.facts
 
     def row(
         self,
@@ -242,55 +315,17 @@ class Study:
         start: str = "estimates",
     ) -> Row:
         """Draw, make models and measure them."""
-        began = time.perf_counter()
-        share = self.draws // len(self.experiments)
-        with one_blas_thread():
-            L = np.concatenate(
-                [
-                    self._distances(experiment, number, share, rule, epsilon, allocation, start)
-                    for number, experiment in enumerate(self.experiments)
-                ]
+        began, count = time.perf_counter(), len(experiments(self.grids))
+        batches = [
+            Runs(
+                *(self.grids, number, self.seed, span.start, span.stop),
+                *(rule, epsilon, allocation, start),
             )
+            for number in range(count)
+            for span in cut(self.draws // count, BATCH)
+        ]
+        L = np.concatenate(over_draws(distances, batches, f"{name}, {rule}, ε = {epsilon}"))
         return _row(name, rule, epsilon, allocation, L, began)
-
-    def _distances(
-        self,
-        experiment: Experiment,
-        number: int,
-        draws: int,
-        rule: Rule,
-        epsilon: Fraction,
-        allocation: Allocation,
-        start: str,
-    ) -> Array:
-        g, b = experiment.truth.K_ac.shape
-        theta, K_ac = [], []
-        for run in range(draws):
-            noisy = perturb(
-                experiment.source,
-                epsilon=epsilon,
-                adjacency=Adjacency(rule),
-                bounds=PROFILE.bounds,
-                ledger=None,
-                sampler=DemoSampler([self.seed, number, run]),
-                allocation=allocation,
-            )
-            if allocation.hides_network:
-                model = networkless_model(posterior_mean(noisy), middle(PROFILE.bounds["k"]) / g)
-                K_ac.append(np.full((g, b), 1 / g))
-            else:
-                model = reduce(_table(noisy, start))
-                K_ac.append(model.K_ac)
-            theta.append(model.theta)
-        found = []
-        for first in range(0, draws, BATCH):
-            some = slice(first, first + BATCH)
-            error = (
-                experiment.responses(np.array(theta[some]), np.array(K_ac[some]))
-                - experiment.true_responses
-            )
-            found.append(experiment.dt_s * np.einsum("rtng,rtng->rt", error, error).mean(axis=1))
-        return np.concatenate(found)
 
 
 def _row(

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from bench_pool import over_draws
+from bench_pool import over_draws, resumable
 from gridveil.dynamics.ensemble import system_band
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduced_model
@@ -279,6 +279,7 @@ def main() -> None:
     parser.add_argument("--table", choices=("stock", "prior"), action="append", help="only these")
     parser.add_argument("--folder", default="", help="where --keep left the cases")
     parser.add_argument("--keep", metavar="FOLDER", help="leave the cases there, and do no more")
+    resumable(parser)
     asked = parser.parse_args()
     if asked.keep:
         keep(asked.keep)

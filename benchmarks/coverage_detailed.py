@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bench_pool import over_draws
+from bench_pool import over_draws, resumable
 from gridveil.dynamics.detailed.entries import ENTRIES, entries_of
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.projection import NoPublicEnd, project
@@ -267,6 +267,7 @@ def main() -> None:
     parser.add_argument("--record", choices=("none", "one"), action="append", help="only this")
     parser.add_argument("--table", choices=("stock", "prior"), action="append", help="only this")
     parser.add_argument("--json", action="store_true", help="print a JSON document a line")
+    resumable(parser)
     asked = parser.parse_args()
     if not asked.json:
         head = "  ".join(f"{name:<12}" for name in FIGURES)

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bench_pool import over_draws, quantiles
+from bench_pool import over_draws, quantiles, resumable
 from gridveil.dynamics.engine import SchemeName
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduce, reduced_model
@@ -442,6 +442,7 @@ def main() -> None:
         "--only", default="", help="of the two-stage rows, those whose name holds this"
     )
     parser.add_argument("--study", choices=["methods", "mismatch", "all"], default="all")
+    resumable(parser)
     asked = parser.parse_args()
     found: dict[str, Any] = {"epsilon": str(asked.epsilon), "seed": asked.seed}
     if not asked.json:

@@ -16,6 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from bench_pool import resumable
 from fidelity import NAMED, ORIGIN, Draw, Kind, Study, experiment, recorded, sensed
 from gridveil.dynamics.events import Event
 from gridveil.inference.fit import Observation, Unknown
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument(
         "--places", default=",".join(PLACES), help="buses whose frequency was recorded"
     )
+    resumable(parser)
     asked = parser.parse_args()
     places = tuple(asked.places.split(","))
     study = EventStudy(asked.epsilon, asked.draws, asked.seed, asked.json)

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from bench_pool import over_draws, quantiles
+from bench_pool import over_draws, quantiles, resumable
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduce
 from gridveil.dynamics.models import ReducedModel
@@ -360,6 +360,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=Fraction, default=Fraction(1, 2))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--grid", choices=[*CASES], action="append", help="only this one")
+    resumable(parser)
     asked = parser.parse_args()
     if not asked.json:
         head = f"{'':<8} {'method':<28} {'named: mean':>12} {'median':>9} {'80 % interval':>19}"

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from bench_pool import over_draws
+from bench_pool import over_draws, resumable
 from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.projection import project
@@ -316,6 +316,7 @@ def main() -> None:
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--cases", type=Path, help="folder with ANDES's cases as GRID.json")
     parser.add_argument("--json", type=Path, help="write what was found")
+    resumable(parser)
     asked = parser.parse_args()
     draws = [
         Draw(asked.grid, asked.detailed, kind, asked.epsilon, seed, asked.places, asked.cases)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench_pool import over_draws
+from bench_pool import over_draws, resumable
 from gridveil.dynamics.detailed.entries import ENTRIES, ITEM_SHARE, entries_of
 from gridveil.dynamics.detailed.estimate import toward_mean
 from gridveil.dynamics.detailed.linearise import linearise
@@ -201,6 +201,7 @@ def main() -> None:
         help="share of a machine's ε for items",
     )
     parser.add_argument("--grid", action="append", help="such as kundur-P; default: all")
+    resumable(parser)
     asked = parser.parse_args()
     for name, kind in _grids(asked):
         _case(asked.cache, name, kind)

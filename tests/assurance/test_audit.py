@@ -454,7 +454,7 @@ def command(monkeypatch, tmp_path):
     )
     app = typer.Typer(rich_markup_mode=None)
     app.command()(assurance.audit)
-    yield lambda *arguments: CliRunner().invoke(app, arguments)
+    yield lambda *arguments: CliRunner().invoke(app, [*arguments, "--workers=1"])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from cli_helpers import gridveil, make_release, write_grid
+from cli_helpers import as_json, gridveil, make_release, write_grid
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import networkless_model, reduce
 from gridveil.dynamics.metrics import compare, measure
-from gridveil.foundation.errors import OptionError
+from gridveil.foundation.errors import GridveilError, OptionError
+from gridveil.foundation.executors import local
+from gridveil.foundation.shards import Kept
 from gridveil.grid.parameters import Bounds, Range
 from gridveil.inference.posterior import Posterior, middle, posterior_mean
 from gridveil.planning.places import even_places
@@ -28,6 +30,7 @@ from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
 from gridveil.vault.truth import true_model
 from gridveil.workflow.plan import PlanSettings, plan_release
+from shard_helpers import lost, stopped
 
 EVENT = Event.uniform(0.1)
 NADIR = [Target.parse("nadir", "10%")]
@@ -466,3 +469,66 @@ def test_a_surrogate_with_too_many_machines_is_refused():
         patch.setattr("gridveil.planning.trials.TRIALS_UP_TO", 3)
         with pytest.raises(OptionError, match="4 machines"):
             plan(table, NADIR, event=EVENT, adjacencies=[Adjacency()], bounds=Bounds())
+
+
+# --- in pieces ------------------------------------------------------------------------------------
+
+
+def planned(**given):
+    return plan(
+        declared_public(open_grid("star5")),
+        NADIR,
+        event=EVENT,
+        adjacencies=[Adjacency("one-asset"), Adjacency("one-item")],
+        bounds=Bounds(),
+        draws=60,
+        **given,
+    )
+
+
+def plain(found):
+    """All figures of a plan, to the bit."""
+    choices = [
+        (one.mechanism, one.allocation, one.epsilon, one.share, one.share_low, one.errors, one.L)
+        for one in found.choices
+    ]
+    curves = [
+        (one.epsilon.tolist(), {name: own.tolist() for name, own in one.errors.items()})
+        for one in found.curves
+    ]
+    return repr((choices, curves, found.control, found.chosen.mechanism, found.chosen.epsilon))
+
+
+def test_two_workers_plan_as_one_does_and_so_do_workers_that_are_lost():
+    alone = plain(planned())
+    assert plain(planned(crew=local(2))) == alone
+    assert plain(planned(crew=lost(2))) == alone
+
+
+def test_a_plan_that_was_stopped_goes_on_to_the_same(tmp_path):
+    kept = Kept.plain(tmp_path / "kept")
+    with pytest.raises(KeyboardInterrupt):
+        planned(crew=stopped(4), kept=kept)
+    assert len([*kept.folder.iterdir()]) == 4
+    assert plain(planned(kept=kept)) == plain(planned())
+    assert plain(planned(kept=kept, crew=stopped(0))) == plain(planned())
+
+
+def test_a_search_that_fails_is_told_and_nothing_is_proposed(monkeypatch):
+    def fails(self, *_):
+        raise RuntimeError("bad luck")
+
+    monkeypatch.setattr(Search, "choose", fails)
+    with pytest.raises(GridveilError) as error:
+        planned()
+    assert "6 of 6 batches could not be made: one-asset, aggregates (3 tries): RuntimeError" in str(
+        error.value
+    )
+
+
+def test_the_command_keeps_what_it_finds_and_goes_on(tmp_path):
+    asked = ("plan", "star5", "--nadir-error=10%", "--draws=60", "--adjacency=one-asset", "--json")
+    kept = tmp_path / "kept"
+    first, *others = (as_json(gridveil(*asked, f"--keep={kept}", *own))
+                      for own in ((), ("--workers=2",)))  # fmt: skip
+    assert others == [first] and len([*kept.iterdir()]) == 3 + 3

@@ -12,6 +12,8 @@ from gridveil.dynamics.detailed.entries import ENTRIES, ITEM_SHARE
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import simulate
 from gridveil.foundation.errors import OptionError
+from gridveil.foundation.executors import local
+from gridveil.foundation.shards import Kept
 from gridveil.grid.parameters import Bounds
 from gridveil.planning.plan.targets import Target
 from gridveil.planning.treatments import candidates
@@ -23,6 +25,7 @@ from gridveil.workflow.detailed import allocate, publish_detailed
 from gridveil.workflow.plan import PlanSettings, plan_release
 from gridveil.workflow.plan_detailed import DT_S, HORIZON_S, plan_detailed
 from gridveil.workflow.settings import ReleaseSettings
+from shard_helpers import lost, stopped
 
 KUNDUR = "andes:kundur"
 RULE = Adjacency("one-asset-relative", family="detailed")
@@ -41,6 +44,10 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def planned():
     """A plan with few draws, at one ε that is large enough."""
+    return made()
+
+
+def made(**given):
     source = detailed(KUNDUR)
     table, whole = public_detailed(source, KUNDUR)
     return plan_detailed(
@@ -53,7 +60,17 @@ def planned():
         draws=10,
         quantile=0.5,
         epsilons=[Fraction(8)],
+        **given,
     )
+
+
+def plain(found):
+    """All figures of a plan, to the bit."""
+    tried = [
+        (one.candidate, {name: own.tolist() for name, own in one.errors.items()}, one.moved)
+        for one in (*found.tried, *found.checked)
+    ]
+    return repr((tried, found.control, found.noiseless))
 
 
 @pytest.mark.parametrize("jointly", [True, False])
@@ -105,6 +122,18 @@ def test_errors_are_those_of_releases_from_the_same_seeds(planned):
         assert usual.errors["rms_mhz"][seed] == pytest.approx(np.mean(rms), rel=1e-6)
         # between samples, a nadir is found by a parabola
         assert usual.errors["nadir_percent"][seed] == pytest.approx(np.mean(low), abs=0.1)
+
+
+def test_a_plan_that_was_stopped_or_lost_its_workers_goes_on_to_the_same(planned, tmp_path):
+    kept = Kept.plain(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        made(crew=stopped(3), kept=kept)
+    assert len([*tmp_path.iterdir()]) == 3
+    assert plain(made(crew=lost(2), kept=kept)) == plain(planned)
+
+
+def test_two_workers_plan_as_one_does(planned):
+    assert plain(made(crew=local(2))) == plain(planned)
 
 
 def test_controls_stand_beside_a_plan(planned):

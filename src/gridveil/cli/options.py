@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 from gridveil.grid.parameters import DECLARED, PARAMETERS
 
 if TYPE_CHECKING:
+    from gridveil.foundation.shards import Kept
     from gridveil.workflow.settings import GridSettings
 
 
@@ -50,6 +51,18 @@ ComputeName = Annotated[
         "--compute", help="where seeded batches are computed: cpu, or gpu (torch, else CuPy)"
     ),
 ]
+Engine = Annotated[str, typer.Option("--engine", help="local (processes of this machine) or dask")]
+Scheduler = Annotated[
+    str | None,
+    option("address of a Dask scheduler; default: a cluster on this machine", "--scheduler"),
+]
+Workers = Annotated[
+    int | None, option("processes on this machine; default: one for each core", "--workers")
+]
+Keep = Annotated[
+    Path | None,
+    option("folder that keeps finished batches; called again, it goes on from there", "--keep"),
+]
 LedgerPlace = Annotated[
     str | None,
     option(
@@ -79,6 +92,19 @@ _REDUCED = ", ".join(
     for name, parameter in DECLARED.items()
     if parameter.reduces
 )
+
+
+def kept_in(folder: Path | None) -> Kept[Any] | None:
+    """Where finished batches are kept, if anywhere."""
+    from gridveil.cli.output import note_outcome
+    from gridveil.foundation.archive import check_outside_bundles
+    from gridveil.foundation.shards import Kept
+
+    if folder is None:
+        return None
+    check_outside_bundles(folder / "any")
+    note_outcome(f"Finished batches are kept in {folder}: run it again to go on.")
+    return Kept.plain(folder)
 
 
 def joined(texts: list[str] | None) -> str | None:

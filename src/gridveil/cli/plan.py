@@ -98,6 +98,10 @@ def plan(
         Path | None, options.option("draw error against epsilon there (.png, .pdf or .svg)")
     ] = None,
     compute: options.ComputeName = "cpu",
+    engine: options.Engine = "local",
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
+    keep: options.Keep = None,
     *,
     reading: GridReading,
     json: options.Json = False,
@@ -108,14 +112,17 @@ def plan(
     Never name your private grid here: a choice that depends on it would not be covered by any
     epsilon.
     """
-    given = {name: value for name, value in locals().items() if name not in ("reading", "json")}
+    others = ("reading", "json", "engine", "scheduler", "workers", "keep")
+    given = {name: value for name, value in locals().items() if name not in (*others, "others")}
+    from gridveil.foundation.executors import crew_of
     from gridveil.workflow.plan import EVENT, PlanSettings, plan_release
     from gridveil.workflow.plan_detailed import DetailedPlan
 
     given |= {name: options.joined(given[name]) for name in ("alpha", "bounds")}
     settings = PlanSettings.of(**given, dynamics=reading["dynamics"], reading=reading.given())
+    crew, kept = crew_of(engine, scheduler, workers, short=True), options.kept_in(keep)
     with progress_bar(quiet=json):
-        planned = plan_release(settings)
+        planned = plan_release(settings, crew=crew, kept=kept)
     if isinstance(planned, DetailedPlan):
         from gridveil.cli.plan_detailed import show_detailed
 

@@ -84,16 +84,9 @@ def ensemble(
             "the same command without it"
         ),
     ] = None,
-    engine: Annotated[
-        str, typer.Option(help="local (processes of this machine) or dask")
-    ] = "local",
-    scheduler: Annotated[
-        str | None,
-        options.option("address of a Dask scheduler; default: a cluster on this machine"),
-    ] = None,
-    workers: Annotated[
-        int | None, options.option("processes on this machine; default: one for each core")
-    ] = None,
+    engine: options.Engine = "local",
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
     json: options.Json = False,
 ) -> None:
     """Sweep epsilon, adjacency, mechanism, case, fit and seed over public cases.

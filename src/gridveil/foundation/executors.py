@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import chain, repeat
-from multiprocessing import get_context
-from time import monotonic, sleep
+from multiprocessing import get_context, parent_process
+from threading import Thread
+from time import monotonic, process_time, sleep
 from typing import Any, NamedTuple, Self
 
-from gridveil.foundation.errors import OptionError
+from gridveil.foundation.errors import GridveilError, OptionError
+from gridveil.foundation.version import __version__
 
 MOST_WORKERS = 1000
 AHEAD = 2  # pieces in hand for each worker: the next one lies ready
+SHORT_S = 10.0  # of this processor's time: shorter work is not worth the start of a pool [s]
 # How long a Dask scheduler is waited for: at first, and until it comes back [s].
 PATIENCE_S, LATER_PATIENCE_S = 5.0, 60.0
 
@@ -77,6 +80,33 @@ def here() -> Crew:
     return Crew(_in_this_process)
 
 
+def later(crew: Crew, seconds: float = SHORT_S) -> Crew:
+    """Work in this process, and call the crew for what is left after so many
+    seconds of processor time.
+    """
+    end: float | None = None
+
+    @contextmanager
+    def opened() -> Iterator[Called]:
+        nonlocal end
+        end = until = end or process_time() + seconds
+        with crew:
+            yield Called(_Later(crew, until), lambda: 1 if process_time() < until else crew.width())
+
+    return Crew(opened)
+
+
+class _Later(Executor):
+    """Does the work at once until a time, and then has a crew do it."""
+
+    def __init__(self, crew: Crew, end: float) -> None:
+        self._crew, self._end, self._here = crew, end, _Here()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        who = self._here if process_time() < self._end else self._crew.executor
+        return who.submit(fn, *args, **kwargs)
+
+
 def using(executor: Executor, workers: int) -> Crew:
     """Work on any executor of so many workers; it stays its owner's, and is not ended."""
     return Crew(lambda: nullcontext(Called(executor, lambda: AHEAD * workers)))
@@ -112,18 +142,26 @@ def _in_this_process() -> Iterator[Called]:
 
 @contextmanager
 def _pool(workers: int) -> Iterator[Called]:
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_leave_signals)
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_follow)
     try:
         yield Called(pool, lambda: AHEAD * workers)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _leave_signals() -> None:
-    """Leave Ctrl-C, which a terminal sends to all, to the process that hands the work out."""
+def _follow() -> None:
+    """Leave Ctrl-C, which a terminal sends to all, to the process that hands the work out; end
+    where that one was killed.
+    """
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with, args=(parent_process(),), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager
@@ -166,8 +204,26 @@ def _client(make: Any, where: Any, patience_s: float) -> Any:
         )
 
 
-def crew_of(engine: str, scheduler: str | None = None, workers: int | None = None) -> Crew:
-    """The crew that options name."""
+def check_worker(version: str) -> None:
+    """Refuse work of another version of gridveil: results must not depend on who makes them."""
+    if version != __version__:
+        raise GridveilError(
+            f"This worker has gridveil {__version__}, and the work is of {version}.",
+            remedy="Install the same version on all workers.",
+        )
+
+
+def crew_of(
+    engine: str = "local",
+    scheduler: str | None = None,
+    workers: int | None = None,
+    *,
+    short: bool = False,
+) -> Crew:
+    """The crew that options name.
+
+    short : the work may be: where nothing is asked for, processes are called after some seconds.
+    """
     if engine not in ("local", "dask"):
         raise OptionError(f"The engine {engine!r} is unknown.", expected="local or dask")
     if workers is not None and (scheduler or not 1 <= workers <= MOST_WORKERS):
@@ -179,4 +235,4 @@ def crew_of(engine: str, scheduler: str | None = None, workers: int | None = Non
         return dask(scheduler, workers)
     if scheduler:
         raise OptionError("--scheduler is for --engine dask.", remedy="Give --engine dask as well.")
-    return local(workers)
+    return later(local()) if short and workers is None else local(workers)

@@ -6,13 +6,19 @@ piece is made twice.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from zipfile import BadZipFile
+
+import numpy as np
 
 from gridveil.foundation.errors import GridveilError
 from gridveil.foundation.executors import Crew
@@ -38,6 +44,11 @@ class Kept(Generic[Result]):
     folder: Path
     encode: Callable[[Result], bytes]
     decode: Callable[[bytes], Result]
+
+    @classmethod
+    def plain(cls, folder: Path) -> Kept[Any]:
+        """Results that are plain data: numbers, texts, lists and tables."""
+        return Kept[Any](folder, lambda result: json.dumps(result).encode(), json.loads)
 
     def read(self, name: str) -> Result | None:
         """Read a result back; None: it is not there, or not whole, and is to be made again."""
@@ -100,6 +111,65 @@ def finish(
                 remedy="Look at their logs and memory, then run it again: it goes on from there.",
             )
     return state.failed
+
+
+def gather(
+    pieces: Mapping[str, Piece],
+    work: Callable[[Piece], Result],
+    crew: Crew,
+    *,
+    kept: Kept[Result] | None = None,
+    more: Callable[[str], object] = lambda _: None,
+) -> tuple[dict[str, Result], list[Failure[str]]]:
+    """Results of all pieces, in their order: read back where they are kept, else made, and kept.
+
+    Ctrl-C, or a machine that stops, costs what was not yet finished.
+    more : called with the name of each piece that is there.
+    """
+    found: dict[str, Result] = {}
+
+    def take(name: str, result: Result) -> None:
+        if kept is not None:
+            kept.write(name, result)
+        found[name] = result
+        more(name)
+
+    try:
+        if kept is not None:
+            kept.folder.mkdir(parents=True, exist_ok=True)
+            for name in pieces:
+                if (result := kept.read(name)) is not None:
+                    found[name] = result
+                    more(name)
+        left = {name: piece for name, piece in pieces.items() if name not in found}
+        failed = finish(left, work, take, crew)
+    except OSError as error:
+        where = kept.folder if kept is not None else "a temporary folder"
+        raise GridveilError(
+            f"Cannot write to {where} ({error.strerror}).",
+            outcome="What was finished is kept.",
+            remedy="Make room or name another folder, then run it again.",
+        ) from None
+    return {name: found[name] for name in pieces if name in found}, failed
+
+
+def check_made(failed: Sequence[Failure[str]], words: Mapping[str, str], outcome: str) -> None:
+    """Refuse to go on without all pieces, with a table of what failed; words : name each piece."""
+    if failed:
+        raise GridveilError(
+            f"{len(failed)} of {len(words)} batches could not be made: "
+            + "; ".join(f"{words[one.name]} ({one.tries} tries): {one.why}" for one in failed),
+            outcome=outcome,
+        )
+
+
+def cut(count: int, size: int) -> list[range]:
+    """Cut 0 … count − 1 into spans.
+
+    >>> cut(5, 2)
+    [range(0, 2), range(2, 4), range(4, 5)]
+    """
+    return [range(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 class _State(Generic[Name, Piece, Result]):
@@ -178,3 +248,44 @@ def _try(work: Callable[[Piece], Result], piece: Piece) -> _Tried[Result]:
 
 def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def name_of(*settings: Any) -> str:
+    """Name a piece by all that it depends on: its settings, and gridveil's own source."""
+    return digest_of([_source(), *settings])[:32]
+
+
+@cache
+def _source() -> str:
+    """SHA-256 of the package's modules: results of other code are not this code's."""
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of plain data, in hex."""
+    return hashlib.sha256(json.dumps(value, default=_plain, sort_keys=True).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, complex):
+        return [value.real, value.imag]
+    if isinstance(value, Fraction | Path):
+        return str(value)
+    if isinstance(value, range):
+        return [value.start, value.stop]
+    if hasattr(value, "model_dump"):  # pydantic's
+        return value.model_dump()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if callable(value):
+        return f"{value.__module__}.{value.__qualname__}"
+    raise TypeError(f"{type(value).__name__} has no plain form")  # its repr might change

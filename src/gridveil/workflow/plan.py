@@ -11,6 +11,8 @@ from typing import Any, get_args
 from gridveil.dynamics.engine.compute import Where, compute_on
 from gridveil.dynamics.events import Event
 from gridveil.foundation.errors import OptionError
+from gridveil.foundation.executors import Crew
+from gridveil.foundation.shards import Kept
 from gridveil.grid.parameters import DETAILED, PARAMETERS, SWING, Bounds, parameters_of
 from gridveil.planning.plan import Plan
 from gridveil.planning.plan import plan as search
@@ -153,11 +155,18 @@ class PlanSettings:
         return [adjacency_over(None, rule, alpha, family) for rule in rules]
 
 
-def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan | DetailedPlan:
+def plan_release(
+    settings: PlanSettings,
+    ledger: Ledger | None = None,
+    *,
+    crew: Crew | None = None,
+    kept: Kept[Any] | None = None,
+) -> Plan | DetailedPlan:
     """Find the least ε of each mechanism and rule that meets the targets, or of a detailed model
     that of the best treatments; propose one; draw the figure that was asked for.
 
     ledger : knows private grids, which are refused as surrogates; None: the usual one.
+    crew, kept : who draws, and what was drawn already, as in `plan`.
     """
     if settings.plot:
         check_figure(settings.plot)
@@ -187,6 +196,8 @@ def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan |
             bounds=bounds if bounds.family == DETAILED else Bounds(family=DETAILED),
             draws=settings.draws or DETAILED_DRAWS,
             quantile=settings.quantile,
+            crew=crew,
+            kept=kept,
         )
     chosen = choose_bounds(
         settings.bounds, source.facts, derive_others=settings.derive, rule=settings.adjacency
@@ -202,6 +213,8 @@ def plan_release(settings: PlanSettings, ledger: Ledger | None = None) -> Plan |
         draws=settings.draws or SWING_DRAWS,
         quantile=settings.quantile,
         compute=compute,
+        crew=crew,
+        kept=kept,
     )
     if settings.plot:
         from gridveil.planning.plan import plot_plan

@@ -4,9 +4,11 @@ public surrogate with devices. It charges nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +17,14 @@ from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import linearise
 from gridveil.dynamics.detailed.model import DetailedModel
 from gridveil.dynamics.detailed.projection import check_public_end, is_stable, project
+from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import Comparison, compare
 from gridveil.foundation.errors import OptionError
+from gridveil.foundation.executors import Crew, check_worker, here
 from gridveil.foundation.progress import counted
+from gridveil.foundation.shards import Kept, check_made, cut, gather, name_of
+from gridveil.foundation.version import __version__
 from gridveil.grid.case import DetailedCase
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
@@ -36,6 +42,7 @@ from gridveil.workflow.detailed import allocate, estimates
 EPSILONS = (Fraction(1, 2), *map(Fraction, (1, 2, 4, 8)))
 DRAWS = 50  # that check a proposal
 SEARCHED = 5  # a candidate is compared by a fifth of them
+BATCH = 10  # draws of a batch: about a second's work
 CHECK_SEED = 10_000  # draws of the check are none of the search
 PLACES, STEP = 4, 0.03  # buses that load is added at, one by one, and how much of all load
 HORIZON_S, DT_S = 20.0, 0.05
@@ -128,6 +135,8 @@ def plan_detailed(
     draws: int = DRAWS,
     quantile: float = 0.9,
     epsilons: Sequence[Fraction] = EPSILONS,
+    crew: Crew | None = None,
+    kept: Kept[Any] | None = None,
 ) -> DetailedPlan:
     """Try treatments on a public surrogate with devices, from the least ε up, until one meets all
     targets in a share `quantile` of releases.
@@ -138,31 +147,37 @@ def plan_detailed(
     source, whole, values : the surrogate, with all its constants, and its entries: all public.
     event : None: steps of load at single buses.
     draws : of a check; the search has a fifth of them.
+    crew : who draws; None: this process.
+    kept : draws that were made already, from which a plan goes on that was stopped.
     """
     check_asked(targets, draws, quantile)
     facts = source.facts
     check_public_end(facts.public)
-    trials = _Trials(source, _reference(whole), event, adjacency, bounds)
+    surrogate = Surrogate(facts, values, whole, event, adjacency, bounds)
+    with one_blas_thread():
+        trials = _trials(surrogate)
+        controls = trials.of_values({}), trials.of_values(values)
     jointly = adjacency.counts == "one-asset"
     tables, tried, checked = candidates(facts, jointly=jointly), list[Tried](), list[Tried]()
     few, chosen = max(draws // SEARCHED, 1), None
-    with counted("drawing", len(epsilons) * (few * len(tables) + draws)) as more:
+    crew = crew or here()
+    with counted("drawing", len(epsilons) * (few * len(tables) + draws)) as more, crew:
         for epsilon in epsilons:
-            here = []
-            for table in tables:
-                more(0, f"ε = {float(epsilon):g}, {table.name}")
-                here.append(trials.run(table, epsilon, range(few)))
-                more(few)
-            tried += here
-            best = min(here, key=lambda one: float(np.quantile(one.worst(targets), quantile)))
+            at_work = f"ε = {float(epsilon):g}"
+            searched = [surrogate.batches(table, epsilon, range(few)) for table in tables]
+            at_once = _gathered(searched, at_work, crew, kept, more)
+            tried += at_once
+            best = min(at_once, key=lambda one: float(np.quantile(one.worst(targets), quantile)))
             if best.met(targets) >= quantile:
-                more(0, f"ε = {float(epsilon):g}, checking {best.candidate.name}")
                 seeds = range(CHECK_SEED, CHECK_SEED + draws)
-                checked.append(trials.run(best.candidate, epsilon, seeds))
+                checking = surrogate.batches(best.candidate, epsilon, seeds)
+                checked += _gathered([checking], f"{at_work}, checking", crew, kept, more)
                 if checked[-1].met(targets) >= quantile:
                     chosen = checked[-1]
                     break
-            more(draws)
+            else:
+                more(draws)
+    _trials.cache_clear()
     return DetailedPlan(
         facts,
         trials.events,
@@ -173,8 +188,97 @@ def plan_detailed(
         tuple(tried),
         tuple(checked),
         chosen,
-        trials.of_values({}),
-        trials.of_values(values),
+        *controls,
+    )
+
+
+def _gathered(
+    tables: Sequence[Sequence[TrialBatch]],
+    at_work: str,
+    crew: Crew,
+    kept: Kept[Any] | None,
+    more: Callable[..., object],
+) -> list[Tried]:
+    """The draws of each candidate, put together from its batches."""
+    named = {batch.name: batch for batches in tables for batch in batches}
+    words = {name: f"{at_work}, {batch.candidate.name}" for name, batch in named.items()}
+    found, failed = gather(
+        named,
+        run_batch,
+        crew,
+        kept=kept,
+        more=lambda name: more(len(named[name].seeds), words[name]),
+    )
+    check_made(failed, words, NO_PLAN)
+    tried = []
+    for batches in tables:
+        own = [found[batch.name] for batch in batches]
+        errors = {n: np.concatenate([one["errors"][n] for one in own]) for n in ERRORS}
+        moved = float(np.mean([was for one in own for was in one["moved"]]))
+        tried.append(Tried(batches[0].candidate, batches[0].epsilon, errors, moved))
+    return tried
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """A public case with devices, and what plans on it are judged by; all as in `plan_detailed`."""
+
+    facts: DetailedFacts
+    values: Mapping[str, Array]
+    whole: DetailedCase
+    event: Event | None
+    adjacency: Adjacency
+    bounds: Bounds
+    version: str = __version__
+
+    @cached_property
+    def name(self) -> str:
+        """Names all of it."""
+        return name_of(self.facts, self.values, self.whole, self.event, self.adjacency, self.bounds)
+
+    def batches(self, candidate: Candidate, epsilon: Fraction, seeds: range) -> list[TrialBatch]:
+        """Cut the draws of a candidate at one ε."""
+        spans = [seeds[own.start : own.stop] for own in cut(len(seeds), BATCH)]
+        return [TrialBatch(self, candidate, epsilon, span) for span in spans]
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Surrogate) and self.name == other.name
+
+
+@dataclass(frozen=True, eq=False)
+class TrialBatch:
+    """Draws of a candidate at one ε, by their seeds."""
+
+    surrogate: Surrogate
+    candidate: Candidate
+    epsilon: Fraction
+    seeds: range
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{name_of(self.surrogate.name, self.candidate, self.epsilon, self.seeds)}.json"
+
+
+def run_batch(batch: TrialBatch) -> Any:
+    """Draw, and measure, in plain data: this is what workers run. A demo for ever."""
+    check_worker(batch.surrogate.version)
+    with one_blas_thread():
+        return _trials(batch.surrogate).run(batch.candidate, batch.epsilon, batch.seeds)
+
+
+@lru_cache(maxsize=1)
+def _trials(surrogate: Surrogate) -> _Trials:
+    source = SourceGrid[DetailedFacts].of(surrogate.facts, **surrogate.values)
+    return _Trials(
+        source,
+        _reference(surrogate.whole),
+        surrogate.event,
+        surrogate.adjacency,
+        surrogate.bounds,
     )
 
 
@@ -199,8 +303,8 @@ class _Trials:
                 outcome=NO_PLAN,
             )
 
-    def run(self, candidate: Candidate, epsilon: Fraction, seeds: Iterable[int]) -> Tried:
-        """Draw, and measure the errors."""
+    def run(self, candidate: Candidate, epsilon: Fraction, seeds: Iterable[int]) -> dict[str, Any]:
+        """Draw, and measure the errors; moved : whether projection had to move each draw."""
         facts = self.source.facts
         allocation = allocate(facts, self.adjacency, candidate.treatments, candidate.item_shares)
         plan = PlannedDraw(self.source, epsilon, self.adjacency, self.bounds, allocation)
@@ -210,7 +314,8 @@ class _Trials:
             model, was_moved = self._model(estimates(noisy))
             models.append(model)
             moved.append(was_moved)
-        return Tried(candidate, epsilon, self._errors(models), float(np.mean(moved)))
+        errors = {name: sizes.tolist() for name, sizes in self._errors(models).items()}
+        return {"errors": errors, "moved": moved}
 
     def of_values(self, values: Mapping[str, Array]) -> dict[str, float]:
         """Errors of a model of these entries, without noise."""

@@ -7,15 +7,16 @@ private value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
-from gridveil.assurance.audit.constant import audit_constant, audit_constant_detailed
-from gridveil.assurance.audit.detailed import audit_assets, detailed_kind, values_of_table
+from gridveil.assurance.audit.constant import ConstantNoise
+from gridveil.assurance.audit.detailed import Assets, detailed_kind
 from gridveil.assurance.audit.findings import DECIDING, Finding, Fit
-from gridveil.assurance.audit.noise import Opens, audit_noise, values_of_noise
+from gridveil.assurance.audit.noise import NoiseTest, Opens
+from gridveil.assurance.audit.pieces import AuditPart, Piece, tally
 from gridveil.assurance.audit.releases import (
     JOINT,
     KINDS,
@@ -32,26 +33,30 @@ from gridveil.assurance.audit.releases import (
 )
 from gridveil.assurance.audit.run import (
     Advantage,
+    Canaries,
     audit_adjacency,
     measure_advantage,
     values_to_draw,
 )
-from gridveil.assurance.audit.sampler import audit_low_bits, audit_processes
-from gridveil.assurance.audit.sums import AGGREGATES, audit_sums
+from gridveil.assurance.audit.sampler import LowBits, audit_low_bits, audit_processes
+from gridveil.assurance.audit.sums import Sums, audit_sums
+from gridveil.foundation.executors import Crew, here
 from gridveil.foundation.progress import counted
-from gridveil.grid.parameters import DETAILED, PARAMETERS, SWING
+from gridveil.foundation.shards import Failure, Kept, gather
+from gridveil.grid.parameters import DETAILED, SWING
 from gridveil.privacy.adjacency import ABSOLUTE, RULES_OF, Adjacency
-from gridveil.privacy.allocation import ITEMS, Allocation
 from gridveil.privacy.mechanisms import USUAL, Box, Noise
 
 __all__ = [
     "Advantage",
+    "AuditRun",
     "ChargedReleases",
     "Draw",
     "Effort",
     "Finding",
     "Fit",
     "Power",
+    "UnmadeBatch",
     "alphas",
     "audit_adjacency",
     "audit_all",
@@ -60,7 +65,6 @@ __all__ = [
     "audited",
     "measure_advantage",
     "perturbed",
-    "values_in_all",
     "values_to_draw",
 ]
 
@@ -128,65 +132,37 @@ class Effort:
         ]
 
 
-@dataclass(frozen=True)
-class _Guessing:
-    """An audit by guesses: how many values it draws, and how it is run, given the shares of the
-    confidence that all rows have together.
-    """
-
-    values: int
-    run: Callable[[Callable[[int], object], int], Sequence[Finding]]
-
-
-def _guessing(adjacency: Adjacency, epsilon: Fraction, effort: Effort) -> list[_Guessing]:
+def _guessing(adjacency: Adjacency, epsilon: Fraction, effort: Effort) -> list[AuditPart]:
     """List the audits by guesses for an adjacency."""
     if adjacency.family != SWING:
-        releases = effort.sums // 2
-        return [
-            _Guessing(
-                releases * values_of_table(),
-                lambda told, parts: audit_assets(
-                    adjacency, epsilon, releases, progress=told, parts=parts
-                ),
-            )
-        ]
-
-    def of_items(allocation: Allocation | None, canaries: int) -> _Guessing:
-        joint = allocation is not None
-        return _Guessing(
-            values_to_draw(adjacency.rule, canaries),
-            lambda told, parts: audit_adjacency(
-                adjacency,
-                epsilon,
-                canaries,
-                draw=perturbed(adjacency, epsilon, allocation=allocation or ITEMS),
-                alone=joint,
-                subject=f"{adjacency.rule}, joint" if joint else None,
-                progress=told,
-                parts=parts,
-            ),
-        )
-
-    def of_sums(allocation: Allocation) -> _Guessing:
-        return _Guessing(
-            len(PARAMETERS) * effort.sums,
-            lambda told, parts: [
-                audit_sums(
-                    adjacency,
-                    epsilon,
-                    effort.sums,
-                    allocation=allocation,
-                    progress=told,
-                    parts=parts,
-                )
-            ],
-        )
-
-    listed = [of_items(None, effort.canaries), of_sums(AGGREGATES)]
+        return [Assets(adjacency, epsilon, effort.sums // 2)]
+    listed: list[AuditPart] = [
+        Canaries(adjacency, epsilon, effort.canaries),
+        Sums(adjacency, epsilon, effort.sums),
+    ]
     if _joint(adjacency):
         items, means = (kind.allocation for kind in JOINT)
-        listed += [of_items(items, max(1000, effort.canaries // JOINT_SHARE)), of_sums(means)]
-    return listed + [of_sums(kind.allocation) for kind in pair_of_sums(adjacency)]
+        fewer = max(1000, effort.canaries // JOINT_SHARE)
+        listed += [
+            Canaries(adjacency, epsilon, fewer, items, True, f"{adjacency.rule}, joint"),
+            Sums(adjacency, epsilon, effort.sums, means),
+        ]
+    return listed + [
+        Sums(adjacency, epsilon, effort.sums, kind.allocation) for kind in pair_of_sums(adjacency)
+    ]
+
+
+def _testing(adjacency: Adjacency, epsilon: Fraction, effort: Effort) -> list[AuditPart]:
+    """List the tests of noise and of bundles for an adjacency."""
+    listed: list[AuditPart] = [
+        NoiseTest(f"{adjacency.rule}: {name}", adjacency, epsilon, releases, kind, opens)
+        for name, releases, kind, opens in effort.fits(adjacency)
+    ]
+    if adjacency.family == SWING:
+        listed.append(ConstantNoise(adjacency, epsilon, (*KINDS, *joint_kinds(adjacency))))
+    elif effort.detailed_bundles:
+        listed.append(ConstantNoise(adjacency, epsilon, None))
+    return listed
 
 
 def _joint(adjacency: Adjacency) -> bool:
@@ -204,72 +180,90 @@ def _laws(adjacencies: Sequence[Adjacency]) -> list[tuple[Noise, int]]:
     return laws
 
 
+def parts_of(
+    adjacencies: Sequence[Adjacency], epsilon: Fraction, effort: Effort
+) -> list[AuditPart]:
+    """List the parts of an audit, in the order of its rows."""
+    listed: list[AuditPart] = []
+    for adjacency in adjacencies:
+        listed += _guessing(adjacency, epsilon, effort) + _testing(adjacency, epsilon, effort)
+    laws = _laws(adjacencies)
+    return listed + [LowBits(effort.canaries // 5, noise=law, width=width) for law, width in laws]
+
+
+@dataclass(frozen=True)
+class UnmadeBatch:
+    """A batch that could not be made: of which part, how often it was tried, and why it failed."""
+
+    subject: str
+    batch: str
+    tries: int
+    why: str
+
+
+@dataclass(frozen=True)
+class AuditRun:
+    """What an audit found; failed : batches without which their parts have no rows."""
+
+    findings: tuple[Finding, ...]
+    fits: tuple[Fit, ...]
+    failed: tuple[UnmadeBatch, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether all of it was made, and every claim stands."""
+        return not self.failed and all(row.passed for row in (*self.findings, *self.fits))
+
+
 def audit_all(
     adjacencies: Sequence[Adjacency],
     epsilon: Fraction,
     effort: Effort,
-) -> tuple[list[Finding], list[Fit]]:
+    *,
+    crew: Crew | None = None,
+    kept: Kept[Any] | None = None,
+    seed: int | None = None,
+) -> AuditRun:
     """Run every audit.
 
     An honest installation fails once in 10 000 such audits, or less (Bonferroni).
+
+    crew : who makes the batches; None: this process.
+    kept : finished batches, from which an audit goes on that was stopped.
+    seed : as in `Piece`; None: OpenDP's noise.
     """
-    guessing = {number: _guessing(own, epsilon, effort) for number, own in enumerate(adjacencies)}
-    laws = _laws(adjacencies)
-    parts = (
-        sum(map(len, guessing.values()))
-        + sum(len(effort.fits(adjacency)) for adjacency in adjacencies)
-        + len(laws)
-        + effort.processes
-    )
-    level = (1 - DECIDING) / parts
-    findings: list[Finding] = []
-    fits: list[Fit] = []
-    with counted("auditing", values_in_all(adjacencies, effort)) as progress:
-        for number, adjacency in enumerate(adjacencies):
-            for audit in guessing[number]:
-                findings += audit.run(progress, parts)
-            for name, releases, kind, opens in effort.fits(adjacency):
-                subject = f"{adjacency.rule}: {name}"
-                fits.append(
-                    audit_noise(
-                        subject,
-                        adjacency,
-                        epsilon,
-                        releases,
-                        kind,
-                        opens=opens,
-                        level=level,
-                        progress=progress,
-                    )
-                )
-            if adjacency.family != SWING:
-                if effort.detailed_bundles:
-                    fits.append(audit_constant_detailed(adjacency, epsilon))
-            else:
-                kinds = (*KINDS, *joint_kinds(adjacency))
-                fits.append(audit_constant(adjacency, epsilon, kinds))
-        for law, width in laws:
-            findings.append(
-                audit_low_bits(
-                    draws=effort.canaries // 5,
-                    noise=law,
-                    width=width,
-                    progress=progress,
-                    parts=parts,
-                )
-            )
+    parts = parts_of(adjacencies, epsilon, effort)
+    pieces = [
+        [Piece(part, number, span, seed) for span in part.spans]
+        for number, part in enumerate(parts)
+    ]
+    named = {piece.name: piece for own in pieces for piece in own}
+    total = sum(piece.part.values(piece.span) for piece in named.values())
+    with counted("auditing", total) as progress, crew or here() as crew:
+        tallies, failed = gather(
+            named,
+            tally,
+            crew,
+            kept=kept,
+            more=lambda name: progress(named[name].part.values(named[name].span)),
+        )
+    sharing = sum(not isinstance(part, ConstantNoise) for part in parts) + effort.processes
+    rows: list[Finding | Fit] = []
+    for part, own in zip(parts, pieces, strict=True):
+        if all(piece.name in tallies for piece in own):
+            rows += part.rows([tallies[piece.name] for piece in own], sharing)
     if effort.processes:
-        fits.append(audit_processes(level))
-    return findings, fits
-
-
-def values_in_all(adjacencies: Sequence[Adjacency], effort: Effort) -> int:
-    """Count the values that `audit_all` draws, for a progress bar."""
-    return len(_laws(adjacencies)) * (effort.canaries // 5) + sum(
-        sum(audit.values for audit in _guessing(adjacency, Fraction(1), effort))
-        + sum(values_of_noise(releases, kind) for _, releases, kind, _ in effort.fits(adjacency))
-        for adjacency in adjacencies
+        rows.append(audit_processes((1 - DECIDING) / sharing))
+    return AuditRun(
+        tuple(row for row in rows if isinstance(row, Finding)),
+        tuple(row for row in rows if isinstance(row, Fit)),
+        tuple(_unmade(named[one.name], one) for one in failed),
     )
+
+
+def _unmade(piece: Piece, failure: Failure[str]) -> UnmadeBatch:
+    number, count = piece.part.spans.index(piece.span) + 1, len(piece.part.spans)
+    return UnmadeBatch(piece.part.subject, f"{number} of {count}", failure.tries, failure.why)
 
 
 def audited(rules: Sequence[str] | None, power: Power = "quick") -> list[Adjacency]:

@@ -139,9 +139,17 @@ class Block:
     secrets: tuple[Array, ...]
 
     @classmethod
-    def fresh(cls, rule: Rule, positions: int, releases: int, *, alone: bool = False) -> Block:
+    def fresh(
+        cls,
+        rule: Rule,
+        positions: int,
+        releases: int,
+        *,
+        alone: bool = False,
+        random: np.random.Generator | None = None,
+    ) -> Block:
         """Toss a fair coin for each canary; alone : as in `patterns`."""
-        random = np.random.default_rng()
+        random = random or np.random.default_rng()
         chosen = patterns(rule, releases, alone=alone)
         seats = (len(range(positions)[pattern.seats]) for pattern in chosen)
         return cls(

@@ -5,6 +5,7 @@ bundle, to the bit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from gridveil.assurance.audit.detailed import facts
 from gridveil.assurance.audit.findings import Fit
+from gridveil.assurance.audit.pieces import Plain, in_order
 from gridveil.assurance.audit.releases import KINDS, Kind, chain
 from gridveil.dynamics.detailed.entries import entries_of
 from gridveil.grid.detailed import DetailedFacts
@@ -53,6 +55,49 @@ class Constant:
         return np.linspace(2.2, 3.5, values.size).reshape(values.shape)
 
 
+@dataclass(frozen=True)
+class ConstantNoise:
+    """Two tables under constant noise; kinds : None: detailed tables."""
+
+    adjacency: Adjacency
+    epsilon: Fraction
+    kinds: tuple[Kind, ...] | None = KINDS
+
+    @property
+    def subject(self) -> str:
+        """What is audited."""
+        form = "bundles" if self.kinds is not None else "detailed bundles"
+        return f"{self.adjacency.rule}: {form} of two tables, constant noise"
+
+    @property
+    def spans(self) -> list[range]:
+        """Both tables at once."""
+        return [range(1)]
+
+    def values(self, span: range) -> int:  # noqa: ARG002 - a part's
+        """Nothing is drawn."""
+        return 0
+
+    def tally(
+        self,
+        span: range,  # noqa: ARG002 - a part's
+        sampler: Sampler | None,  # noqa: ARG002 - its noise is its own
+        random: np.random.Generator | None,
+    ) -> Plain:
+        """Compare the files."""
+        random = random or np.random.default_rng()
+        pairs = (
+            _detailed_pairs(self.adjacency, self.epsilon, random)
+            if self.kinds is None
+            else _pairs(self.adjacency, self.epsilon, self.kinds, random)
+        )
+        return astuple(compared(self.subject, pairs))
+
+    def rows(self, tallies: Sequence[Plain], parts: int) -> tuple[Fit]:  # noqa: ARG002
+        """State one row: honest code passes with certainty, so that it takes no share."""
+        return (Fit(*tallies[0]),)
+
+
 def audit_constant(adjacency: Adjacency, epsilon: Fraction, kinds: Sequence[Kind] = KINDS) -> Fit:
     """Publish two tables with equal public facts under constant noise; every file and every export
     must be equal.
@@ -60,12 +105,30 @@ def audit_constant(adjacency: Adjacency, epsilon: Fraction, kinds: Sequence[Kind
     Finds any figure that carries a true value past the noise, in whichever digit. Honest code
     passes with certainty. The row names a file that differs.
     """
-    random = np.random.default_rng()
+    part = ConstantNoise(adjacency, epsilon, tuple(kinds))
+    return part.rows(in_order(part, None, None), 1)[0]
+
+
+def audit_constant_detailed(adjacency: Adjacency, epsilon: Fraction) -> Fit:
+    """The same of detailed tables, in either form.
+
+    The constants are those of one seeded draw on public values, so that a power flow exists.
+    """
+    part = ConstantNoise(adjacency, epsilon, None)
+    return part.rows(in_order(part, None, None), 1)[0]
+
+
+Pairs = Iterable[tuple[str, list[dict[str, bytes]]]]  # what was released, and the files of both
+
+
+def _pairs(
+    adjacency: Adjacency, epsilon: Fraction, kinds: Sequence[Kind], random: np.random.Generator
+) -> Pairs:
     # Some within the bounds, some beyond.
     tables = [
         {name: np.exp(random.uniform(-1, 6, MACHINES)) for name in PARAMETERS} for _ in range(2)
     ]
-    pairs = (
+    return (
         (
             kind.name,
             [
@@ -75,15 +138,10 @@ def audit_constant(adjacency: Adjacency, epsilon: Fraction, kinds: Sequence[Kind
         )
         for kind in kinds
     )
-    return compared(f"{adjacency.rule}: bundles of two tables, constant noise", pairs)
 
 
-def audit_constant_detailed(adjacency: Adjacency, epsilon: Fraction) -> Fit:
-    """The same of detailed tables, in either form.
-
-    The constants are those of one seeded draw on public values, so that a power flow exists.
-    """
-    random, usual = np.random.default_rng(), Adjacency(adjacency.rule, family=DETAILED)
+def _detailed_pairs(adjacency: Adjacency, epsilon: Fraction, random: np.random.Generator) -> Pairs:
+    usual = Adjacency(adjacency.rule, family=DETAILED)
     middle = {name: entries_of(facts().public)[name][0] for name in facts().parameters}
     recording = _Recording(1)
     _detailed(middle, usual, epsilon, recording, "reduced")
@@ -95,7 +153,7 @@ def audit_constant_detailed(adjacency: Adjacency, epsilon: Fraction) -> Fit:
         for _ in range(2)
     ]
     formats = tuple(name for name, format_ in FORMATS.items() if format_.write_detailed)
-    pairs = (
+    return (
         (
             f"the {form} form",
             [
@@ -108,11 +166,10 @@ def audit_constant_detailed(adjacency: Adjacency, epsilon: Fraction) -> Fit:
         )
         for form in FORMS
     )
-    return compared(f"{adjacency.rule}: detailed bundles of two tables, constant noise", pairs)
 
 
-def compared(subject: str, pairs: Iterable[tuple[str, list[dict[str, bytes]]]]) -> Fit:
-    """Hold files of two tables against each other; pairs : what was released, and both's files."""
+def compared(subject: str, pairs: Pairs) -> Fit:
+    """Hold files of two tables against each other."""
     files, differing = 0, list[str]()
     for name, (first, other) in pairs:
         files += len(first)

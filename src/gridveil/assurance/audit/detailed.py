@@ -7,17 +7,20 @@ six lines.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
 import numpy as np
 
-from gridveil.assurance.audit.findings import Counts, Finding, finding, threshold_of
+from gridveil.assurance.audit.findings import Counts, Finding, Tally, finding, threshold_of
+from gridveil.assurance.audit.pieces import Plain, in_order
 from gridveil.assurance.audit.releases import NAME, WIDE, Kind, Uncharged
 from gridveil.assurance.audit.run import apart
 from gridveil.dynamics.detailed.registry import DEVICES
 from gridveil.dynamics.detailed.typical import public_case
+from gridveil.foundation.shards import cut
 from gridveil.grid.case import Branches, DetailedCase, DeviceTable, Loads, Units
 from gridveil.grid.detailed import DetailedFacts
 from gridveil.grid.facts import Array
@@ -32,6 +35,7 @@ from gridveil.vault.source import SourceGrid
 from gridveil.workflow.detailed import allocate
 
 UNITS = 3
+SPAN = 50  # releases of a piece
 MODELS = ("GENROU", "EXDC2", "IEEEST", "TGOV1")
 SIGNED = Range(-1e3, 1e3, signed=True)  # of what is counted in its unit: roundings stay small
 
@@ -86,6 +90,88 @@ def steps(rule: Rule, count: int) -> dict[str, list[tuple[float, ...]]]:
     return {"together": together, "alone": alone}
 
 
+@dataclass(frozen=True)
+class Assets:
+    """Canaries in a detailed table, one of each kind of asset a release; all as in
+    `audit_assets`.
+    """
+
+    adjacency: Adjacency
+    epsilon: Fraction
+    releases: int
+
+    @property
+    def subject(self) -> str:
+        """What is audited."""
+        return f"{self.adjacency.rule}, detailed"
+
+    @property
+    def spans(self) -> list[range]:
+        """Some releases each."""
+        return cut(self.releases, SPAN)
+
+    def values(self, span: range) -> int:
+        """All of a table a release."""
+        return values_of_table() * len(span)
+
+    def tally(
+        self, span: range, sampler: Sampler | None, random: np.random.Generator | None
+    ) -> Plain:
+        """Release tables, and guess."""
+        sampler, random = sampler or Uncharged(), random or np.random.default_rng()
+        adjacency, allocation, table = self.adjacency, allocate(facts(), self.adjacency), _entries()
+        entries = facts().parameters.items()
+        public = {name: SIGNED if entry.absolute else WIDE for name, entry in entries}
+        counts: dict[str, Counts] = {}
+        charged = Fraction(0)
+        ways = {asset: steps(adjacency.rule, len(names)) for asset, names in table.items()}
+        for number in span:
+            chosen = {asset: _turn(number, own) for asset, own in ways.items()}
+            secret = {asset: float(random.choice([-1.0, 1.0])) for asset in table}
+            source = SourceGrid[DetailedFacts].of(
+                facts(),
+                **_table(
+                    adjacency,
+                    {
+                        name: (at, secret[asset] * move / 2)
+                        for asset, names in table.items()
+                        for (name, at), move in zip(names.items(), chosen[asset][1], strict=True)
+                    },
+                ),
+            )
+            noisy = perturb(
+                source,
+                epsilon=self.epsilon,
+                adjacency=adjacency,
+                bounds=Bounds(public, family=DETAILED),
+                ledger=None,
+                sampler=sampler,
+                allocation=allocation,
+            )
+            charged = max(charged, noisy.guarantee.spent)
+            for asset, names in table.items():
+                way, moves = chosen[asset]
+                moved = dict(zip(names, moves, strict=True))
+                draws = list(_seen(noisy, adjacency, names, moved))
+                laws = tuple((law, tuple(losses.tolist())) for law, _, losses in draws)
+                ratio = sum(
+                    (law.ratio_of_rows(z[None], losses) for law, z, losses in draws), np.zeros(1)
+                )
+                threshold = threshold_of(laws, self.releases)
+                key = f"a {asset}'s entries, {way}"
+                guess = Counts.of(ratio, np.array([secret[asset]]), threshold)
+                counts[key] = counts.get(key, Counts()) + guess
+        return Tally(charged, counts).plain()
+
+    def rows(self, tallies: Sequence[Plain], parts: int) -> list[Finding]:
+        """State a row for each kind of asset and each way."""
+        found = Tally.joined(tallies)
+        return [
+            finding(self.subject, key, found.charged, counts, rows=parts * len(found.counts))
+            for key, counts in found.counts.items()
+        ]
+
+
 def audit_assets(
     adjacency: Adjacency,
     epsilon: Fraction,
@@ -106,55 +192,8 @@ def audit_assets(
     its own: one flip is one step of the adjacency. Releases are of grids of their own, so that
     `epsilon_lower` holds for all guesses.
     """
-    sampler, random = sampler or Uncharged(), np.random.default_rng()
-    allocation, table = allocate(facts(), adjacency), _entries()
-    public = {name: SIGNED if own.absolute else WIDE for name, own in facts().parameters.items()}
-    counts: dict[str, Counts] = {}
-    charged = Fraction(0)
-    ways = {asset: steps(adjacency.rule, len(names)) for asset, names in table.items()}
-    for number in range(releases):
-        chosen = {asset: _turn(number, own) for asset, own in ways.items()}
-        secret = {asset: float(random.choice([-1.0, 1.0])) for asset in table}
-        source = SourceGrid[DetailedFacts].of(
-            facts(),
-            **_table(
-                adjacency,
-                {
-                    name: (at, secret[asset] * move / 2)
-                    for asset, names in table.items()
-                    for (name, at), move in zip(names.items(), chosen[asset][1], strict=True)
-                },
-            ),
-        )
-        noisy = perturb(
-            source,
-            epsilon=epsilon,
-            adjacency=adjacency,
-            bounds=Bounds(public, family=DETAILED),
-            ledger=None,
-            sampler=sampler,
-            allocation=allocation,
-        )
-        charged = max(charged, noisy.guarantee.spent)
-        for asset, names in table.items():
-            way, moves = chosen[asset]
-            moved = dict(zip(names, moves, strict=True))
-            draws = list(_seen(noisy, adjacency, names, moved))
-            laws = tuple((law, tuple(losses.tolist())) for law, _, losses in draws)
-            ratio = sum(
-                (law.ratio_of_rows(z[None], losses) for law, z, losses in draws), np.zeros(1)
-            )
-            threshold = threshold_of(laws, releases)
-            key = f"a {asset}'s entries, {way}"
-            guess = Counts.of(ratio, np.array([secret[asset]]), threshold)
-            counts[key] = counts.get(key, Counts()) + guess
-        if progress is not None:
-            progress(values_of_table())
-    subject = f"{adjacency.rule}, detailed"
-    return [
-        finding(subject, key, charged, found, rows=parts * len(counts))
-        for key, found in counts.items()
-    ]
+    part = Assets(adjacency, epsilon, releases)
+    return part.rows(in_order(part, sampler, progress), parts)
 
 
 def _turn(

@@ -8,7 +8,8 @@ other one, if the noise is honest; and only then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any, Protocol
@@ -46,6 +47,35 @@ class Counts:
         """
         dared = (np.abs(score) >= threshold) & (score != 0)
         return cls(len(score), int(dared.sum()), int((np.sign(score) == truth)[dared].sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """What guesses came to, by what was guessed, and the largest charge of what they saw."""
+
+    charged: Fraction
+    counts: Mapping[str, Counts]
+
+    def plain(self) -> dict[str, Any]:
+        """The same in JSON's types."""
+        return {
+            "charged": str(self.charged),
+            "counts": {name: astuple(own) for name, own in self.counts.items()},
+        }
+
+    @classmethod
+    def joined(cls, tallies: Iterable[Mapping[str, Any]]) -> Tally:
+        """Add tallies up, each as `plain` tells it."""
+        charged, counts = Fraction(0), dict[str, Counts]()
+        for one in tallies:
+            charged = max(charged, Fraction(one["charged"]))
+            for name, own in one["counts"].items():
+                counts[name] = counts.get(name, Counts()) + Counts(*own)
+        return cls(charged, counts)
+
+    def whole(self) -> Counts:
+        """All guesses."""
+        return sum(self.counts.values(), Counts())
 
 
 @dataclass(frozen=True)
@@ -207,6 +237,7 @@ def uniforms(
     *,
     noise: Noise,
     relative: bool = False,
+    random: np.random.Generator | None = None,
 ) -> Array:
     """Bring outputs to what is uniform on (0, 1) under clip(truth + noise, public); all of one
     shape.
@@ -218,7 +249,7 @@ def uniforms(
     u, below, above = (
         noise.cdf((felt(y) - middle) / scale) for y in (output, public.lower, public.upper)
     )
-    chance = np.random.default_rng().random(u.shape)
+    chance = (random or np.random.default_rng()).random(u.shape)
     u = np.where(output <= public.lower, chance * below, u)
     return np.where(output >= public.upper, above + chance * (1 - above), u)
 

@@ -7,13 +7,22 @@ states.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from gridveil.assurance.audit.findings import Fit, pairs_p, repeats_p, uniforms, values_p
+from gridveil.assurance.audit.findings import (
+    DECIDING,
+    Fit,
+    pairs_p,
+    repeats_p,
+    uniforms,
+    values_p,
+)
+from gridveil.assurance.audit.pieces import Plain, in_order
 from gridveil.assurance.audit.releases import (
     Kind,
     Look,
@@ -24,7 +33,8 @@ from gridveil.assurance.audit.releases import (
 )
 from gridveil.assurance.audit.rows import row_uniforms
 from gridveil.assurance.audit.run import apart
-from gridveil.grid.facts import Array
+from gridveil.foundation.shards import cut
+from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import Bounds, Range, assets, parameters_of
 from gridveil.inference.prior import prior_of
 from gridveil.privacy.adjacency import Adjacency
@@ -32,6 +42,112 @@ from gridveil.privacy.mechanisms import Sampler, parts
 
 Opens = Callable[[Adjacency, Fraction, Bounds, Kind, Sampler | None], AbstractContextManager[Look]]
 PLACES, MIDDLE = 9, 3
+SPAN, BUNDLES = 200, 20  # releases of a piece, of `perturb` and in bundles
+
+
+@dataclass(frozen=True)
+class NoiseTest:
+    """Releases of tables whose entries sit in every place; all as in `audit_noise`.
+
+    bounds : None: the usual ones.
+    """
+
+    subject: str
+    adjacency: Adjacency
+    epsilon: Fraction
+    releases: int
+    kind: Kind
+    opens: Opens = by_perturb
+    bounds: Bounds | None = None
+
+    @property
+    def spans(self) -> list[range]:
+        """Some releases each; those in bundles take longer."""
+        return cut(self.releases, SPAN if self.opens is by_perturb else BUNDLES)
+
+    def values(self, span: range) -> int:
+        """All that is drawn."""
+        return values_of_noise(len(span), self.kind)
+
+    @property
+    def _bounds(self) -> Bounds:
+        return self.bounds or Bounds(family=self.adjacency.family)
+
+    @property
+    def _public(self) -> dict[str, Range]:
+        return self.kind.ranges(self._bounds)
+
+    def tally(
+        self, span: range, sampler: Sampler | None, random: np.random.Generator | None
+    ) -> Plain:
+        """Release tables, and bring what comes out to what should be uniform; exact : whether
+        equal values can be told from nearly equal ones.
+        """
+        kind, public, where = self.kind, self._public, self._where()
+        placed = {
+            name: _places(
+                name,
+                public[name],
+                kind.allocation.of(name).noise.scale(
+                    _moves(self.adjacency, name, kind), float(self.epsilon)
+                ),
+                self.adjacency,
+            )
+            for name in public
+        }
+        truth = {name: placed[name][where[name][span.start : span.stop]] for name in public}
+        seen: list[Seen] = []
+        with self.opens(self.adjacency, self.epsilon, self._bounds, kind, sampler) as look:
+            for number in range(len(span)):
+                seen.append(look(source_of(kind, {name: truth[name][number] for name in public})))
+        u: dict[str, Array] = {}
+        draws = {name: kind.allocation.draws[name] for name in public}
+        for _, names in parts(draws, assets(self.adjacency.family)):
+            own = {name: truth[name] for name in names}
+            u |= _uniform(seen, own, public, kind, self.adjacency, random)
+        # The inverse of posterior means is too coarse for that.
+        exact = seen[0].means is None
+        return {"u": {name: values.tolist() for name, values in u.items()}, "exact": exact}
+
+    def _where(self) -> dict[str, IntArray]:
+        """Places of all entries (releases, n): every other release in the middle, where no clip
+        value hides the noise; in the others each entry goes round.
+        """
+        turn, sizes = np.arange(self.releases)[:, None], self.kind.facts.sizes
+        return {
+            name: np.where(
+                turn % 2,
+                (turn // 2 + np.arange(self.kind.allocation.of(name).size(sizes[name])) + number)
+                % PLACES,
+                MIDDLE,
+            )
+            for number, name in enumerate(self._public)
+        }
+
+    def rows(self, tallies: Sequence[Plain], parts: int) -> tuple[Fit]:
+        """State one row, of the oddest test."""
+        return (self.fit(tallies, (1 - DECIDING) / parts),)
+
+    def fit(self, tallies: Sequence[Plain], level: float) -> Fit:
+        """Test all values together; level : the row falls below this."""
+        where = self._where()
+        u = {name: np.concatenate([one["u"][name] for one in tallies]) for name in where}
+        table = np.concatenate([*u.values()], axis=1)
+        spots = np.concatenate([*where.values()], axis=1)
+        tested = [
+            table.ravel(),
+            *(one.ravel() for one in u.values()),
+            *(table[spots == place] for place in range(PLACES)),
+        ]
+        p_values = {
+            "values": min(1.0, len(tested) * min(values_p(part) for part in tested if part.size)),
+            "pairs": pairs_p(table),
+        }
+        if tallies[0]["exact"]:
+            p_values["repeats"] = repeats_p(table)
+        oddest = min(p_values, key=lambda name: p_values[name])
+        least = min(1.0, len(p_values) * p_values[oddest])
+        return Fit(self.subject, oddest, table.size, least, level)
 
 
 def audit_noise(
@@ -59,57 +175,8 @@ def audit_noise(
     the scale that costs ε_γ, independent in every entry or every asset, whatever the table. Noise
     of another law is not what was charged for.
     """
-    bounds = bounds or Bounds(family=adjacency.family)
-    public = kind.ranges(bounds)
-    by = {name: kind.allocation.of(name) for name in public}
-    placed = {
-        name: _places(
-            name,
-            public[name],
-            by[name].noise.scale(_moves(adjacency, name, kind), float(epsilon)),
-            adjacency,
-        )
-        for name in public
-    }
-    sizes = {name: by[name].size(kind.facts.sizes[name]) for name in public}
-    turn = np.arange(releases)[:, None]
-    # every other release in the middle, where no clip value hides the noise; in the others each
-    # entry goes round
-    where = {
-        name: np.where(turn % 2, (turn // 2 + np.arange(size) + number) % PLACES, MIDDLE)
-        for number, (name, size) in enumerate(sizes.items())
-    }
-    seen: list[Seen] = []
-    with opens(adjacency, epsilon, bounds, kind, sampler) as look:
-        for number in range(releases):
-            seen.append(
-                look(source_of(kind, {name: placed[name][where[name][number]] for name in public}))
-            )
-            if progress is not None:
-                progress(sum(sizes.values()))
-    truth = {name: placed[name][where[name]] for name in public}
-    u: dict[str, Array] = {}
-    draws = {name: kind.allocation.draws[name] for name in public}
-    for _, names in parts(draws, assets(adjacency.family)):
-        u |= _uniform(seen, {name: truth[name] for name in names}, public, kind, adjacency)
-    table, spots = (
-        np.concatenate([u[name] for name in public], axis=1),
-        np.concatenate([where[name] for name in public], axis=1),
-    )
-    tested = [
-        table.ravel(),
-        *(one.ravel() for one in u.values()),
-        *(table[spots == place] for place in range(PLACES)),
-    ]
-    p_values = {
-        "values": min(1.0, len(tested) * min(values_p(part) for part in tested if part.size)),
-        "pairs": pairs_p(table),
-    }
-    # The inverse of posterior means is too coarse to tell equal from nearly equal.
-    if seen[0].means is None:
-        p_values["repeats"] = repeats_p(table)
-    oddest = min(p_values, key=lambda name: p_values[name])
-    return Fit(subject, oddest, table.size, min(1.0, len(p_values) * p_values[oddest]), level)
+    part = NoiseTest(subject, adjacency, epsilon, releases, kind, opens, bounds)
+    return part.fit(in_order(part, sampler, progress), level)
 
 
 def values_of_noise(releases: int, kind: Kind) -> int:
@@ -162,6 +229,7 @@ def _uniform(
     public: Mapping[str, Range],
     kind: Kind,
     adjacency: Adjacency,
+    random: np.random.Generator | None,
 ) -> dict[str, Array]:
     """Bring the outputs of one draw to what should be uniform: (releases, n) of each group in it.
 
@@ -188,6 +256,7 @@ def _uniform(
                 public[name],
                 noise=law,
                 relative=adjacency.in_ratios(name),
+                random=random,
             )
             for name in truth
         }
@@ -204,7 +273,7 @@ def _uniform(
         )
     )
     z_rows, low_rows, high_rows = (part.reshape(-1, len(truth)) for part in (z, low, high))
-    found = row_uniforms(z_rows, low_rows, high_rows, law).reshape(z.shape)
+    found = row_uniforms(z_rows, low_rows, high_rows, law, random).reshape(z.shape)
     return {name: found[..., column] for column, name in enumerate(truth)}
 
 

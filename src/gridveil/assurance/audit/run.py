@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,12 +15,15 @@ import numpy as np
 
 from gridveil.adversary.attack.guess import bound
 from gridveil.assurance.audit.canaries import Block, Coordinate, moved_together
-from gridveil.assurance.audit.findings import Counts, Finding, epsilon_lower, finding, success_lower
+from gridveil.assurance.audit.findings import Finding, Tally, epsilon_lower, finding, success_lower
+from gridveil.assurance.audit.pieces import Plain
 from gridveil.assurance.audit.releases import ChargedReleases, Draw, chain, perturbed
+from gridveil.foundation.shards import cut
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import PARAMETERS
 from gridveil.privacy.adjacency import Adjacency, Rule
-from gridveil.privacy.mechanisms import Noise
+from gridveil.privacy.allocation import ITEMS, Allocation
+from gridveil.privacy.mechanisms import Noise, Sampler
 from gridveil.vault.source import SourceGrid
 
 Progress = Callable[[int], object]
@@ -29,15 +32,99 @@ LARGEST_BLOCK = 25_000  # positions: about two seconds of OpenDP a release
 TWO_RELEASES = 20  # one canary in so many again, for what only two releases together show
 
 
-@dataclass(frozen=True, eq=False)
-class _Tally:
-    """What a block's guesses came to, and the claim they count against."""
+@dataclass(frozen=True)
+class Canaries:
+    """Canaries of an adjacency, many in a release; all as in `audit_adjacency`.
 
-    releases: int
-    charged: Fraction
-    likelihood: Mapping[str, Counts]
-    differences: Mapping[str, Counts]
-    drawn: int
+    words : of the rows; empty: the rule.
+    """
+
+    adjacency: Adjacency
+    epsilon: Fraction
+    canaries: int
+    allocation: Allocation = ITEMS
+    alone: bool = False
+    words: str = ""
+
+    @property
+    def subject(self) -> str:
+        """What is audited."""
+        return self.words or self.adjacency.rule
+
+    @property
+    def spans(self) -> list[range]:
+        """A block each."""
+        return cut(len(self._blocks), 1)
+
+    @property
+    def _blocks(self) -> list[tuple[int, int]]:
+        return list(_blocks(self.adjacency.rule, self.canaries))
+
+    def values(self, span: range) -> int:
+        """Three a position and release."""
+        releases, positions = self._blocks[span.start]
+        return len(PARAMETERS) * releases * positions
+
+    def tally(
+        self,
+        span: range,
+        sampler: Sampler | None,
+        random: np.random.Generator | None,
+        draw: Draw | None = None,
+    ) -> Plain:
+        """Play a block, and guess; draw : default: of `perturb`."""
+        releases, positions = self._blocks[span.start]
+        draw = draw or perturbed(self.adjacency, self.epsilon, sampler, self.allocation)
+        played = play(
+            self.adjacency,
+            self.epsilon,
+            positions,
+            releases,
+            draw,
+            alone=self.alone,
+            random=random,
+        )
+        canaries = self.canaries if releases == 1 else math.ceil(self.canaries / TWO_RELEASES)
+        counts = played.block.by_likelihood(played.z, played.losses, canaries, played.noise)
+        differences = played.block.by_differences(played.z) if releases > 1 else {}
+        return {
+            "releases": releases,
+            "likelihood": Tally(played.drawn.charged, counts).plain(),
+            "differences": Tally(played.drawn.charged, differences).plain(),
+        }
+
+    def rows(self, tallies: Sequence[Plain], parts: int) -> tuple[Finding, ...]:
+        """State a row for all canaries of one release, one for each pattern, and two for the pairs
+        of releases.
+        """
+        single, double = (
+            Tally.joined(one["likelihood"] for one in tallies if one["releases"] == releases)
+            for releases in (1, 2)
+        )
+        differences = Tally.joined(one["differences"] for one in tallies).counts
+        rows = {"all": single.whole()} | dict(single.counts)
+        count = parts * (len(rows) + 2)
+        largest = max(
+            differences,
+            key=lambda name: float(
+                epsilon_lower(differences[name].correct, differences[name].guesses, 0.95)
+            ),
+        )
+        return (
+            *(
+                finding(self.subject, name, single.charged, counts, rows=count)
+                for name, counts in rows.items()
+            ),
+            finding(self.subject, "two releases", double.charged, double.whole(), rows=count),
+            finding(
+                self.subject,
+                f"differences ({largest})",
+                double.charged,
+                differences[largest],
+                rows=count,
+                choices=len(differences),
+            ),
+        )
 
 
 def audit_adjacency(
@@ -70,21 +157,17 @@ def audit_adjacency(
     one secret is one step of the adjacency in one grid: the draws together are ε-DP for it if each
     is, which is what `epsilon_lower` needs. The claim is the largest charge of any block.
     """
-    draw = draw or perturbed(adjacency, epsilon)
-    tallies: list[_Tally] = []
+    part = Canaries(adjacency, epsilon, canaries, alone=alone, words=subject or "")
     pool = ThreadPoolExecutor(workers or os.cpu_count() or 1)
     try:
-        jobs = [
-            pool.submit(_block, adjacency, epsilon, size, releases, canaries, draw, alone)
-            for releases, size in _blocks(adjacency.rule, canaries)
-        ]
+        jobs = {pool.submit(part.tally, span, None, None, draw): span for span in part.spans}
         for job in as_completed(jobs):
-            tallies.append(job.result())
+            job.result()
             if progress is not None:
-                progress(tallies[-1].drawn)
+                progress(part.values(jobs[job]))
     finally:
         pool.shutdown(cancel_futures=True)
-    return _findings(subject or adjacency.rule, tallies, parts)
+    return part.rows([job.result() for job in jobs], parts)
 
 
 def values_to_draw(rule: Rule, canaries: int) -> int:
@@ -126,9 +209,10 @@ def play(
     draw: Draw,
     *,
     alone: bool = False,
+    random: np.random.Generator | None = None,
 ) -> Played:
     """Hide fresh secrets in a synthetic grid and draw releases of it."""
-    block = Block.fresh(adjacency.rule, positions, releases, alone=alone)
+    block = Block.fresh(adjacency.rule, positions, releases, alone=alone, random=random)
     # Powers of two keep centre ± α/2 exact; a thousand scales from zero keep the source's values
     # positive.
     centre = {
@@ -151,31 +235,6 @@ def play(
     losses = {name: apart(adjacency, name) / groups[name].scale for name in PARAMETERS}
     noise = {name: loss.noise for name, loss in groups.items()}
     return Played(block, drawn, _standardised(drawn, centre, adjacency), losses, noise)
-
-
-def _block(
-    adjacency: Adjacency,
-    epsilon: Fraction,
-    positions: int,
-    releases: int,
-    canaries: int,
-    draw: Draw,
-    alone: bool,
-) -> _Tally:
-    played = play(adjacency, epsilon, positions, releases, draw, alone=alone)
-    block, z = played.block, played.z
-    return _Tally(
-        releases,
-        played.drawn.charged,
-        block.by_likelihood(
-            z,
-            played.losses,
-            canaries if releases == 1 else math.ceil(canaries / TWO_RELEASES),
-            played.noise,
-        ),
-        block.by_differences(z) if releases > 1 else {},
-        len(PARAMETERS) * releases * positions,
-    )
 
 
 def _moved(centre: float, alpha: float, adjacency: Adjacency, by: Array) -> Array:
@@ -202,48 +261,6 @@ def _standardised(
         for release, noisy in enumerate(drawn.noisy)
         for name in PARAMETERS
     }
-
-
-def _findings(subject: str, tallies: list[_Tally], parts: int) -> tuple[Finding, ...]:
-    """State a row for all canaries of one release, one for each pattern, and two for the pairs of
-    releases.
-    """
-    charged = {n: max(tally.charged for tally in tallies if tally.releases == n) for n in (1, 2)}
-    single = _added(tally.likelihood for tally in tallies if tally.releases == 1)
-    double = _added(tally.likelihood for tally in tallies if tally.releases == 2)
-    differences = _added(tally.differences for tally in tallies)
-    rows = {"all": _sum(single)} | single
-    count = parts * (len(rows) + 2)
-    largest = max(
-        differences,
-        key=lambda name: float(
-            epsilon_lower(differences[name].correct, differences[name].guesses, 0.95)
-        ),
-    )
-    return (
-        *(finding(subject, name, charged[1], counts, rows=count) for name, counts in rows.items()),
-        finding(subject, "two releases", charged[2], _sum(double), rows=count),
-        finding(
-            subject,
-            f"differences ({largest})",
-            charged[2],
-            differences[largest],
-            rows=count,
-            choices=len(differences),
-        ),
-    )
-
-
-def _added(parts: Iterator[Mapping[str, Counts]]) -> dict[str, Counts]:
-    total: dict[str, Counts] = {}
-    for part in parts:
-        for name, counts in part.items():
-            total[name] = total.get(name, Counts()) + counts
-    return total
-
-
-def _sum(parts: Mapping[str, Counts]) -> Counts:
-    return sum(parts.values(), Counts())
 
 
 CONFIDENCE = 0.999

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -15,11 +16,14 @@ from gridveil.assurance.audit.findings import (
     Counts,
     Finding,
     Fit,
+    Tally,
     finding,
     pairs_p,
     repeats_p,
     uniforms,
 )
+from gridveil.assurance.audit.pieces import Plain, in_order
+from gridveil.foundation.shards import cut
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import Range
 from gridveil.privacy.mechanisms import USUAL, Noise, Sampler
@@ -30,6 +34,56 @@ SPACING = 2.0**-53  # of the floats from 1/2 to 1
 
 
 BLOCK = 50_000  # draws: about a second of OpenDP
+
+
+@dataclass(frozen=True)
+class LowBits:
+    """Outputs of a sampler for inputs 0 and 1; all as in `audit_low_bits`."""
+
+    draws: int
+    epsilon: Fraction = EPSILON
+    noise: Noise = USUAL
+    width: int = 1
+
+    @property
+    def subject(self) -> str:
+        """What is audited."""
+        return "sampler"
+
+    @property
+    def spans(self) -> list[range]:
+        """Some draws each."""
+        return cut(self.draws, BLOCK)
+
+    def values(self, span: range) -> int:
+        """One a draw."""
+        return len(span)
+
+    def tally(
+        self, span: range, sampler: Sampler | None, random: np.random.Generator | None
+    ) -> Plain:
+        """Draw, and guess 0 where an output has fine bits."""
+        sampler, random = sampler or SecureSampler(), random or np.random.default_rng()
+        size, noise = len(span), self.noise
+        secret = random.integers(2, size=size).astype(np.float64)
+        scale = noise.calibrate(Fraction(1), self.epsilon, size).scale
+        if noise.joint:
+            rows = np.zeros((size, self.width))
+            rows[:, 0] = secret
+            output = sampler.draw(rows, np.full(self.width, scale), noise)[:, 0]
+        else:
+            output = sampler.draw(secret, scale, noise)
+        fine = (np.abs(output) < 0.5) & (np.fmod(output, SPACING) != 0)
+        counts = Counts(size, int(fine.sum()), int((secret[fine] == 0).sum()))
+        return Tally(self.epsilon, {"low bits": counts}).plain()
+
+    def rows(self, tallies: Sequence[Plain], parts: int) -> tuple[Finding]:
+        """State one row."""
+        words, noise = "low bits", self.noise
+        if noise.joint:
+            words = f"low bits, {'joint noise' if self.width == 1 else noise.name}"
+        counts = Tally.joined(tallies).whole()
+        return (finding(self.subject, words, self.epsilon, counts, rows=parts),)
 
 
 def audit_low_bits(
@@ -62,25 +116,8 @@ def audit_low_bits(
     Each entry is one item that differs by its α, so `epsilon_lower` applies to the guesses as it
     is.
     """
-    sampler = sampler or SecureSampler()
-    random = np.random.default_rng()
-    counts = Counts()
-    for start in range(0, draws, BLOCK):
-        size = min(BLOCK, draws - start)
-        secret = random.integers(2, size=size).astype(np.float64)
-        scale = noise.calibrate(Fraction(1), epsilon, size).scale
-        if noise.joint:
-            rows = np.zeros((size, width))
-            rows[:, 0] = secret
-            output = sampler.draw(rows, np.full(width, scale), noise)[:, 0]
-        else:
-            output = sampler.draw(secret, scale, noise)
-        fine = (np.abs(output) < 0.5) & (np.fmod(output, SPACING) != 0)
-        counts += Counts(size, int(fine.sum()), int((secret[fine] == 0).sum()))
-        if progress is not None:
-            progress(size)
-    name = f"low bits, {'joint noise' if width == 1 else noise.name}" if noise.joint else "low bits"
-    return finding("sampler", name, epsilon, counts, rows=parts)
+    part = LowBits(draws, epsilon, noise, width)
+    return part.rows(in_order(part, sampler, progress), parts)[0]
 
 
 VALUES = 500

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from gridveil.assurance.audit.canaries import Pattern, patterns
-from gridveil.assurance.audit.findings import Counts, Finding, best_threshold, finding
+from gridveil.assurance.audit.findings import Counts, Finding, Tally, best_threshold, finding
+from gridveil.assurance.audit.pieces import Plain, in_order
 from gridveil.assurance.audit.releases import Uncharged, chain
+from gridveil.foundation.shards import cut
 from gridveil.grid.facts import Array
 from gridveil.grid.parameters import PARAMETERS, Bounds, Range, assets
 from gridveil.privacy.adjacency import Adjacency
@@ -22,6 +24,7 @@ from gridveil.vault.perturb import perturb
 from gridveil.vault.source import SourceGrid
 
 MACHINES = 2
+SPAN = 250  # canaries of a piece
 AGGREGATES = aggregates()
 
 
@@ -79,6 +82,72 @@ class _Laws:
         )
 
 
+@dataclass(frozen=True)
+class Sums:
+    """Canaries in sums and means, one a release; all as in `audit_sums`."""
+
+    adjacency: Adjacency
+    epsilon: Fraction
+    canaries: int
+    allocation: Allocation = AGGREGATES
+
+    @property
+    def subject(self) -> str:
+        """What is audited."""
+        pair = any(self.allocation.of(name).joint for name in self.allocation.drawn)
+        what = "means" if self._means else "pair of sums" if pair else "sums"
+        return f"{self.adjacency.rule}, {what}"
+
+    @property
+    def _means(self) -> bool:
+        return "mean" in self.allocation.takes
+
+    @property
+    def spans(self) -> list[range]:
+        """Some canaries each."""
+        return cut(self.canaries, SPAN)
+
+    def values(self, span: range) -> int:
+        """One of each parameter a canary."""
+        return len(PARAMETERS) * len(span)
+
+    def tally(
+        self, span: range, sampler: Sampler | None, random: np.random.Generator | None
+    ) -> Plain:
+        """Release a grid for each canary, and guess."""
+        sampler, random = sampler or Uncharged(), random or np.random.default_rng()
+        table, allocation = _Table.of(self.adjacency, self.epsilon), self.allocation
+        moved = [
+            moving
+            for moving in patterns(
+                self.adjacency.rule, 1, alone="box-means" in allocation.draws.values()
+            )
+            if any(PARAMETERS[group].asset == "machine" for _, group in moving.signs)
+        ]
+        counts, charged = Counts(), Fraction(0)
+        for number in span:
+            pattern, secret = moved[number % len(moved)], float(random.choice([-1.0, 1.0]))
+            noisy = perturb(
+                _source(table, self.adjacency, pattern, secret, allocation),
+                epsilon=self.epsilon,
+                adjacency=self.adjacency,
+                bounds=table.bounds,
+                ledger=None,
+                sampler=sampler,
+                allocation=allocation,
+            )
+            charged = max(charged, noisy.guarantee.spent)
+            counts += _guess(noisy, table, self.adjacency, pattern, secret, self.canaries)
+        return Tally(charged, {self.subject: counts}).plain()
+
+    def rows(self, tallies: Sequence[Plain], parts: int) -> tuple[Finding]:
+        """State one row."""
+        found = Tally.joined(tallies)
+        where = "the means of m and d" if self._means else "Σm and Σd"
+        words = f"a machine in {where}"
+        return (finding(self.subject, words, found.charged, found.whole(), rows=parts),)
+
+
 def audit_sums(
     adjacency: Adjacency,
     epsilon: Fraction,
@@ -98,37 +167,8 @@ def audit_sums(
 
     Privacy: the guesses are independent, so `epsilon_lower` holds for them as for those of one run.
     """
-    sampler, random, table = (
-        sampler or Uncharged(),
-        np.random.default_rng(),
-        _Table.of(adjacency, epsilon),
-    )
-    moved = [
-        moving
-        for moving in patterns(adjacency.rule, 1, alone="box-means" in allocation.draws.values())
-        if any(PARAMETERS[group].asset == "machine" for _, group in moving.signs)
-    ]
-    counts, charged = Counts(), Fraction(0)
-    for number in range(canaries):
-        pattern, secret = moved[number % len(moved)], float(random.choice([-1.0, 1.0]))
-        noisy = perturb(
-            _source(table, adjacency, pattern, secret, allocation),
-            epsilon=epsilon,
-            adjacency=adjacency,
-            bounds=table.bounds,
-            ledger=None,
-            sampler=sampler,
-            allocation=allocation,
-        )
-        charged = max(charged, noisy.guarantee.spent)
-        counts += _guess(noisy, table, adjacency, pattern, secret, canaries)
-        if progress is not None:
-            progress(len(PARAMETERS))
-    means = "mean" in allocation.takes
-    pair = not means and any(allocation.of(name).joint for name in allocation.drawn)
-    subject = f"{adjacency.rule}, {'means' if means else 'pair of sums' if pair else 'sums'}"
-    pattern = "a machine in the means of m and d" if means else "a machine in Σm and Σd"
-    return finding(subject, pattern, charged, counts, rows=parts)
+    part = Sums(adjacency, epsilon, canaries, allocation)
+    return part.rows(in_order(part, sampler, progress), parts)[0]
 
 
 def _source(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridveil.dynamics.engine.compute import CPU, Compute
+from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.metrics import Metrics
 from gridveil.foundation.drawing import (
@@ -29,12 +30,21 @@ from gridveil.foundation.drawing import (
     written,
 )
 from gridveil.foundation.errors import OptionError
+from gridveil.foundation.executors import Crew, here
 from gridveil.foundation.progress import counted
+from gridveil.foundation.shards import Kept
 from gridveil.grid.parameters import PARAMETERS, Bounds
 from gridveil.grid.tables import PublicTable
-from gridveil.planning.plan.search import CURVE, MOST, Choice, Curve, Search
+from gridveil.planning.plan.search import CURVE, MOST, Choice, Curve
 from gridveil.planning.plan.targets import NO_PLAN, Target
-from gridveil.planning.trials import Trials
+from gridveil.planning.plan.tasks import (
+    SearchSettings,
+    SearchTask,
+    choice_of,
+    curve_of,
+    gathered,
+    searching,
+)
 from gridveil.privacy.adjacency import ABSOLUTE, Adjacency, Rule
 from gridveil.privacy.allocation import MECHANISMS, MechanismName, Sharing
 from gridveil.privacy.epsilon import SMALL, float_at_least
@@ -46,7 +56,6 @@ if TYPE_CHECKING:
 # Of mechanisms whose ε differ by less, the first is proposed; topology comes last, since it keeps
 # nothing of the network.
 TIE = 1.05
-SEARCH_SEED, CHECK_SEED = 0, 1
 
 
 @dataclass(frozen=True)
@@ -143,6 +152,8 @@ def plan(
     draws: int = 200,
     quantile: float = 0.9,
     compute: Compute = CPU,
+    crew: Crew | None = None,
+    kept: Kept[Any] | None = None,
 ) -> Plan:
     """Find the least ε of each mechanism and rule that meets all targets in a share `quantile` of
     releases; propose one.
@@ -150,28 +161,34 @@ def plan(
     The proposal is under the first adjacency: which rule suits is for the owner to say, since it
     says what is hidden. Splits are chosen by the targets too. Each ε is found on one set of draws,
     rounded up to two digits and checked on another.
+
+    crew : who searches; None: this process, which a GPU is used from in any case.
+    kept : what was found already, from which a plan goes on that was stopped.
     """
     check_asked(targets, draws, quantile)
-    common: dict[str, Any] = {"draws": draws, "compute": compute}
-    trials = Trials(surrogate, event, bounds, seed=SEARCH_SEED, lumped=True, **common)
-    fresh = Trials(surrogate, event, bounds, seed=CHECK_SEED, **common)
-    search = Search(trials, fresh, tuple(targets), quantile)
-    pairs: list[tuple[Adjacency, MechanismName]] = [
-        (adjacency, mechanism) for adjacency in adjacencies for mechanism in mechanisms
+    asked = SearchSettings(
+        surrogate, event, bounds, tuple(targets), sharing, draws, quantile, compute
+    )
+    crew = here() if crew is None or compute is not CPU else crew
+    with one_blas_thread():
+        fresh = searching(asked).fresh
+        control = {name: float(abs(value[0])) for name, value in fresh.control().items()}
+    pairs = [
+        SearchTask(asked, adjacency, mechanism)
+        for adjacency in adjacencies
+        for mechanism in mechanisms
     ]
-    choices = []
-    with counted("drawing", len(pairs) + 1) as more:
-        for adjacency, mechanism in pairs:
-            more(0, f"{adjacency.rule}, {mechanism}")
-            choices.append(search.choose(adjacency, mechanism, sharing))
-            more()
+    with counted("drawing", len(pairs) + 1) as more, crew:
+        choices = gathered(pairs, choice_of, crew, kept, more)
         more(0, "trade-off")
         ours = [choice for choice in choices if choice.adjacency is adjacencies[0]]
         chosen = _propose(ours)
         middle = float(chosen.epsilon) if chosen and chosen.epsilon else float(MOST) / CURVE[-1]
-        curves = tuple(search.curve(choice, middle) for choice in ours)
+        around = [SearchTask(asked, own.adjacency, own.mechanism, own, middle) for own in ours]
+        curves = gathered(around, curve_of, crew, kept)
+    searching.cache_clear()  # the draws of a large case are large
     return Plan(
-        trials.surrogate,
+        surrogate,
         event,
         tuple(targets),
         bounds,
@@ -179,9 +196,9 @@ def plan(
         draws,
         tuple(choices),
         chosen,
-        curves,
+        tuple(curves),
         fresh.reference,
-        {name: float(abs(value[0])) for name, value in fresh.control().items()},
+        control,
     )
 
 

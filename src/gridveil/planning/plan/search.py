@@ -5,7 +5,7 @@ surrogate.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -78,13 +78,10 @@ class Search:
     targets: tuple[Target, ...]
     quantile: float
 
-    def choose(self, adjacency: Adjacency, mechanism: MechanismName, sharing: Sharing) -> Choice:
+    def choose(
+        self, adjacency: Adjacency, mechanism: MechanismName, splits: Sequence[Allocation]
+    ) -> Choice:
         """Find the least ε of a mechanism under a rule, with the split that needs it."""
-        splits = [
-            allocation
-            for allocation in candidates(adjacency, mechanism, sharing)
-            if allocation.mechanism == mechanism
-        ]
         best = splits[len(splits) // 2]
         least = self._least(lambda at: self._miss(adjacency, best, at), float(MOST), within=1.5)
         for _ in range(2):  # a better split at that ε, then its own ε
@@ -113,7 +110,7 @@ class Search:
             self._sizes(trials.errors(choice.adjacency, choice.allocation, epsilon))
             for epsilon in at
         ]
-        names = {target.error for target in self.targets}
+        names = dict.fromkeys(target.error for target in self.targets)
         return Curve(
             choice,
             np.array([float(one) for one in at]),
@@ -208,6 +205,15 @@ class Search:
             else:
                 fails = (at, missed)
         return meets[0]
+
+
+def splits(adjacency: Adjacency, mechanism: MechanismName, sharing: Sharing) -> list[Allocation]:
+    """List the splits of ε that a mechanism is tried with."""
+    return [
+        allocation
+        for allocation in candidates(adjacency, mechanism, sharing)
+        if allocation.mechanism == mechanism
+    ]
 
 
 def neat(epsilon: float | Fraction) -> Fraction:

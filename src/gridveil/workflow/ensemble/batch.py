@@ -19,7 +19,7 @@ from gridveil.dynamics.metrics import DT_S, HORIZON_S, compare, errors, measure,
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import Clock, simulate
 from gridveil.dynamics.superpose import added, parts_of, unit_responses
-from gridveil.foundation.errors import GridveilError
+from gridveil.foundation.executors import check_worker
 from gridveil.foundation.version import __version__
 from gridveil.grid.facts import Array
 from gridveil.inference.fit import FitSettings, Observation, fit
@@ -82,11 +82,7 @@ def share(cell: Cell) -> Allocation:
 
 def run_batch(batch: Batch) -> list[Row]:
     """The rows of a batch, one for each seed, in their order."""
-    if batch.version != __version__:
-        raise GridveilError(
-            f"This worker has gridveil {__version__}, and the ensemble is of {batch.version}.",
-            remedy="Install the same version on all workers.",
-        )
+    check_worker(batch.version)
     cell = batch.cell
     with one_blas_thread():
         if cell.mechanism == ONE_MACHINE:

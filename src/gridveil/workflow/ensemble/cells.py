@@ -5,14 +5,11 @@ A case is public, and goes to workers as a public table: they read no file and o
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +18,7 @@ from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.metrics import measure
 from gridveil.dynamics.models import ReducedModel
 from gridveil.foundation.errors import GridveilError, OptionError
+from gridveil.foundation.shards import digest_of
 from gridveil.foundation.version import __version__
 from gridveil.grid.facts import GridFacts
 from gridveil.grid.parameters import SWING, Bounds
@@ -171,24 +169,3 @@ def _events(said: Sequence[str] | None, ports: Sequence[str], base_mva: float) -
     picked = np.linspace(0, len(ports) - 1, min(PLACES, len(ports))).round().astype(int)
     places = dict.fromkeys(ports[int(at)] for at in picked)
     return tuple(Event.load({place: STEP}) for place in places)
-
-
-def digest_of(value: Any) -> str:
-    """SHA-256 of plain data, in hex."""
-    return hashlib.sha256(json.dumps(value, default=_plain, sort_keys=True).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, Fraction):
-        return str(value)
-    if isinstance(value, SeededRecord):
-        return value.model_dump()
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, frozenset | set):
-        return sorted(value)
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    raise TypeError(f"{type(value).__name__} has no plain form")  # its repr might change
