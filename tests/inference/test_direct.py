@@ -3,16 +3,21 @@ differences.
 """
 
 from dataclasses import replace
+from fractions import Fraction
 from importlib import import_module
 
 import numpy as np
 import pytest
 
+from gridveil import open_grid, publish
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import simulate
 from gridveil.grid.parameters import Bounds
-from gridveil.inference.fit import direct
+from gridveil.inference import fit as fits
+from gridveil.inference.alike import Alike
+from gridveil.inference.fit import FitSettings, direct
 from gridveil.inference.fit.direct import Direct, LinearResiduals
+from gridveil.inference.fit.guard import SwingFit
 from gridveil.inference.fit.least_squares import (
     Gaussian,
     _Alone,
@@ -21,11 +26,16 @@ from gridveil.inference.fit.least_squares import (
     _promised,
     _step,
 )
+from gridveil.inference.fit.network_fit import everything
 from gridveil.inference.fit.problem import Observation
+from gridveil.inference.fit.search import densest
 from gridveil.inference.fit.task import ReducedResiduals, Task
 from gridveil.inference.fit.two_stage import two_stage
 from gridveil.inference.posterior import Posterior
+from gridveil.privacy.adjacency import Adjacency
 from gridveil.privacy.provenance import Provenance
+from gridveil.vault.sampler import DemoSampler
+from gridveil.vault.truth import true_model
 from helpers import PAPER, ieee30_like, random_grid
 
 MEASURED = Provenance("measured", "a record", "2016-01-06", "https://example.org", "a report")
@@ -110,6 +120,14 @@ def test_few_rows_give_the_step_that_the_whole_curvature_gives(damping):
     assert _promised(here, priors, step, weight)[0] == pytest.approx(promised, rel=1e-12)
 
 
+def as_of_many_machines(monkeypatch):
+    """Fit any grid as one whose eigenvectors cost too much."""
+    for name in ("direct", "network_fit", "search"):
+        monkeypatch.setattr(import_module(f"gridveil.inference.fit.{name}"), "MODAL", 0)
+    monkeypatch.setattr(fits, "MODAL", 0)
+    monkeypatch.setattr(import_module("gridveil.inference.fit.two_stage"), "MANY", 0)
+
+
 def found_by(kind, monkeypatch):
     """Fit a record of two places of a grid like IEEE-30's: in two stages, by the network in its
     model's eigenvectors, or by convolutions.
@@ -120,8 +138,7 @@ def found_by(kind, monkeypatch):
     if kind != "two-stage":
         monkeypatch.setattr(stages, "MANY", 0)
     if kind == "convolution":
-        for module in (direct, network):
-            monkeypatch.setattr(module, "MODAL", 0)
+        as_of_many_machines(monkeypatch)
         monkeypatch.setattr(network, "CLOSE_OF_MANY", 1e-3)
         monkeypatch.setattr(network, "STEPS_OF_MANY", 60)
     grid, random, belief = ieee30_like(PAPER), np.random.default_rng(0), {}
@@ -148,3 +165,57 @@ def test_the_network_is_found_that_two_stages_find(monkeypatch):
         assert abs(known.by_data - usual.by_data) <= 1
         assert len(known.information) == len(found.y)
         assert (found.covariance is None) == (kind == "convolution")
+
+
+# --- many machines --------------------------------------------------------------------------------
+
+
+def test_samples_are_looked_at_where_a_record_has_them():
+    """30 Hz on a clock of 10 ms: every eighth step, as a mere count would have it, has a quarter
+    of what every tenth has.
+    """
+    grid, event = random_grid(14, 5, 6, 3), Event.uniform(0.2)
+    shown = simulate(grid.reduced, event, horizon_s=35, dt_s=0.01, buses=["1"])
+    at = np.rint(np.arange(0, 35, 1 / 30) / 0.01).astype(int)
+    thinned = replace(shown, time_s=shown.time_s[at], omega=shown.omega[at])
+    task = Task.of(
+        grid.facts, [Observation(event, thinned, MEASURED)], Bounds(), dt_s=0.01, scheme="exact",
+        reduced=False,
+    )  # fmt: skip
+    whole, eighth = densest(task, 400), task.predictor.sampling(8)
+    assert (whole.stride, len(whole.observed)) == (10, 350)
+    assert len(eighth.observed) == 88
+    early = densest(task, 400, until=200)
+    assert early.stride == 1 and len(early.observed) == 61  # all of them
+    assert len(densest(task, 5).observed) <= 5
+    assert len(everything(task).observed) == len(at)  # of one place, rows are few
+
+
+@pytest.mark.parametrize(("factor", "grade"), [(1.0, "good"), (0.5, "discarded")])
+def test_the_guard_compares_a_fit_of_many_machines_with_draws_of_its_own_prior(
+    monkeypatch, factor, grade
+):
+    as_of_many_machines(monkeypatch)
+    asked, beliefs = [], []
+    monkeypatch.setattr(
+        fits, "with_own_noise", lambda *a, old=fits.with_own_noise: asked.append(a) or old(*a)
+    )
+    monkeypatch.setattr(fits, "SwingFit", lambda *a: beliefs.append(a[3]) or SwingFit(*a))
+    grid, event = open_grid("star5"), Event.load({"5": 0.3}, at_s=1.0)
+    record = simulate(true_model(grid), event, horizon_s=15, dt_s=0.05)
+    observed = Observation(
+        event, replace(record, omega=factor * record.omega), Provenance("simulated", "a test")
+    )
+    release = publish(
+        grid,
+        [observed],
+        epsilon=Fraction(1),
+        adjacency=Adjacency(),
+        bounds=Bounds(),
+        ledger=None,
+        settings=FitSettings(dt_s=0.05),
+        sampler=DemoSampler(1),
+    )
+    assert release.fitted.verdict.grade == grade
+    assert all(isinstance(own, Alike) for own in beliefs[0].values())
+    assert len(asked) == 1  # a second search would be the first again

@@ -22,6 +22,7 @@ from gridveil.foundation.looks import looks
 from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import beliefs_alike
+from gridveil.inference.fit.direct import MODAL
 from gridveil.inference.fit.guard import SwingFit, Verdict
 from gridveil.inference.fit.noise import sensor_noise
 from gridveil.inference.fit.other_events import LIKELIER, gained, likeliest
@@ -229,7 +230,8 @@ def _two_stage(
         )
     fitted, sigma = with_own_noise(noisy, observed, settings)
     verdict = _guarded(start, noisy, observed, settings, fitted, sigma)
-    if verdict.discarded:  # a search may have ended beside the mark: another one, before it counts
+    if verdict.discarded and len(noisy.facts.machines) <= MODAL:
+        # a search may have ended beside the mark: another one, from other starts, before it counts
         second = with_own_noise(noisy, observed, settings, seed=1)
         other = _guarded(start, noisy, observed, settings, *second)
         if not other.discarded:
@@ -290,7 +292,10 @@ def _guarded(
             scheme=settings.scheme,
             sigma=sigma,
         )
-    belief, table = beliefs(noisy), posterior_mean(noisy)
+    # Of thousands of values, priors of items on their own and of items that may be alike differ by
+    # more deviations of a common factor than the guard allows: draws are then those of the fit's.
+    own = len(noisy.facts.machines) <= MODAL
+    belief, table = beliefs(noisy) if own else beliefs_alike(noisy), posterior_mean(noisy)
     unfitted = np.log(np.concatenate([table.values[name] for name in SWING]))
     return SwingFit(
         noisy.facts, observed, fitted, belief, unfitted, start, early, settings.dt_s
@@ -350,12 +355,12 @@ def with_own_noise(
     A fit at too small a σ takes model error for dynamics; then it is repeated at what it left.
     """
     sigma = least = _declared(observed, settings)
-    near = None
+    near, belief = None, beliefs_alike(noisy)
     for remaining in reversed(range(NOISE_ROUNDS)):
         fitted = two_stage(
             noisy.facts,
             observed,
-            beliefs_alike(noisy),
+            belief,
             noisy.bounds,
             dt_s=settings.dt_s,
             scheme=settings.scheme,

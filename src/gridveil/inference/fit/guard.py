@@ -11,7 +11,7 @@ it either way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -22,10 +22,10 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import modes
 from gridveil.dynamics.swing import SWING
 from gridveil.grid.facts import Array, GridFacts
+from gridveil.inference.alike import Belief
 from gridveil.inference.fit.noise import noise_of
 from gridveil.inference.fit.outcome import TwoStage
 from gridveil.inference.fit.problem import Observation, first_part
-from gridveil.inference.posterior import Posterior
 
 Grade = Literal["good", "doubtful", "discarded"]
 GRADES: tuple[Grade, ...] = get_args(Grade)
@@ -199,7 +199,7 @@ class SwingFit:
     facts: GridFacts
     observed: Sequence[Observation]
     found: TwoStage
-    belief: dict[str, Posterior]
+    belief: Mapping[str, Belief]
     unfitted: Array
     unfitted_model: ReducedModel
     early: Array | None

@@ -4,7 +4,7 @@ weights than lines.
 The maximum of the posterior of y = (log k, log m, log d) is looked for by Levenberg-Marquardt on
 the records themselves, see `gridveil.inference.fit.direct`. Up to so many machines as eigenvectors
 do, several starts are tried and all samples count; above, the release alone is the start, samples
-are fewer, and the model is integrated to fourth order.
+are fewer, but never so few that a swing is missed, and the model is integrated to fourth order.
 """
 
 from __future__ import annotations
@@ -43,9 +43,6 @@ TRIED, NEARLY = 15, 0.1
 STEPS, CLOSE = 60, 1e-3
 # The same above `MODAL` machines, where a step takes seconds.
 STEPS_OF_MANY, CLOSE_OF_MANY = 10, 0.1
-# Rows of a Jacobian at most above `MODAL` machines: fewer than entries of y, so that what is solved
-# for has their size.
-MOST_ROWS = 2000
 
 
 def is_beyond(facts: GridFacts) -> bool:
@@ -152,9 +149,5 @@ def _searched(
 
 
 def _samples(task: Task, samples: int) -> Sampling:
-    """Limit the samples of a record, and the rows of a Jacobian."""
-    records, g = task.predictor.records, len(task.coordinates.facts.machines)
-    if g > MODAL:
-        rows = len(records.observed) * task.coordinates.locations
-        samples = min(samples, max(MOST_ROWS // rows, 1))
+    """Limit the samples of a record, and the numbers in a Jacobian."""
     return sampled(task, samples, MOST_KEPT)

@@ -28,6 +28,9 @@ WIDE_SIGMA = 1e-5
 # samples all the same.
 SEARCHED, SEARCHED_ROUGHLY, LEAST_SAMPLES = 300, 100, 40
 MOST_SEARCHED, MOST_KEPT = 1_000_000, 12_000_000
+# Rows of a Jacobian at most where the network itself is looked for without eigenvectors: fewer than
+# its entries, so that what is solved for has their size.
+MOST_ROWS, NEARLY_ALL = 2000, 0.9
 # Searches for several explanations: σ that they assume, over its value; rounds with each window,
 # and the change of the cost at which one ends.
 WIDER, ROUNDS, CLOSE = 30.0, 8, 0.1
@@ -39,14 +42,29 @@ def sampled(
     task: Task, samples: int, numbers: int = MOST_SEARCHED, until: int | None = None
 ) -> Sampling:
     """Limit the samples of a record, and the numbers in a Jacobian."""
-    entries = task.coordinates.size
+    rows = task.coordinates.locations * len(task.predictor.records.observed)
     if not len(task.coordinates.linked):  # the network itself is what is looked for
-        entries = len(task.coordinates.facts.edges) + 2 * len(task.coordinates.facts.machines)
-    row = task.coordinates.locations * entries * len(task.predictor.records.observed)
+        return densest(task, max(MOST_ROWS // rows, 1), until)
     every = task.predictor.sampling().stride
-    most = min(samples, max(LEAST_SAMPLES, numbers // row))
+    most = min(samples, max(LEAST_SAMPLES, numbers // (rows * task.coordinates.size)))
     length = task.predictor.records.samples if until is None else until
     return task.predictor.sampling(max(1, length // every // most), until)
+
+
+def densest(task: Task, most: int, until: int | None = None) -> Sampling:
+    """Look at nearly as many samples of a record as are allowed, as far apart as that goes.
+
+    30 Hz lie on every third or fourth step of 10 ms: all of every tenth, but few of every eighth.
+    """
+    every = task.predictor.sampling().stride
+    length = task.predictor.records.samples if until is None else until
+    widest = max(1, length // every // min(most, LEAST_SAMPLES))
+    tried = [task.predictor.sampling(thin, until) for thin in range(1, widest + 1)]
+    counts = np.array([max(map(len, own.at)) for own in tried])
+    allowed = counts * (counts <= most)
+    if not allowed.any():
+        return tried[-1]
+    return tried[np.flatnonzero(allowed >= NEARLY_ALL * allowed.max())[-1]]
 
 
 def windows(task: Task, middle: ReducedModel) -> list[int]:
