@@ -21,8 +21,8 @@ from gridveil.dynamics.engine.lti import (
     LinearFamily,
     XArray,
     namespace,
-    product,
 )
+from gridveil.dynamics.engine.products import plus_product, product, sum_of_products
 from gridveil.dynamics.engine.propagate import (
     SCHEMES,
     Blocks,
@@ -167,23 +167,21 @@ class Objective:
         what has to be moved: R Zᵀ = O (Z Zᵀ) − Y Zᵀ and Rᵀ O = Zᵀ (Oᵀ O) − Yᵀ O, where Y is the
         same for all models and often of low rank.
 
-        The last block column may be cut short: its samples are the first rows of O.
+        The last block column may be cut short: what the last rows of O see of it is taken out.
         """
         xp, own = namespace(O), self._factors.beside(O)
-        rows, c = self._last_rows, len(self.records.steps)
-        head, tail = O[..., :rows, :], O[..., rows:, :]
-        whole, last = Zt[..., :-c, :], Zt[..., -c:, :]
-        Z_whole, Z_last, O_head = whole.mT @ whole, last.mT @ last, head.mT @ head
-        O_all = O_head + tail.mT @ tail
-        of_O, of_Z = own.left.mT @ O, own.right @ Zt
-        O_bar = xp.concat([head @ (Z_whole + Z_last), tail @ Z_whole], axis=-2) - own.left @ of_Z
-        Zt_bar = xp.concat([whole @ O_all, last @ O_head], axis=-2) - own.right.mT @ of_O
-        J = (
-            _dot(Z_whole, O_all, axes=2)
-            + _dot(Z_last, O_head, axes=2)
-            - 2.0 * _dot(of_O, of_Z, axes=2)
-            + own.size
-        )
+        OO, ZZ = product(O.mT, O), product(Zt.mT, Zt)
+        of_O, of_Z = product(own.left.mT, O), product(own.right, Zt)
+        O_bar = sum_of_products((O, ZZ), (own.left, -of_Z))
+        Zt_bar = sum_of_products((Zt, OO), (own.right.mT, -of_O))
+        J = _dot(OO, ZZ, axes=2) - 2.0 * _dot(of_O, of_Z, axes=2) + own.size
+        rows, column = self._last_rows, Zt.shape[-2] - len(self.records.steps)
+        if rows < O.shape[-2]:
+            tail, last = O[..., rows:, :], Zt[..., column:, :]
+            outside = product(tail, last.mT)
+            O_bar = plus_product(O_bar, -outside, last, rows)
+            Zt_bar = plus_product(Zt_bar, -outside.mT, tail, column)
+            J = J - _dot(outside, outside, axes=2)
         small = PLAIN * own.size > J
         if bool(xp.any(small)):
             J = xp.where(small, self._exact_where(small, O, Zt), J)
