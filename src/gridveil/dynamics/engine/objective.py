@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Any
 
@@ -129,7 +129,7 @@ class Objective:
         start = self._start(lti)
         mismatch = self._by_stepping if takes_steps(lti, self.path) else self._by_blocks
         J, E_bar, H_bar = mismatch(E, lti.H, start)
-        return J, self.family.pull(theta, LTI(pullback(E_bar), H_bar, lti.states))
+        return J, self.family.pull_at(lti, theta, LTI(pullback(E_bar), H_bar, lti.states))
 
     def _by_blocks(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:
         blocks = grow_blocks(E, H, start, self._layout)
@@ -248,7 +248,7 @@ def _controller() -> Any:
         from threadpoolctl import ThreadpoolController
     except ImportError:  # a bare machine: OPENBLAS_NUM_THREADS says it there
         return None
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
 
 
 @contextmanager
@@ -258,7 +258,10 @@ def one_blas_thread() -> Iterator[None]:
     Also a decorator.
     """
     controller = _controller()
-    with controller.limit(limits=1, user_api="blas") if controller else nullcontext():
+    if controller is None or all(one.get_num_threads() == 1 for one in controller.lib_controllers):
+        yield
+        return
+    with controller.limit(limits=1, user_api="blas"):
         yield
 
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import ceil, log2
 from typing import Any, Literal
 
@@ -123,7 +124,16 @@ SCHEMES: Mapping[SchemeName, Scheme] = {"exact": exact, "trapezoidal": trapezoid
 
 
 def _eye(F: XArray) -> XArray:
+    if isinstance(F, np.ndarray) and F.dtype == np.float64:
+        return _plain_eye(F.shape[-1])
     return eye(F.shape[-1], F)
+
+
+@cache
+def _plain_eye(n: int) -> XArray:
+    unit = np.eye(n)
+    unit.flags.writeable = False
+    return unit
 
 
 @dataclass(frozen=True)

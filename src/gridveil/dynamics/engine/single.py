@@ -46,12 +46,11 @@ class SingleBlocks:
     def pull_outputs(self, bar: Array) -> tuple[Array, Array]:
         """Turn dJ/d(O Z) into dJ/dE and dJ/dH."""
         n, width = self.Z.shape
-        Z_bar = np.zeros(self.starting[-1].shape)
-        Z_bar[:, n : n + width] = self.O.T.dot(bar)
-        power_bar = _shrink(self.starting, Z_bar)[:, :n]
-        O_bar = np.concatenate([power_bar.T, self.Z.dot(bar.T)], axis=1)
-        first = _shrink(self.observing, O_bar)
-        return first[:, :n].T, first[:, n:].T
+        Z_bar = np.zeros((n, self.starting[-1].shape[1] - n))
+        Z_bar[:, :width] = self.O.T.dot(bar)
+        power_bar, _ = _shrink(self.starting, np.zeros((n, n)), Z_bar)
+        E_bar, H_bar = _shrink(self.observing, power_bar.T, self.Z.dot(bar.T))
+        return E_bar.T, H_bar.T
 
 
 def _grow(P: Array, V: Array, doublings: int) -> list[Array]:
@@ -66,14 +65,14 @@ def _grow(P: Array, V: Array, doublings: int) -> list[Array]:
     return tape
 
 
-def _shrink(tape: list[Array], S_bar: Array) -> Array:
-    """Turn the derivative by the last [P, V] of a tape into the derivative by the first."""
-    n = len(S_bar)
+def _shrink(tape: list[Array], P_bar: Array, V_bar: Array) -> tuple[Array, Array]:
+    """Turn the derivatives by the last P and V of a tape into those by the first."""
+    n = len(P_bar)
     for S in reversed(tape[:-1]):
-        width = S.shape[1]
-        R_bar = np.concatenate([S_bar[:, :n], S_bar[:, width:]], axis=1)
+        own = S.shape[1] - n
+        R_bar = np.empty(S.shape)
+        R_bar[:, :n], R_bar[:, n:] = P_bar, V_bar[:, own:]
         before = S[:, :n].T.dot(R_bar)
-        before[:, :n] += R_bar.dot(S.T)
-        before[:, n:] += S_bar[:, n:width]
-        S_bar = before
-    return S_bar
+        P_bar = np.add(before[:, :n], R_bar.dot(S.T))
+        V_bar = np.add(before[:, n:], V_bar[:, :own])
+    return P_bar, V_bar
