@@ -9,47 +9,41 @@ cuBLAS takes four times as long as reading and writing them does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import triton
 import triton.language as tl
 
-# Rows and columns of a tile, what is multiplied at a time, and warps to a tile.
-TALL, WIDE, DEEP, WARPS = 32, 32, 16, 1
-# Whether tiles are multiplied by `tl.dot`, or column by row.
-DOT = True
+
+class Tile(NamedTuple):
+    """How a result is cut: rows of a program, what it multiplies at a time, and its warps."""
+
+    rows: int
+    deep: int
+    warps: int
+
+
+# Of results of up to 32 rows, and of longer ones.
+SHORT, LONG = Tile(32, 16, 1), Tile(32, 16, 1)
+WIDE = 32
 MOST_PAIRS = 3
 
 
 @triton.jit
 def _add(total, a, b, model, first, m, n, k, a_model, a_row, b_model, b_row,
-         A_T: tl.constexpr, B_T: tl.constexpr, DOT: tl.constexpr,
-         TALL: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr):  # fmt: skip
-    rows, columns = first + tl.arange(0, TALL), tl.arange(0, WIDE)
+         A_T: tl.constexpr, B_T: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
+         DEEP: tl.constexpr):  # fmt: skip
+    rows, columns = first + tl.arange(0, TALL)[:, None], tl.arange(0, WIDE)[None, :]
     a += model * a_model
     b += model * b_model
-    if DOT:
-        for start in range(0, k, DEEP):
-            inner = start + tl.arange(0, DEEP)
-            if A_T:
-                a_at = inner[None, :] * a_row + rows[:, None]
-            else:
-                a_at = rows[:, None] * a_row + inner[None, :]
-            if B_T:
-                b_at = columns[None, :] * b_row + inner[:, None]
-            else:
-                b_at = inner[:, None] * b_row + columns[None, :]
-            left = tl.load(a + a_at, mask=(rows[:, None] < m) & (inner[None, :] < k), other=0.0)
-            right = tl.load(b + b_at, mask=(inner[:, None] < k) & (columns[None, :] < n), other=0.0)
-            total = tl.dot(left, right, total, input_precision="ieee", out_dtype=tl.float64)
-    else:
-        for inner in range(k):
-            a_at = inner * a_row + rows if A_T else rows * a_row + inner
-            b_at = columns * b_row + inner if B_T else inner * b_row + columns
-            left = tl.load(a + a_at, mask=rows < m, other=0.0)
-            right = tl.load(b + b_at, mask=columns < n, other=0.0)
-            total += left[:, None] * right[None, :]
+    for start in range(0, k, DEEP):
+        across, down = start + tl.arange(0, DEEP)[None, :], start + tl.arange(0, DEEP)[:, None]
+        a_at = across * a_row + rows if A_T else rows * a_row + across
+        b_at = columns * b_row + down if B_T else down * b_row + columns
+        left = tl.load(a + a_at, mask=(rows < m) & (across < k), other=0.0)
+        right = tl.load(b + b_at, mask=(down < k) & (columns < n), other=0.0)
+        total = tl.dot(left, right, total, input_precision="ieee", out_dtype=tl.float64)
     return total
 
 
@@ -68,8 +62,7 @@ def _sum(out, base, a0, b0, a1, b1, a2, b2, m, n, tiles,
          k2, a_model2, a_row2, b_model2, b_row2,
          A0_T: tl.constexpr, B0_T: tl.constexpr, A1_T: tl.constexpr, B1_T: tl.constexpr,
          A2_T: tl.constexpr, B2_T: tl.constexpr, PAIRS: tl.constexpr, BASE: tl.constexpr,
-         DOT: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
-         DEEP: tl.constexpr):  # fmt: skip
+         TALL: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr):  # fmt: skip
     model = (tl.program_id(0) // tiles).to(tl.int64)
     first = (tl.program_id(0) % tiles) * TALL
     rows, columns = first + tl.arange(0, TALL)[:, None], tl.arange(0, WIDE)[None, :]
@@ -79,13 +72,13 @@ def _sum(out, base, a0, b0, a1, b1, a2, b2, m, n, tiles,
     else:
         total = tl.zeros((TALL, WIDE), tl.float64)
     total = _add(total, a0, b0, model, first, m, n, k0, a_model0, a_row0, b_model0, b_row0,
-                 A0_T, B0_T, DOT, TALL, WIDE, DEEP)  # fmt: skip
+                 A0_T, B0_T, TALL, WIDE, DEEP)  # fmt: skip
     if PAIRS > 1:
         total = _add(total, a1, b1, model, first, m, n, k1, a_model1, a_row1, b_model1, b_row1,
-                     A1_T, B1_T, DOT, TALL, WIDE, DEEP)  # fmt: skip
+                     A1_T, B1_T, TALL, WIDE, DEEP)  # fmt: skip
     if PAIRS > 2:
         total = _add(total, a2, b2, model, first, m, n, k2, a_model2, a_row2, b_model2, b_row2,
-                     A2_T, B2_T, DOT, TALL, WIDE, DEEP)  # fmt: skip
+                     A2_T, B2_T, TALL, WIDE, DEEP)  # fmt: skip
     tl.store(out + model * out_model + rows * out_row + columns, total, kept)
 
 
@@ -105,12 +98,13 @@ def sum_of_products(
     taken += taken[:1] * (MOST_PAIRS - len(taken))
     sizes = [size for a, b in taken for size in (a[0].shape[-1], *a[2:], *b[2:])]
     start = out if base is None else base
-    tiles, kernel = triton.cdiv(m, TALL), cast(Any, _sum)
+    tile, kernel = SHORT if m <= 32 else LONG, cast(Any, _sum)
+    tiles = triton.cdiv(m, tile.rows)
     kernel[(out.shape[0] * tiles,)](
         out, start, *(one[0] for pair in taken for one in pair), m, n, tiles,
         *out.stride()[:2], *start.stride()[:2], *sizes,
         *(one[1] for pair in taken for one in pair), len(pairs), base is not None,
-        DOT, TALL, WIDE, DEEP, num_warps=WARPS, num_stages=1,
+        tile.rows, WIDE, tile.deep, num_warps=tile.warps, num_stages=1,
     )  # fmt: skip
     return out
 
