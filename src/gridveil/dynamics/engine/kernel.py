@@ -3,7 +3,7 @@
 """Σ a b of many small matrices on a CUDA device, in float64: a Triton kernel, one tile of a model's
 result to a program.
 
-cuBLAS takes four times as long as reading and writing them does.
+Most of a batch's time went to cuBLAS, which cuts 18 × 18 matrices into tiles of 32 × 32.
 """
 
 from __future__ import annotations
