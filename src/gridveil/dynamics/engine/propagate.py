@@ -277,7 +277,7 @@ class Blocks:
 
 def grow_blocks(E: XArray, H: XArray, start: XArray, layout: BlockLayout) -> Blocks | SingleBlocks:
     """Lay outputs out in blocks, of one model or of a batch."""
-    single = isinstance(E, np.ndarray) and E.ndim == 2
+    single = isinstance(E, np.ndarray) and E.ndim == 2 and E.dtype == H.dtype == np.float64
     return (SingleBlocks if single else Blocks).grow(E, H, start, layout)
 
 
