@@ -37,8 +37,10 @@ from gridveil.dynamics.engine.propagate import (
 )
 from gridveil.dynamics.engine.records import SampledRecord, SampledRecords
 
-# Models worked on at once: enough to hide Python's share, few enough for the cache.
-CHUNK = 25
+# Models that a thread works on at once: with fewer, threads wait for one another between NumPy's
+# calls (100 models on two cores: 4.8 ms in halves, 6.4 in quarters); with more, for memory. Up to
+# ALONE are left to one thread.
+CHUNK, ALONE = 50, 25
 # A batch's J comes from products of small matrices where it is more than this share of the records'
 # own size; below it their rounding would show (5e-11 of J here), and it comes from the residuals.
 PLAIN = 1e-4
@@ -101,7 +103,7 @@ class Objective:
         if not isinstance(theta, np.ndarray):  # a GPU takes the whole batch at once
             return self._evaluate(theta)
         _keep_freed_memory()
-        if theta.ndim == 1 or len(theta) <= CHUNK:
+        if theta.ndim == 1 or len(theta) <= ALONE:
             with one_blas_thread():
                 return self._evaluate(theta)
         rounds = -(-len(theta) // (CHUNK * _cores()))
