@@ -1,5 +1,7 @@
 """One model's arithmetic, which the profile `paper` is kept to, to the last bit."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -87,3 +89,19 @@ def test_one_models_answer_mismatch_and_gradient_are_plain_products_to_the_last_
     assert np.array_equal(answer, omega)
     assert found[0] == J
     assert np.array_equal(found[1], gradient)
+
+
+def test_places_of_results_are_reused_by_no_two_threads_at_a_time():
+    model = ieee30_like(PAPER).reduced
+    drive = 0.2 * np.nan_to_num(model.loads)[:, None]
+    rng = np.random.default_rng(2)
+    observed = 0.01 * rng.standard_normal((SAMPLES, 6))
+    record = SampledRecord(((0, 0),), observed, np.full_like(observed, DT))
+    objective = Objective(model.family(drive, range(6), Bounds()), [record], dt_s=DT)
+    thetas = model.theta * rng.uniform(0.9, 1.1, (12, len(model.theta)))
+    alone = [objective(theta) for theta in thetas]
+    with one_blas_thread(), ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(objective, [*thetas] * 5))
+    for (J, gradient), (J_found, found) in zip(alone * 5, together, strict=True):
+        assert J_found == J
+        assert np.array_equal(found, gradient)

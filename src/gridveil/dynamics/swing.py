@@ -70,21 +70,29 @@ class SwingFamily(LinearFamily):
         self._states, self._g, self._edges, self._width = states, g, (i, j), states + inputs
         self._constants = Constants(
             eye=eye,
-            pair=pair.ravel(),
-            stencil=np.concatenate([i * g + i, j * g + j, i * g + j, j * g + i]),
-            diagonal=np.arange(g) * (g + 1),
+            minus_eye=-eye,
+            nothing=np.zeros(1),
+            pair=pair,
+            entries=self._entries(i, j),
             fixed=constant[:g, power.start :],  # of p and of inputs
             below=constant[g:],
             output=np.concatenate([sense, np.zeros((len(sense), states - g + inputs))], axis=1),
         )
 
+    def _entries(self, i: IntArray, j: IntArray) -> IntArray:
+        """Where L_ii, L_jj, L_ij and L_ji of every edge and then the damping of every machine are
+        in the rows of ω̇, and a place behind them for the reference angle's.
+        """
+        g, width = self._g, self._width
+        rows, columns = np.concatenate([i, j, i, j]), np.concatenate([i, j, j, i])
+        lines = np.where(columns < g - 1, rows * width + g + columns, g * width)
+        return np.concatenate([lines, np.arange(g) * (width + 1)])
+
     def lti(self, theta: XArray) -> LTI:
         """Build F (..., 3g − 1 + s, 3g − 1 + s); H does not depend on θ."""
-        xp, own = namespace(theta), self._constants.beside(theta)
-        lead = theta.shape[:-1]
-        below = xp.broadcast_to(own.below, (*lead, *own.below.shape))
-        F = xp.concat([self._rows(theta), below], axis=-2)
-        return LTI(F, xp.broadcast_to(own.output, (*lead, *own.output.shape)), self._states)
+        xp, own, lead = namespace(theta), self._constants.beside(theta), theta.shape[:-1]
+        F = xp.concat([self._rows(theta), _each(own.below, lead)], axis=-2)
+        return LTI(F, _each(own.output, lead), self._states)
 
     @cached_property
     def _moved(self) -> Constants:
@@ -116,35 +124,57 @@ class SwingFamily(LinearFamily):
     def _rows(self, theta: XArray) -> XArray:
         """The rows of ω̇, (..., g, 3g − 1 + s): (−diag(d), −L, I, −drive) / m."""
         xp, own, lead = namespace(theta), self._constants.beside(theta), theta.shape[:-1]
-        k = xp.concat([theta[..., self._k], zeros((*lead, 1), theta)], axis=-1)
-        weights = xp.reshape(xp.take(k, own.pair, axis=-1), (*lead, self._g, self._g))
-        L = xp.sum(weights, axis=-1)[..., None] * own.eye - weights
-        damping = theta[..., self._d, None] * own.eye
+        k = xp.concat([theta[..., self._k], _each(own.nothing, lead)], axis=-1)
+        weights = _at(k, own.pair)
+        minus_L = _total(weights)[..., None] * own.minus_eye + weights
+        damping = theta[..., self._d, None] * own.minus_eye
         fixed = self._driven(theta, own.fixed)
-        rows = xp.concat([-damping, -L[..., :-1], fixed], axis=-1)
+        rows = xp.concat([damping, minus_L[..., :-1], fixed], axis=-1)
         return rows / theta[..., self._m, None]
 
     def _driven(self, theta: XArray, fixed: XArray) -> XArray:
         """What of the rows of ω̇ times m belongs to p and to inputs, (..., g, g + s)."""
-        return namespace(theta).broadcast_to(fixed, (*theta.shape[:-1], *fixed.shape))
+        return _each(fixed, theta.shape[:-1])
 
     def pull(self, theta: XArray, bar: LTI) -> XArray:
         """dJ/dθ by hand: the rows of ω̇ are (linear in k_r and d) / m, the rest is constant."""
-        xp, own = namespace(theta), self._constants.beside(theta)
-        lead, g = theta.shape[:-1], self._g
+        return self._pull(self._rows(theta), theta, bar)
+
+    def pull_at(self, lti: LTI, theta: XArray, bar: LTI) -> XArray:
+        """The same, with the rows of ω̇ from the model itself."""
+        return self._pull(lti.F[..., self._omega, :], theta, bar)
+
+    def _pull(self, rows: XArray, theta: XArray, bar: LTI) -> XArray:
+        xp, own, lead = namespace(theta), self._constants.beside(theta), theta.shape[:-1]
         m, rows_bar = theta[..., self._m], bar.F[..., self._omega, :]
-        m_bar = -xp.sum(self._rows(theta) * rows_bar, axis=-1) / m
-        scaled = rows_bar / m[..., None]
-        d_bar = -xp.take(
-            xp.reshape(scaled[..., self._omega], (*lead, g * g)), own.diagonal, axis=-1
-        )
-        # dJ/dL, with a zero column for the reference angle; an edge adds to L_ii and L_jj and takes
-        # from L_ij and L_ji.
-        last = zeros((*lead, g, 1), scaled)
-        L_bar = xp.reshape(xp.concat([-scaled[..., self._delta], last], axis=-1), (*lead, g * g))
-        corners = xp.reshape(xp.take(L_bar, own.stencil, axis=-1), (*lead, 4, -1))
-        k_bar = corners[..., 0, :] + corners[..., 1, :] - corners[..., 2, :] - corners[..., 3, :]
-        return xp.concat([k_bar, m_bar, d_bar], axis=-1)
+        by_m = _total(rows * rows_bar) / m
+        scaled = xp.reshape(rows_bar / m[..., None], (*lead, -1))
+        entries = _at(xp.concat([scaled, _each(own.nothing, lead)], axis=-1), own.entries)
+        # an edge adds to L_ii and L_jj and takes from L_ij and L_ji
+        e = self._k.stop
+        ii, jj, ij, ji = (entries[..., n * e : (n + 1) * e] for n in range(4))
+        return -xp.concat([ii + jj - ij - ji, by_m, entries[..., 4 * e :]], axis=-1)
+
+
+def _each(array: XArray, lead: tuple[int, ...]) -> XArray:
+    """The same array for every model of a batch."""
+    return namespace(array).broadcast_to(array, (*lead, *array.shape)) if lead else array
+
+
+def _at(array: XArray, places: XArray) -> XArray:
+    """Entries along the last axis, in the shape of their places."""
+    if isinstance(array, np.ndarray):
+        return array.take(places, axis=-1)
+    xp = namespace(array)
+    found = xp.take(array, xp.reshape(places, (-1,)), axis=-1)
+    return xp.reshape(found, (*array.shape[:-1], *places.shape))
+
+
+def _total(array: XArray) -> XArray:
+    """Sum over the last axis; NumPy's own `sum` takes a microsecond more."""
+    if isinstance(array, np.ndarray):
+        return np.add.reduce(array, -1)
+    return namespace(array).sum(array, axis=-1)
 
 
 class DrivenSwingFamily(SwingFamily):
@@ -171,13 +201,11 @@ class DrivenSwingFamily(SwingFamily):
         u = xp.reshape(theta[..., self._u], (*lead, -1, g)).mT
         return xp.concat([xp.broadcast_to(fixed[:, :g], (*lead, g, g)), -u], axis=-1)
 
-    def pull(self, theta: XArray, bar: LTI) -> XArray:
-        """dJ/dθ by hand."""
+    def _pull(self, rows: XArray, theta: XArray, bar: LTI) -> XArray:
         xp = namespace(theta)
         u_bar = -bar.F[..., self._omega, self._states :] / theta[..., self._m, None]
-        return xp.concat(
-            [super().pull(theta, bar), xp.reshape(u_bar.mT, (*theta.shape[:-1], -1))], axis=-1
-        )
+        u_bar = xp.reshape(u_bar.mT, (*theta.shape[:-1], -1))
+        return xp.concat([super()._pull(rows, theta, bar), u_bar], axis=-1)
 
     def directions(self, theta: Array, moving: IntArray) -> tuple[Array, Array]:
         """∂F/∂θ_p = [left_p; 0] right_pᵀ for the entries `moving` of θ (p,): left (moving, g) and

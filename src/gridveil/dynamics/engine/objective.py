@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Any
 
@@ -21,8 +21,8 @@ from gridveil.dynamics.engine.lti import (
     LinearFamily,
     XArray,
     namespace,
-    product,
 )
+from gridveil.dynamics.engine.products import plus_product, product, sum_of_products
 from gridveil.dynamics.engine.propagate import (
     SCHEMES,
     Blocks,
@@ -37,8 +37,10 @@ from gridveil.dynamics.engine.propagate import (
 )
 from gridveil.dynamics.engine.records import SampledRecord, SampledRecords
 
-# Models worked on at once: enough to hide Python's share, few enough for the cache.
-CHUNK = 25
+# Models that a thread works on at once: with fewer, threads wait for one another between NumPy's
+# calls (100 models on two cores: 4.8 ms in halves, 6.4 in quarters); with more, for memory. Up to
+# ALONE are left to one thread.
+CHUNK, ALONE = 50, 25
 # A batch's J comes from products of small matrices where it is more than this share of the records'
 # own size; below it their rounding would show (5e-11 of J here), and it comes from the residuals.
 PLAIN = 1e-4
@@ -79,7 +81,7 @@ class Objective:
             # rows of O that the last block column has samples of
             self._last_rows = int(inside[:, -1].sum())
             weights = inside if self._even_weight is not None else self._layout.pack(weights)
-            constants = {"packed": packed, "weights": weights}
+            constants = {"packed": np.ascontiguousarray(packed), "weights": weights}
         self._constants = Constants(
             observed=self.records.observed, double_weights=2.0 * self.records.weights, **constants
         )
@@ -101,7 +103,7 @@ class Objective:
         if not isinstance(theta, np.ndarray):  # a GPU takes the whole batch at once
             return self._evaluate(theta)
         _keep_freed_memory()
-        if theta.ndim == 1 or len(theta) <= CHUNK:
+        if theta.ndim == 1 or len(theta) <= ALONE:
             with one_blas_thread():
                 return self._evaluate(theta)
         rounds = -(-len(theta) // (CHUNK * _cores()))
@@ -129,7 +131,7 @@ class Objective:
         start = self._start(lti)
         mismatch = self._by_stepping if takes_steps(lti, self.path) else self._by_blocks
         J, E_bar, H_bar = mismatch(E, lti.H, start)
-        return J, self.family.pull(theta, LTI(pullback(E_bar), H_bar, lti.states))
+        return J, self.family.pull_at(lti, theta, LTI(pullback(E_bar), H_bar, lti.states))
 
     def _by_blocks(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:
         blocks = grow_blocks(E, H, start, self._layout)
@@ -167,23 +169,21 @@ class Objective:
         what has to be moved: R Zᵀ = O (Z Zᵀ) − Y Zᵀ and Rᵀ O = Zᵀ (Oᵀ O) − Yᵀ O, where Y is the
         same for all models and often of low rank.
 
-        The last block column may be cut short: its samples are the first rows of O.
+        The last block column may be cut short: what the last rows of O see of it is taken out.
         """
         xp, own = namespace(O), self._factors.beside(O)
-        rows, c = self._last_rows, len(self.records.steps)
-        head, tail = O[..., :rows, :], O[..., rows:, :]
-        whole, last = Zt[..., :-c, :], Zt[..., -c:, :]
-        Z_whole, Z_last, O_head = whole.mT @ whole, last.mT @ last, head.mT @ head
-        O_all = O_head + tail.mT @ tail
-        of_O, of_Z = own.left.mT @ O, own.right @ Zt
-        O_bar = xp.concat([head @ (Z_whole + Z_last), tail @ Z_whole], axis=-2) - own.left @ of_Z
-        Zt_bar = xp.concat([whole @ O_all, last @ O_head], axis=-2) - own.right.mT @ of_O
-        J = (
-            _dot(Z_whole, O_all, axes=2)
-            + _dot(Z_last, O_head, axes=2)
-            - 2.0 * _dot(of_O, of_Z, axes=2)
-            + own.size
-        )
+        OO, ZZ = product(O.mT, O), product(Zt.mT, Zt)
+        of_O, of_Z = product(own.left.mT, O), product(own.right, Zt)
+        O_bar = sum_of_products((O, ZZ), (own.left, -of_Z))
+        Zt_bar = sum_of_products((Zt, OO), (own.right.mT, -of_O))
+        J = _dot(OO, ZZ, axes=2) - 2.0 * _dot(of_O, of_Z, axes=2) + own.size
+        rows, column = self._last_rows, Zt.shape[-2] - len(self.records.steps)
+        if rows < O.shape[-2]:
+            tail, last = O[..., rows:, :], Zt[..., column:, :]
+            outside = product(tail, last.mT)
+            O_bar = plus_product(O_bar, -outside, last, rows)
+            Zt_bar = plus_product(Zt_bar, -outside.mT, tail, column)
+            J = J - _dot(outside, outside, axes=2)
         small = PLAIN * own.size > J
         if bool(xp.any(small)):
             J = xp.where(small, self._exact_where(small, O, Zt), J)
@@ -228,8 +228,9 @@ def _dot(a: XArray, b: XArray, axes: int) -> XArray:
     """Σ a b over records or blocks: all axes of a record (3) or of a block matrix (2), never the
     batch.
     """
-    xp = namespace(a)
-    flat = (*a.shape[:-axes], -1)
+    xp, flat = namespace(a), (*a.shape[:-axes], -1)
+    if xp is np:
+        return np.vecdot(a.reshape(flat), b.reshape(flat))
     return xp.vecdot(xp.reshape(a, flat), xp.reshape(b, flat))
 
 
@@ -245,23 +246,30 @@ def _keep_freed_memory() -> None:
 
 
 @cache
-def _controller() -> Any:
+def _blas_libraries() -> tuple[Any, ...]:
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:  # a bare machine: OPENBLAS_NUM_THREADS says it there
-        return None
-    return ThreadpoolController()
+        return ()
+    return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Small products are slower on several BLAS threads; the cores are used over the batch instead.
 
-    Also a decorator.
+    Also a decorator. Libraries are limited one by one, in half the time that `limit` takes.
     """
-    controller = _controller()
-    with controller.limit(limits=1, user_api="blas") if controller else nullcontext():
+    several = [(own, n) for own in _blas_libraries() if (n := own.get_num_threads() or 1) != 1]
+    for own, _ in several:
+        own.set_num_threads(1)
+    try:
         yield
+    finally:
+        for own, n in several:
+            own.set_num_threads(n)
+            if hasattr(own, "clear_controlling_thread"):  # others may limit it again
+                own.clear_controlling_thread()
 
 
 def _cores() -> int:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import ceil, log2
 from typing import Any, Literal
 
@@ -38,10 +39,14 @@ from gridveil.dynamics.engine.lti import (
     beside,
     eye,
     namespace,
+    zeros,
+)
+from gridveil.dynamics.engine.products import (
+    Stack,
     plus_product,
     product,
+    sum_of_products,
     transposed,
-    zeros,
 )
 from gridveil.dynamics.engine.single import SingleBlocks
 
@@ -119,7 +124,16 @@ SCHEMES: Mapping[SchemeName, Scheme] = {"exact": exact, "trapezoidal": trapezoid
 
 
 def _eye(F: XArray) -> XArray:
+    if isinstance(F, np.ndarray) and F.dtype == np.float64:
+        return _plain_eye(F.shape[-1])
     return eye(F.shape[-1], F)
+
+
+@cache
+def _plain_eye(n: int) -> XArray:
+    unit = np.eye(n)
+    unit.flags.writeable = False
+    return unit
 
 
 @dataclass(frozen=True)
@@ -185,36 +199,34 @@ class Chain:
     @classmethod
     def grow(cls, P: XArray, V: XArray, count: int) -> Chain:
         """Double V to [V; V P] and square P, again and again; the last doubling may be in part."""
-        xp, rows = namespace(P), V.shape[-2]
-        if V.ndim < P.ndim:
-            V = xp.broadcast_to(V, (*P.shape[:-2], *V.shape))
-        powers, blocks = [P], 1
+        rows = V.shape[-2]
+        stack, powers, blocks = Stack(V, P, count * rows), [P], 1
         while blocks < count:
             if blocks > 1:
                 powers.append(product(powers[-1], powers[-1]))
             more = min(blocks, count - blocks)
-            V = xp.concat([V, product(V[..., : more * rows, :], powers[-1])], axis=-2)
+            stack.add(more * rows, powers[-1])
             blocks += more
-        return cls(V, powers, rows, count)
+        return cls(stack.V, powers, rows, count)
 
     def beyond(self) -> XArray:
         """P^count, where count is a power of 2."""
         return product(self.powers[-1], self.powers[-1]) if self.count > 1 else self.powers[-1]
 
     def shrink(self, V_bar: XArray, beyond_bar: XArray | None = None) -> tuple[XArray, XArray]:
-        """Turn the derivatives by V and by P^count into those by V₀ and by P."""
-        xp, P_bar, blocks = namespace(V_bar), beyond_bar, self.count
+        """Turn the derivatives by V and by P^count into those by V₀ and by P; neither is needed
+        afterwards.
+        """
+        P_bar, blocks = beyond_bar, self.count
         for level in reversed(range(len(self.powers) if self.count > 1 else 0)):
             P, most = self.powers[level], 2**level
             more = min(most, blocks - most) * self.rows
-            last, back = V_bar[..., most * self.rows :, :], transposed(P)
-            own = product(self.V[..., :more, :].mT, last)
+            first, last = V_bar[..., : most * self.rows, :], V_bar[..., most * self.rows :, :]
+            back, pairs = transposed(P), [(self.V[..., :more, :].mT, last)]
             if P_bar is not None:  # of P²
-                own = plus_product(plus_product(own, back, P_bar), P_bar, back)
-            P_bar = own
-            first = plus_product(V_bar[..., :more, :], last, back)
-            rest = V_bar[..., more : most * self.rows, :]
-            V_bar = xp.concat([first, rest], axis=-2) if rest.shape[-2] else first
+                pairs += [(back, P_bar), (P_bar, back)]
+            P_bar = sum_of_products(*pairs)
+            V_bar = plus_product(first, last, back)
             blocks = most
         if P_bar is None:  # a single block, which does not depend on P
             P_bar = 0.0 * self.powers[0]
@@ -260,12 +272,12 @@ class Blocks:
 
     def pull_outputs(self, bar: XArray) -> tuple[XArray, XArray]:
         """Turn dJ/d(O Z) into dJ/dE and dJ/dH."""
-        return self.pull(product(bar, self.Zt), product(self.O.mT, bar).mT)
+        return self.pull(product(bar, self.Zt), product(bar.mT, self.O))
 
 
 def grow_blocks(E: XArray, H: XArray, start: XArray, layout: BlockLayout) -> Blocks | SingleBlocks:
     """Lay outputs out in blocks, of one model or of a batch."""
-    single = isinstance(E, np.ndarray) and E.ndim == 2
+    single = isinstance(E, np.ndarray) and E.ndim == 2 and E.dtype == H.dtype == np.float64
     return (SingleBlocks if single else Blocks).grow(E, H, start, layout)
 
 
