@@ -145,6 +145,7 @@ def by_diffrax(work: Work) -> Call:
             adjoint=diffrax.RecursiveCheckpointAdjoint(),
             max_steps=work.steps,
         )
+        assert solution.ys is not None
         return work.dt * jnp.sum((solution.ys - observed) ** 2)
 
     return _of_jax(J)
