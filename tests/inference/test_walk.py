@@ -129,3 +129,15 @@ def test_a_walk_stays_on_the_surface_that_records_fix():
     assert len(own._held) >= 3
     missed = own._across.T @ own._seen(own._residuals(last)) - own._held
     assert np.abs(missed).max() < walks.NEAR
+
+
+def test_a_member_without_a_surface_stays_where_it_is(monkeypatch):
+    ended, belief = star(places=1, sigma=1e-6)
+
+    def singular(*_):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(walks._Walks, "_slopes", singular)
+    members = np.stack([ended.minimum.x, ended.minimum.x + 0.01])
+    found = walks.walk(ended, belief, members, np.random.default_rng(1))
+    np.testing.assert_array_equal(found, members)

@@ -6,7 +6,8 @@ thin curved surface. A step goes along the surface's tangent, as far as the rele
 what else the records say allow, and is brought back by Newton's method in the directions across it.
 It is taken with the probability that makes the posterior on the surface stationary (Metropolis on a
 manifold, after Zappa, Holmes-Cerfon and Goodman, 2018), so a walk can only come nearer to that law.
-Across the surface records are as good as linear, and members are right as they are.
+That Newton's method would lead a step back as well is taken for granted, and not looked at. Across
+the surface records are as good as linear, and members are right as they are.
 """
 
 from __future__ import annotations
@@ -38,8 +39,13 @@ def walk(
     ended: SearchEnd, belief: Mapping[str, Belief], members: Array, random: np.random.Generator
 ) -> Array:
     """Move members y = (log k, log m, log d) (count, n) along what the records leave open."""
-    walks = _Walks(ended, belief, random)
-    return np.stack([walks.end(y) for y in members])
+    walks, found = _Walks(ended, belief, random), []
+    for y in members:
+        try:
+            found.append(walks.end(y))
+        except np.linalg.LinAlgError:  # no surface to walk on: the member stays as it is
+            found.append(y)
+    return np.stack(found)
 
 
 @dataclass(frozen=True, eq=False)
