@@ -144,7 +144,7 @@ def two_stage(
         np.log(np.concatenate([belief[name].sample(random, count - 1) for name in SWING], axis=1)),
     )
     lines = np.concatenate([prior.mean[None, :e], drawn[: starts - 1, :e]])
-    others: list[Array] = []
+    all_samples = sampled(task, task.predictor.records.samples, MOST_KEPT)
     if near is not None:
         minima = _polish_a_little(task, prior, (near, prior.mean), thin, sigma)
         best = min(minima, key=_cost)
@@ -162,10 +162,14 @@ def two_stage(
         if several:
             begun += _explored(task, prior, drawn, sigma, parts)
         tried = sorted(_tried(task, prior, begun, thin, sigma, few=few), key=_cost)
-        best, others = tried[0], [one.x for one in tried[1:POLISHED] if several]
+        best = tried[0]
+        if several:
+            ends = [one.x for one in tried[:POLISHED]]
+            with told_to(None):
+                again = polish_all(task, [prior] * len(ends), ends, all_samples, sigma)
+            best = min((minimum for minimum, _ in again), key=_cost)
     rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
-    all_samples = sampled(task, task.predictor.records.samples, MOST_KEPT)
-    last, history = _best_polished(task, prior, [best.x, *others], all_samples, sigma, rounds)
+    last, history = polish(task, prior, best.x, all_samples, sigma, rounds)
     for _ in range(SCALED if len(task.coordinates.unknowns.sized) else 0):
         alike = np.zeros(len(prior.mean))
         alike[: drawn.shape[1]] = scale_shift(belief, prior, last.x, covariance(prior, last))
@@ -366,19 +370,6 @@ def _explored(
     priors = [replace(prior, mean=one) for one in starts]
     with told_to(None):
         return explore(task, priors, list(starts), sigma, parts)
-
-
-def _best_polished(
-    task: Task,
-    prior: Gaussian,
-    starts: Sequence[Array],
-    sampling: Sampling,
-    sigma: float | Array,
-    rounds: int,
-) -> tuple[Minimum, Array]:
-    """The lowest end of polishes from each start, and its history."""
-    ends = polish_all(task, [prior] * len(starts), starts, sampling, sigma, rounds)
-    return min(ends, key=lambda end: end[0].cost)
 
 
 def _tried(
