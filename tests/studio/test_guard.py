@@ -1,7 +1,11 @@
 """Who may speak to the studio, and what it takes."""
 
+import socket
+from urllib.parse import urlsplit
+
 import pytest
 
+from gridveil.studio.serve import serve
 from studio_helpers import serving
 
 PAGES = (
@@ -80,3 +84,18 @@ def test_uploads_are_deleted_on_exit(running):
     assert list(uploads.rglob("*.m"))
     running.studio.close()
     assert not uploads.exists()
+
+
+def test_the_link_can_be_followed_as_soon_as_it_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRIDVEIL_HOME", str(tmp_path / "home"))
+    said = []
+
+    def say(text):
+        said.append(text)
+        if len(said) == 1:
+            link = urlsplit(text.split()[-1])
+            socket.create_connection((link.hostname, link.port), timeout=5).close()
+            raise KeyboardInterrupt
+
+    serve(tmp_path / "out", browse=False, say=say)
+    assert said[-1] == "The studio is closed."

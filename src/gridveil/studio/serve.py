@@ -40,6 +40,7 @@ def serve(
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listening.bind(("127.0.0.1", port))
+        listening.listen()  # a browser may follow the link before the server takes it up
     except OSError as error:
         listening.close()
         raise GridveilError(
@@ -51,11 +52,11 @@ def serve(
     (studio.uploads / OWNER).write_text(str(os.getpid()), encoding="utf-8")
     host = f"127.0.0.1:{listening.getsockname()[1]}"
     keys = Keys(host, lambda link: say(f"To open it once more: {link}"))
-    say(f"{'DEMO. ' if demo else ''}The studio is open at: {keys.link}")
-    say("Stop it with Ctrl-C. Uploads are deleted then.")
-    if browse:
-        webbrowser.open(keys.link)
     try:
+        say(f"{'DEMO. ' if demo else ''}The studio is open at: {keys.link}")
+        say("Stop it with Ctrl-C. Uploads are deleted then.")
+        if browse:
+            webbrowser.open(keys.link)
         server_of(create_app(studio, keys)).run(sockets=[listening])
     except (KeyboardInterrupt, Ended):
         pass
