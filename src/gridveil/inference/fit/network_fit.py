@@ -79,7 +79,8 @@ def network_fit(
     middle : the model in the middle of the release, whose fastest mode sets the first window.
     """
     prior = independent(belief)
-    thin, few = _samples(task, SEARCHED), task.coordinates.locations < len(middle.machines)
+    thin = sampled(task, SEARCHED, MOST_KEPT)
+    few = task.coordinates.locations < len(middle.machines)
     if near is not None:
         begun = [near, prior.mean] if len(middle.machines) <= MODAL else [near]
     else:
@@ -131,7 +132,7 @@ def climbed(
 
 def everything(task: Task) -> Sampling:
     """All samples that count."""
-    return _samples(task, task.predictor.records.samples)
+    return sampled(task, task.predictor.records.samples, MOST_KEPT)
 
 
 def _searched(
@@ -146,8 +147,3 @@ def _searched(
 ) -> Minimum:
     residuals = DirectResiduals(task, sampling, task.sigma(sampling, sigma))
     return minimise(residuals, prior, start, iterations=steps, tolerance=close, note=note)
-
-
-def _samples(task: Task, samples: int) -> Sampling:
-    """Limit the samples of a record, and the numbers in a Jacobian."""
-    return sampled(task, samples, MOST_KEPT)
