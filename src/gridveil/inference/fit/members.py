@@ -56,7 +56,8 @@ class Members:
         They are looked for with records that are linear where the fit ended, and followed from
         there where they are not. Records of few places may have several explanations, and searches
         from there stay near one: each member is then looked for from its own mean as well, from
-        the first period of the records to all of them, and the better of both is taken.
+        the first period of the records to all of them, and from other explanations that the fit
+        found, and the best of all is taken.
         """
         groups = in_step(*means.shape)
         return np.concatenate([self._in_step(means[group], random) for group in groups])
@@ -83,9 +84,10 @@ class Members:
         starts = list(np.clip(means, self.ended.prior.lower, self.ended.prior.upper))
         task, sigma, numbers = self.ended.task, self.ended.sigma, range(len(means))
         own = explore(task, near, starts, sigma, self._parts)
-        for number, one in enumerate(self._polished(near, noise, numbers, own, FAR)):
-            if one.cost < costs[number]:
-                found[number] = one.x
+        for begun in (own, *([other] * len(means) for other in self.ended.others)):
+            for number, one in enumerate(self._polished(near, noise, numbers, begun, FAR)):
+                if one.cost < costs[number]:
+                    found[number], costs[number] = one.x, one.cost
         return found
 
     def _from_own_means(

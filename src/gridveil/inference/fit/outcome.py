@@ -54,6 +54,7 @@ class SearchEnd:
 
     minimum : over y, of the records at the samples looked at. sigma : as for `two_stage`.
     direct : whether the network itself was looked for, see `gridveil.inference.fit.network_fit`.
+    others : y (n,) of other explanations of the records, nearly as good.
     """
 
     task: Task
@@ -62,6 +63,7 @@ class SearchEnd:
     sampling: Sampling
     sigma: float | Array
     direct: bool = False
+    others: tuple[Array, ...] = ()
 
     def compare(self, y: Array, sampling: Sampling) -> Array:
         """ω − ω̂ at y (rows,) [p.u.]."""

@@ -27,6 +27,7 @@ from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import Belief
 from gridveil.inference.fit.coordinates import independent, linked, push
+from gridveil.inference.fit.hops import hopped
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, in_step, minimise_all
 from gridveil.inference.fit.network_fit import (
     climbed,
@@ -64,11 +65,14 @@ FIRST_WEIGHT = 1e-6
 TRIED, NEARLY = 8, 1e-2
 # Of many machines, starts get so many rounds at first, and the best few go on.
 FIRST_TRIED, FOLLOWED = 3, 3
-# Where several models explain records of few places: rounds that a start gets, and how many of the
-# best ends are polished on all samples, since a few samples may rank them otherwise.
-TRIED_LONGER, POLISHED = 40, 4
-# Searches at least there: with 4, one in ten misses an explanation better by nats.
-FEW_PLACES = 12
+# Where several models explain records of few places: rounds that a start gets.
+TRIED_LONGER = 40
+# Explanations that members are looked for from besides the best: how far behind it [nats], and how
+# many.
+AS_GOOD, OTHERS = 8.0, 4
+# Searches at least there, and of few machines, where they are quick: with 4, one in ten misses an
+# explanation better by nats.
+FEW_PLACES, FEW_MACHINES = 12, 24
 # Reduced weights for one entry of y from which the network itself is looked for.
 MANY = 2
 # With more machines, or more reduced weights that are not zero, the search takes hours, and its
@@ -138,13 +142,15 @@ def two_stage(
         bool(task.coordinates.unknowns.size),
     )
     pushed = prior if near is not None else push(task.coordinates, belief, random)
-    count = max(starts, FEW_PLACES) if few else starts
+    several = few and len(facts.machines) <= MANY_MACHINES
+    count = max(starts, FEW_MACHINES if several else FEW_PLACES) if few else starts
     e, drawn = (
         len(facts.edges),
         np.log(np.concatenate([belief[name].sample(random, count - 1) for name in SWING], axis=1)),
     )
     lines = np.concatenate([prior.mean[None, :e], drawn[: starts - 1, :e]])
     all_samples = sampled(task, task.predictor.records.samples, MOST_KEPT)
+    others: list[Array] = []
     if near is not None:
         minima = _polish_a_little(task, prior, (near, prior.mean), thin, sigma)
         best = min(minima, key=_cost)
@@ -158,16 +164,14 @@ def two_stage(
         best = min(minima, key=_cost)
         # Several reduced models may explain records of few places, and stage 1 found one of them.
         begun = [best.x, *(drawn if few else ())]
-        several = few and len(facts.machines) <= MANY_MACHINES
         if several:
             begun += _explored(task, prior, drawn, sigma, parts)
         tried = sorted(_tried(task, prior, begun, thin, sigma, few=few), key=_cost)
         best = tried[0]
         if several:
-            ends = [one.x for one in tried[:POLISHED]]
-            with told_to(None):
-                again = polish_all(task, [prior] * len(ends), ends, all_samples, sigma)
-            best = min((minimum for minimum, _ in again), key=_cost)
+            allowed = list(np.clip(drawn, prior.lower, prior.upper))
+            best, *rest = hopped(task, prior, tried, allowed, all_samples, thin, sigma)
+            others = [one.x for one in rest if one.cost < best.cost + AS_GOOD][:OTHERS]
     rounds = ROUNDS_OF_UNKNOWN if unknown else ROUNDS
     last, history = polish(task, prior, best.x, all_samples, sigma, rounds)
     for _ in range(SCALED if len(task.coordinates.unknowns.sized) else 0):
@@ -176,7 +180,7 @@ def two_stage(
         prior = replace(prior, mean=prior.mean + alike)
         last, more = polish(task, prior, last.x, all_samples, sigma, rounds)
         history = np.concatenate([history, more[1:]])
-    ended = SearchEnd(task, prior, last, all_samples, sigma)
+    ended = SearchEnd(task, prior, last, all_samples, sigma, others=tuple(others))
     return outcome(ended, observed, tuple(map(_cost, minima)), history)
 
 

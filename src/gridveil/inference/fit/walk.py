@@ -27,7 +27,7 @@ from gridveil.inference.normal import FURTHEST, Normal, given_common
 
 # Directions across: those in which the records say so many times as much as the release.
 ACROSS = 10.0
-STEPS = 16  # of each member
+STEPS = 32  # of each member
 # Share of the way to the middle that a step leaves at first and at most, and by what the rest
 # changes after one that was taken or refused.
 KEPT, SHORTEST, TAKEN, REFUSED = 0.6, 0.999, 1.2, 0.85
