@@ -117,6 +117,28 @@ def test_a_model_with_too_few_modes_is_no_place_to_go():
     assert not poles.slopes(case.y[None], np.array([0])).any()
 
 
+def test_a_model_that_is_not_finite_has_no_modes():
+    case = known()
+    y = np.stack([case.y, np.full(len(case.y), np.nan)])
+    with np.errstate(all="ignore"):
+        fine, none = eigenvalues(case.task, y)
+    assert len(fine)
+    assert not len(none)
+
+
+def test_a_hop_that_fails_leaves_what_was_known(monkeypatch):
+    case = known()
+
+    def fails(self, end, missing):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(hops._Hops, "ends", fails)
+    monkeypatch.setattr(hops, "RARE", 0.9)  # something is always missing
+    best = case.polished(case.y)
+    (found,) = hopped(case.task, case.prior, [best], [], case.all, case.few, SIGMA)
+    assert found.cost == pytest.approx(best.cost, abs=0.01)
+
+
 def test_a_target_of_infinite_width_may_lie_anywhere():
     case = known()
     (values,) = eigenvalues(case.task, case.y[None])

@@ -77,7 +77,10 @@ def hopped(
         here = end
         while tried < HOPS and (missing := hops.missing(here)):
             tried += 1
-            found = hops.ends(here, missing)
+            try:
+                found = hops.ends(here, missing)
+            except np.linalg.LinAlgError:  # a network without modes: what was known stays
+                break
             known += found
             gained = here.cost - min(one.cost for one in found)
             here = min(here, *found, key=_cost)

@@ -116,12 +116,14 @@ def spread(slopes: Complex, by_records: Array, prior: Gaussian) -> Array:
 
 
 def _models(task: Task, y: Array) -> tuple[Array, Array]:
-    """θ (b, ·) and A (b, n, n) at each y."""
+    """θ (b, ·) and A (b, n, n) at each y; 0 where it is not finite, which has no modes."""
     moving, family = task.coordinates.moving, task.predictor.family
     theta = np.zeros((len(y), family.size))
     theta[:, moving] = task.coordinates.values_of(y)[:, : len(moving)]
-    lti = family.lti(theta)
-    return theta, lti.F[..., : lti.states, : lti.states]
+    with np.errstate(all="ignore"):
+        lti = family.lti(theta)
+    A = lti.F[..., : lti.states, : lti.states]
+    return theta, np.where(np.isfinite(A).all(axis=(1, 2), keepdims=True), A, 0.0)
 
 
 def _oscillating(values: Complex) -> IntArray:
