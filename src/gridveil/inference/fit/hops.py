@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from gridveil.foundation.progress import told_to
 from gridveil.grid.facts import Array, IntArray
@@ -150,7 +150,7 @@ class Left:
         gains = np.stack([self.gains(_mode(angular, ratio)) for ratio in RATIOS])
         best, ratio = gains.max(axis=0), np.array(RATIOS)[gains.argmax(axis=0)]
         peaks = 1 + np.flatnonzero((best[1:-1] >= best[:-2]) & (best[1:-1] >= best[2:]))
-        peaks = peaks[best[peaks] > chi2.isf(RARE, 2 * self.places) / 2]
+        peaks = peaks[best[peaks] > chdtri(2 * self.places, RARE) / 2]
         strongest = peaks[np.argsort(-best[peaks], kind="stable")][:MISSING]
         return [self._sharpened(float(angular[peak]), float(ratio[peak])) for peak in strongest]
 
@@ -211,18 +211,20 @@ class _Hops:
         """
         if end.cost > NEARLY * len(self.sampling.observed):
             return []
+        (values,) = eigenvalues(self.task, end.x[None])
+        if not len(values):
+            return []
         left = Left.of(self.task, self.prior, end.x, self.sampling, self.sigma)
-        fastest = np.abs(eigenvalues(self.task, end.x[None])[0]).max(initial=0.0)
-        return left.modes(ABOVE * float(fastest))
+        return left.modes(ABOVE * float(np.abs(values).max()))
 
     def ends(self, end: Minimum, missing: Sequence[Missing]) -> list[Minimum]:
         """Where hops from an end lead, polished on all samples."""
         poles, found, kinds = self._goals(end, missing)
-        numbers = np.arange(len(kinds))
-        costs = np.zeros(len(kinds))
+        numbers = np.flatnonzero(np.isfinite(poles.at(found, np.arange(len(kinds)))).all(axis=1))
+        found, costs = found[numbers], np.zeros(len(numbers))  # of models with modes enough
         for softer in SOFTER:
             found, costs = self._searched(poles.of(numbers, softer=softer), found)
-        best = _least_of_each(costs, kinds, SHOWN)
+        best = _least_of_each(costs, kinds[numbers], SHOWN)
         numbers, found = numbers[best], found[best]
         for wider in WIDER:
             noise = wider * self.task.sigma(self.few, self.sigma)
