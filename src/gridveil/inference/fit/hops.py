@@ -39,6 +39,8 @@ NEARLY = 2.5
 # Damping ratios that are looked at; steps of frequency in one over a record's length; how far above
 # the fastest mode of the model.
 RATIOS, FINE, ABOVE = (0.002, 0.005, 0.01, 0.02, 0.04, 0.08), 2, 1.5
+# What of a record is looked at after its first step [s], and numbers that are worked on at a time.
+AFTER_S, CHUNK = 60.0, 2_000_000
 # Ends of searches that are polished on all samples, since a few samples may rank them otherwise.
 POLISHED = 10
 # Missing modes that are looked for from one end; for each, networks that records are shown to, and
@@ -75,12 +77,8 @@ def hopped(
     known = list(begun)
     for end in begun:
         here = end
-        while tried < HOPS and (missing := hops.missing(here)):
+        while found := hops.tried(here) if tried < HOPS else []:
             tried += 1
-            try:
-                found = hops.ends(here, missing)
-            except np.linalg.LinAlgError:  # a network without modes: what was known stays
-                break
             known += found
             gained = here.cost - min(one.cost for one in found)
             here = min(here, *found, key=_cost)
@@ -107,8 +105,8 @@ class Left:
     """What is left of records near a y, after the best small change of it [σ].
 
     r : (rows,). known : (rows, ·), whose product with itself is what small changes of y explain.
-    time_s : (rows,) since the first step of the row's record. place : (rows,) which place of which
-    record it is of.
+    time_s : (rows,) since the first step of the row's record, up to a minute.
+    place : (rows,) which place of which record it is of.
     """
 
     r: Array
@@ -134,7 +132,7 @@ class Left:
             times.append(np.broadcast_to(late[:, None], seen.shape)[seen])
             places.append(np.broadcast_to(record * h + np.arange(h), seen.shape)[seen])
         time_s, place = np.concatenate(times), np.concatenate(places)
-        known, after = U * (S / np.sqrt(1 + S**2)), time_s >= 0
+        known, after = U * (S / np.sqrt(1 + S**2)), (time_s >= 0) & (time_s <= AFTER_S)
         place = np.unique(place[after], return_inverse=True)[1]
         return cls(r[after], known[after], time_s[after], place)
 
@@ -147,7 +145,10 @@ class Left:
         """Modes that it shows beyond noise, up to some frequency [rad/s], the strongest first."""
         step = self._step
         angular = np.arange(step, max(fastest, 4 * step), step)
-        gains = np.stack([self.gains(_mode(angular, ratio)) for ratio in RATIOS])
+        parts = np.array_split(angular, -(-len(angular) * len(self.r) // CHUNK))
+        gains = np.stack(
+            [np.concatenate([self.gains(_mode(one, ratio)) for one in parts]) for ratio in RATIOS]
+        )
         best, ratio = gains.max(axis=0), np.array(RATIOS)[gains.argmax(axis=0)]
         peaks = 1 + np.flatnonzero((best[1:-1] >= best[:-2]) & (best[1:-1] >= best[2:]))
         peaks = peaks[best[peaks] > chdtri(2 * self.places, RARE) / 2]
@@ -204,6 +205,14 @@ class _Hops:
     sampling: Sampling
     few: Sampling
     sigma: float | Array
+
+    def tried(self, end: Minimum) -> list[Minimum]:
+        """Where hops from an end lead, if it lacks a mode."""
+        try:
+            missing = self.missing(end)
+            return self.ends(end, missing) if missing else []
+        except np.linalg.LinAlgError:  # no modes to speak of: what follows a charge must not fail
+            return []
 
     def missing(self, end: Minimum) -> list[Missing]:
         """Modes that the records show and an end lacks; none of records that it is far from, since
