@@ -21,7 +21,6 @@ from gridveil.foundation.progress import told_to
 from gridveil.grid.facts import Array, IntArray
 from gridveil.inference.fit.least_squares import Gaussian, ManyResiduals, Minimum, minimise_all
 from gridveil.inference.fit.poles import (
-    Complex,
     Poles,
     RecordsAndPoles,
     eigenvalue_slopes,
@@ -30,11 +29,12 @@ from gridveil.inference.fit.poles import (
 )
 from gridveil.inference.fit.polish import FAR, ROUNDS, polish_all
 from gridveil.inference.fit.sampling import Sampling
+from gridveil.inference.fit.sensitivity import Complex
 from gridveil.inference.fit.task import Task, WholeResiduals
 
 # How rarely noise alone rings as strongly at one frequency: some hundreds are looked at.
 RARE = 4e-4
-# Records are nearly explained where ½ Σ r² is at most this share of the samples (½ is expected).
+# Records are nearly explained where the cost of a sample is at most this (½ is expected) [nats].
 NEARLY = 2.5
 # Damping ratios that are looked at; steps of frequency in one over a record's length; how far above
 # the fastest mode of the model.

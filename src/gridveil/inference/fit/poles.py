@@ -7,14 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from gridveil.grid.facts import Array, IntArray
 from gridveil.inference.fit.least_squares import Gaussian
+from gridveil.inference.fit.sensitivity import Complex
 from gridveil.inference.fit.task import Task, WholeResiduals
-
-Complex = NDArray[np.complex128]
 
 # An eigenvalue oscillates whose imaginary part is more than this share of it.
 OSCILLATING = 1e-6
