@@ -3,10 +3,12 @@
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from itertools import combinations
 
 import numpy as np
 import pytest
 
+from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.simulate import eigenvalues as eigenvalues_of
@@ -18,6 +20,8 @@ from gridveil.inference.fit import Observation, hops
 from gridveil.inference.fit.coordinates import independent
 from gridveil.inference.fit.hops import WORTH, Left, hopped
 from gridveil.inference.fit.least_squares import minimise_all
+from gridveil.inference.fit.members import Members
+from gridveil.inference.fit.outcome import SearchEnd
 from gridveil.inference.fit.poles import Poles, eigenvalue_slopes, eigenvalues
 from gridveil.inference.fit.polish import polish
 from gridveil.inference.fit.search import MOST_KEPT, SEARCHED, sampled
@@ -27,17 +31,29 @@ from gridveil.privacy.provenance import Provenance
 from gridveil.readers.cases import open_grid
 from gridveil.vault.perturb import perturb
 from gridveil.vault.sampler import DemoSampler
+from gridveil.vault.source import SourceGrid
 from gridveil.vault.truth import public_table
 
 DT_S, SIGMA = 0.02, 1e-5
 
 
 class Known:
-    """A record of IEEE-30's first machine, what a release says of the grid, and the truth."""
+    """A record of IEEE-30's first machine, what a release says of the grid, and the truth.
 
-    def __init__(self) -> None:
-        source, bounds = open_grid("ieee30"), Bounds()
-        self.values = public_table(source).values
+    apart : deviation of the logarithms of its values from those of the case.
+    """
+
+    def __init__(self, apart: float = 0.0) -> None:
+        source, bounds, random = open_grid("ieee30"), Bounds(), np.random.default_rng(4)
+        self.values = {
+            name: np.clip(
+                own * np.exp(apart * random.standard_normal(len(own))),
+                bounds[name].least,
+                bounds[name].upper,
+            )
+            for name, own in public_table(source).values.items()
+        }
+        source = SourceGrid.of(source.facts, **self.values)
         truth, event = reduced_model(source.facts, self.values), Event.uniform(0.2)
         seen = simulate(truth, event, horizon_s=30.0, dt_s=DT_S, buses=truth.machines[:1])
         noise = SIGMA * np.random.default_rng(1).standard_normal(seen.omega.shape)
@@ -64,14 +80,43 @@ class Known:
         """The explanation near y."""
         return polish(self.task, self.prior, y, self.all, SIGMA)[0]
 
+    def drawn(self, count):
+        """Networks that the release allows."""
+        random = np.random.default_rng(5)
+        each = [self.belief[name].sample(random, count) for name in SWING]
+        return list(
+            np.clip(np.log(np.concatenate(each, axis=1)), self.prior.lower, self.prior.upper)
+        )
+
+    @cache  # noqa: B019 - of one case
+    def pushed_away(self):
+        """An explanation with one mode elsewhere: the fastest that leads to another one."""
+        best = self.polished(self.y)
+        (values,) = eigenvalues(self.task, best.x[None])
+        for number in np.argsort(-values.imag):
+            targets = values.copy()
+            targets[number] += 2.5j
+            poles = Poles(self.task, targets[None], np.full((1, len(values)), 0.05))
+            (pushed,) = minimise_all(poles, [self.prior], best.x[None], iterations=60)
+            worse = self.polished(pushed.x)
+            if 10.0 < worse.cost - best.cost < len(self.all.observed):
+                return worse
+        return best
+
     def left(self, y):
         """What is left of the record at y."""
         return Left.of(self.task, self.prior, y, self.all, SIGMA)
 
 
 @cache
-def known():
-    return Known()
+def known(apart=0.0):
+    return Known(apart)
+
+
+@pytest.fixture(autouse=True)
+def _quickly():
+    with one_blas_thread():
+        yield
 
 
 def test_eigenvalues_are_those_of_the_reduced_model():
@@ -129,7 +174,7 @@ def test_a_model_that_is_not_finite_has_no_modes():
 def test_a_hop_that_fails_leaves_what_was_known(monkeypatch):
     case = known()
 
-    def fails(self, end, missing):
+    def fails(self, goals, width):
         raise np.linalg.LinAlgError
 
     monkeypatch.setattr(hops._Hops, "ends", fails)
@@ -191,32 +236,66 @@ def test_noise_alone_shows_no_mode_and_a_planted_one_is_found():
 
 def test_a_mode_that_was_pushed_away_is_found_again():
     case = known()
-    best = case.polished(case.y)
-    (values,) = eigenvalues(case.task, best.x[None])
-    worse = best
-    for number in np.argsort(-values.imag):  # the fastest that leads to another explanation
-        targets = values.copy()
-        targets[number] += 2.5j
-        poles = Poles(case.task, targets[None], np.full((1, len(values)), 0.05))
-        (pushed,) = minimise_all(poles, [case.prior], best.x[None], iterations=60)
-        worse = case.polished(pushed.x)
-        if 10.0 < worse.cost - best.cost < len(case.all.observed):
-            break
+    best, worse = case.polished(case.y), case.pushed_away()
     assert worse.cost > best.cost + 10.0
-    random = np.random.default_rng(5)
-    drawn = [
-        np.log(np.concatenate([case.belief[name].sample(random, 1)[0] for name in SWING]))
-        for _ in range(4)
-    ]
-    found = hopped(case.task, case.prior, [worse], drawn, case.all, case.few, SIGMA)
+    found = hopped(case.task, case.prior, [worse], case.drawn(4), case.all, case.few, SIGMA)
     assert found[0].cost < best.cost + WORTH
     assert [one.cost for one in found] == sorted(one.cost for one in found)
+
+
+def test_another_explanation_is_found_by_shaking_one():
+    """Where machines and lines differ much, there are two."""
+    case = known(1.2)
+    start = case.polished(case.y)
+    found = hopped(case.task, case.prior, [start], case.drawn(8), case.all, case.few, SIGMA)
+    assert len(found) > 1
+    scale = np.sqrt(case.prior.precision.diagonal())
+    for one, other in combinations(found, 2):
+        assert np.linalg.norm(scale * (one.x - other.x)) > hops.APART
+    residuals = WholeResiduals(case.task, case.all, case.task.sigma(case.all, SIGMA))
+    for one in found:
+        r = residuals.at(one.x)
+        assert one.cost == pytest.approx(0.5 * float(r @ r) + case.prior.cost(one.x))
+        assert one.cost < start.cost + hops.AS_GOOD
+    assert min(np.linalg.norm(scale * (one.x - start.x)) for one in found) < 0.1
+
+
+def test_a_shaken_network_keeps_what_records_show_strongly():
+    case = known()
+    end = case.polished(case.y)
+    drawn = [case.prior.mean + 0.5, case.prior.mean - 0.5]
+    hop = hops._Hops(case.task, case.prior, drawn, case.all, case.few, SIGMA)
+    values, explains = hop._modes(end)
+    for goal, one in zip(hop._shaken(end), drawn, strict=True):
+        assert (goal.targets == values).all()
+        assert (np.isfinite(goal.widths) == (explains > hops.STRONG)).all()
+        moved = end.x + hops.SHARE * (one - case.prior.mean)
+        np.testing.assert_allclose(goal.start, np.clip(moved, case.prior.lower, case.prior.upper))
+
+
+def test_members_go_to_the_explanation_that_suits_them():
+    """A fit that ended at the worse of two explanations, and knows the better one."""
+    case = known()
+    best, worse = case.polished(case.y), case.pushed_away()
+    scale = np.sqrt(case.prior.precision.diagonal())
+    ended = SearchEnd(case.task, case.prior, worse, case.all, SIGMA, others=(best.x,))
+    means = np.stack([case.prior.mean, case.prior.mean + 0.3 / scale])
+    for member in Members(ended).members(means, np.random.default_rng(7)):
+        apart = [np.linalg.norm(scale * (member - one.x)) for one in (best, worse)]
+        assert apart[0] < apart[1]
 
 
 def test_records_that_a_model_cannot_explain_are_not_hopped_for(monkeypatch):
     case = known()
     monkeypatch.setattr(hops, "RARE", 0.9)  # anything would do
-    hop = hops._Hops(case.task, case.prior, [], case.all, case.few, SIGMA)
     end = case.polished(case.y)
+    hop = hops._Hops(case.task, case.prior, [], case.all, case.few, SIGMA)
     assert hop.missing(end)
-    assert not hop.missing(replace(end, cost=hops.NEARLY * len(case.all.observed) + 1))
+    called = []
+    monkeypatch.setattr(hops._Hops, "ends", lambda self, goals, width: called.append(goals) or [])
+    hopped(case.task, case.prior, [end], [case.y], case.all, case.few, SIGMA)
+    assert called
+    called.clear()
+    monkeypatch.setattr(hops, "NEARLY", 0.9 * end.cost / len(case.all.observed))
+    hopped(case.task, case.prior, [end], [case.y], case.all, case.few, SIGMA)
+    assert not called

@@ -1,11 +1,13 @@
-"""Hops between explanations of records: to a mode that they show and a model lacks.
+"""Hops between explanations of records, which no small step connects.
 
-A search from few places may end with every strong mode where it belongs and a weak one elsewhere,
-and no small step leads to its place: records tell frequencies to one over their length, and a mode
-that is further off looks like no mode at all. What is left of the records then rings at the
-frequency that is missing. A hop looks for a network near the release that has a mode there, beside
-those that records show strongly; then the records, with a wide σ, say how much of each is seen
-while modes are held in place; and the polish does the rest.
+A search from few places may end with every strong mode where it belongs and a weak one elsewhere:
+records tell frequencies to one over their length, and a mode that is further off looks like no mode
+at all. Two kinds of hops lead on from there. Where what is left of the records rings, a mode is
+sent to the frequency that is missing. And since different networks may show the same modes, each
+explanation is shaken: moved as the release allows, while strong modes are brought back to their
+places and weak ones lie where they may. Both look for networks that have certain modes; then the
+records, with a wide σ, say how much of each mode is seen while modes are held in place; and the
+polish does the rest.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import chdtri
 
@@ -43,12 +46,15 @@ RATIOS, FINE, ABOVE = (0.002, 0.005, 0.01, 0.02, 0.04, 0.08), 2, 1.5
 AFTER_S, CHUNK = 60.0, 2_000_000
 # Ends of searches that are polished on all samples, since a few samples may rank them otherwise.
 POLISHED = 10
-# Missing modes that are looked for from one end; for each, networks that records are shown to, and
-# that are polished; then ends that are polished on all samples.
-MISSING, SHOWN, TRIED, FOLLOWED = 3, 6, 3, 2
-# Hops at most; ends whose cost differs by less are one, and what a hop must gain for another one
-# from there [nats].
-HOPS, SAME, WORTH = 10, 0.5, 3.0
+# Missing modes that are looked for from one end.
+MISSING = 3
+# Explanations that hops are tried from at most; ends less far apart are one [deviations of the
+# release].
+TRIES, APART = 8, 0.5
+# How far behind the best others are as good, and how many are enough; how far behind hops are tried
+# while modes may be missing, what a hop must gain [nats], and how many may gain less before a mode
+# is taken for noise.
+AS_GOOD, OTHERS, NOT_YET, WORTH, IN_VAIN = 8.0, 8, 100.0, 3.0, 2
 # What a mode must explain to be held where it is [nats]; how firmly, and how the others are [1/s].
 STRONG, FIRM, LOOSE = 30.0, 0.02, 3.0
 # How much softer modes are held at first, and σ over its value while records are shown.
@@ -66,27 +72,47 @@ def hopped(
     few: Sampling,
     sigma: float | Array,
 ) -> list[Minimum]:
-    """Ends of searches and of hops from those that lack a mode which the records show: each
-    explanation once, the best first.
+    """Ends of searches, and of hops from them: each explanation once, the best first.
 
     ends : of searches that looked at a few samples, the best first. drawn : networks y (n,) that
     the release allows. sampling, few : all samples, and some.
     """
-    hops, tried = _Hops(task, prior, drawn, sampling, few, sigma), 0
-    begun = _each_once(hops.polished([end.x for end in ends[:POLISHED]]))
-    known = list(begun)
-    for end in begun:
-        here = end
-        while found := hops.tried(here) if tried < HOPS else []:
-            tried += 1
-            known += found
-            gained = here.cost - min(one.cost for one in found)
-            here = min(here, *found, key=_cost)
-            if gained < WORTH:
-                break
-        else:
-            break  # nothing is missing, or enough was tried
-    return _each_once(known)
+    hops = _Hops(task, prior, drawn, sampling, few, sigma)
+    begun = [end.x for end in ends[:POLISHED] if end.cost < ends[0].cost + NOT_YET]
+    known, tried, in_vain = hops.each_once(hops.polished(begun)), list[Minimum](), 0
+    while len(tried) < TRIES:
+        best, looks = known[0], in_vain < IN_VAIN
+        most = min(best.cost + (NOT_YET if looks else AS_GOOD), NEARLY * len(sampling.observed))
+        left = [one for one in known if one.cost < most and hops.is_apart(one, tried)]
+        if not left or sum(one.cost < best.cost + AS_GOOD for one in known) > OTHERS:
+            break
+        here = left[0]
+        tried.append(here)
+        found = hops.shaken(here)
+        if looks and (missing := hops.missing(here)):
+            found += hops.to_missing(here, missing)
+            gained = best.cost - min((one.cost for one in found), default=best.cost)
+            in_vain = 0 if gained > WORTH else in_vain + 1
+        elif here is best:
+            in_vain = IN_VAIN  # nothing is missing
+        known = hops.each_once([*known, *found])
+    return known
+
+
+@dataclass(frozen=True)
+class Width:
+    """How many networks of each kind a hop shows the records to, and polishes; and how many of all
+    are polished on all samples.
+    """
+
+    shown: int
+    tried: int
+    followed: int
+
+
+TO_MISSING, SHAKEN = Width(6, 3, 2), Width(12, 8, 4)
+# Of what draws of the release differ from its middle by, the share that an end is moved by.
+SHARE = 0.6
 
 
 @dataclass(frozen=True)
@@ -196,6 +222,34 @@ class Left:
 
 
 @dataclass(frozen=True, eq=False)
+class _Goal:
+    """Where modes are to lie, and how firmly (modes,) [1/s]; where a search for that begins (n,);
+    of which kind it is.
+    """
+
+    targets: Complex
+    widths: Array
+    start: Array
+    kind: int = 0
+
+    @classmethod
+    def moved(
+        cls,
+        end: Minimum,
+        values: Complex,
+        strong: NDArray[np.bool_],
+        mode: int,
+        there: complex,
+        width: float,
+        kind: int = 0,
+    ) -> _Goal:
+        """One mode of an end goes there; of the others, those that are strong stay."""
+        own = np.arange(len(values)) == mode
+        widths = np.where(own, width, np.where(strong, FIRM, LOOSE))
+        return cls(np.where(own, there, values), widths, end.x, kind)
+
+
+@dataclass(frozen=True, eq=False)
 class _Hops:
     """Hops with some records; as for `hopped`."""
 
@@ -206,81 +260,120 @@ class _Hops:
     few: Sampling
     sigma: float | Array
 
-    def tried(self, end: Minimum) -> list[Minimum]:
-        """Where hops from an end lead, if it lacks a mode."""
+    def to_missing(self, end: Minimum, missing: Sequence[Missing]) -> list[Minimum]:
+        """Where hops from an end lead that send a mode to one that is missing."""
         try:
-            missing = self.missing(end)
-            return self.ends(end, missing) if missing else []
+            return self.ends(self._to_missing(end, missing), TO_MISSING)
         except np.linalg.LinAlgError:  # no modes to speak of: what follows a charge must not fail
             return []
 
-    def missing(self, end: Minimum) -> list[Missing]:
-        """Modes that the records show and an end lacks; none of records that it is far from, since
-        modes do not explain the errors of a model.
+    def shaken(self, end: Minimum) -> list[Minimum]:
+        """Where hops from an end lead that move its network as the release allows, and hold the
+        modes that records show strongly.
         """
-        if end.cost > NEARLY * len(self.sampling.observed):
+        try:
+            return self.ends(self._shaken(end), SHAKEN)
+        except np.linalg.LinAlgError:
             return []
-        (values,) = eigenvalues(self.task, end.x[None])
-        if not len(values):
-            return []
-        left = Left.of(self.task, self.prior, end.x, self.sampling, self.sigma)
-        return left.modes(ABOVE * float(np.abs(values).max()))
 
-    def ends(self, end: Minimum, missing: Sequence[Missing]) -> list[Minimum]:
-        """Where hops from an end lead, polished on all samples."""
-        poles, found, kinds = self._goals(end, missing)
+    def missing(self, end: Minimum) -> list[Missing]:
+        """Modes that the records show and an end lacks."""
+        try:
+            (values,) = eigenvalues(self.task, end.x[None])
+            if not len(values):
+                return []
+            left = Left.of(self.task, self.prior, end.x, self.sampling, self.sigma)
+            return left.modes(ABOVE * float(np.abs(values).max()))
+        except np.linalg.LinAlgError:
+            return []
+
+    def is_apart(self, end: Minimum, others: Sequence[Minimum]) -> bool:
+        """Whether an end is none of the others."""
+        scale = np.sqrt(self.prior.precision.diagonal())
+        return all(np.linalg.norm(scale * (end.x - one.x)) > APART for one in others)
+
+    def each_once(self, ends: Sequence[Minimum]) -> list[Minimum]:
+        """Ends that lie apart, the best first."""
+        found: list[Minimum] = []
+        for end in sorted(ends, key=_cost):
+            if self.is_apart(end, found):
+                found.append(end)
+        return found
+
+    def ends(self, goals: Sequence[_Goal], width: Width) -> list[Minimum]:
+        """Where hops with some goals lead, polished on all samples: each explanation once."""
+        if not goals:
+            return []
+        targets, widths, found, kinds = (
+            np.stack([getattr(goal, part) for goal in goals])
+            for part in ("targets", "widths", "start", "kind")
+        )
+        poles = Poles(self.task, targets, widths)
         numbers = np.flatnonzero(np.isfinite(poles.at(found, np.arange(len(kinds)))).all(axis=1))
+        if not len(numbers):
+            return []
         found, costs = found[numbers], np.zeros(len(numbers))  # of models with modes enough
         for softer in SOFTER:
             found, costs = self._searched(poles.of(numbers, softer=softer), found)
-        best = _least_of_each(costs, kinds[numbers], SHOWN)
+        best = _least_of_each(costs, kinds[numbers], width.shown)
         numbers, found = numbers[best], found[best]
         for wider in WIDER:
             noise = wider * self.task.sigma(self.few, self.sigma)
             records = WholeResiduals(self.task, self.few, noise)
             shown = RecordsAndPoles(records, poles.of(numbers))
             found, costs = self._searched(shown, found)
-            best = _least_of_each(costs, kinds[numbers], TRIED)
+            best = _least_of_each(costs, kinds[numbers], width.tried)
             numbers, found = numbers[best], found[best]
         with told_to(None):
             priors, task, sigma = [self.prior] * len(found), self.task, self.sigma
             tried = polish_all(task, priors, list(found), self.few, sigma, ROUNDS, CLOSE, far=FAR)
-        ends = sorted((one for one, _ in tried), key=_cost)[:FOLLOWED]
+        ends = self.each_once([one for one, _ in tried])[: width.followed]
         return self.polished([one.x for one in ends])
 
     def polished(self, starts: Sequence[Array]) -> list[Minimum]:
         """Explanations near starts (n,), by all samples."""
         with told_to(None):
             priors = [self.prior] * len(starts)
-            found = polish_all(self.task, priors, starts, self.sampling, self.sigma)
+            found = polish_all(
+                self.task, priors, starts, self.sampling, self.sigma, close=CLOSE, far=FAR
+            )
         return [one for one, _ in found]
 
-    def _goals(self, end: Minimum, missing: Sequence[Missing]) -> tuple[Poles, Array, IntArray]:
-        """Where modes are to lie, where searches for that begin (b, n), and of which kind each is.
-
-        From the end, each of its modes goes to each that is missing. From draws of the release,
+    def _to_missing(self, end: Minimum, missing: Sequence[Missing]) -> list[_Goal]:
+        """From the end, each of its modes goes to each that is missing. From draws of the release,
         modes go to the strong ones, and to the first or all that are missing.
         """
-        values, slopes = (part[0] for part in eigenvalue_slopes(self.task, end.x[None]))
-        length = self.task.predictor.dt_s * self.sampling.stride * self.sampling.count
-        lasts = np.minimum(length, 1 / np.maximum(-values.real, 1 / length))
-        explains = 2 / (lasts * spread(slopes, end.slopes, self.prior)) ** 2
-        strong, modes = explains > STRONG, len(values)
-        goals, number = [], np.arange(modes)
+        values, explains = self._modes(end)
+        strong, modes, goals = explains > STRONG, len(values), list[_Goal]()
         for kind, one in enumerate(missing):
-            for moved in number[:, None] == number:
-                targets = np.where(moved, one.value, values)
-                widths = np.where(moved, one.width, np.where(strong, FIRM, LOOSE))
-                goals.append((targets, widths, end.x, kind))
+            goals += [
+                _Goal.moved(end, values, strong, mode, one.value, one.width, kind)
+                for mode in range(modes)
+            ]
         for kind, count in enumerate(sorted({1, len(missing)})):
             shown = [(value, FIRM) for value in values[strong]]
             shown += [(one.value, one.width) for one in missing[:count]]
             if len(shown) <= modes:
                 shown += [(0j, np.inf)] * (modes - len(shown))
                 targets, widths = (np.array(part) for part in zip(*shown, strict=True))
-                goals += [(targets, widths, one, len(missing) + kind) for one in self.drawn]
-        targets, widths, starts, kinds = (np.stack(part) for part in zip(*goals, strict=True))
-        return Poles(self.task, targets, widths), starts, kinds
+                goals += [_Goal(targets, widths, one, len(missing) + kind) for one in self.drawn]
+        return goals
+
+    def _shaken(self, end: Minimum) -> list[_Goal]:
+        values, explains = self._modes(end)
+        widths = np.where(explains > STRONG, FIRM, np.inf)
+        lower, upper, mean = self.prior.lower, self.prior.upper, self.prior.mean
+        return [
+            _Goal(values, widths, np.clip(end.x + SHARE * (one - mean), lower, upper))
+            for one in self.drawn
+        ]
+
+    def _modes(self, end: Minimum) -> tuple[Complex, Array]:
+        """Eigenvalues at an end (modes,) [1/s], and what the records show of each [nats]."""
+        values, slopes = (part[0] for part in eigenvalue_slopes(self.task, end.x[None]))
+        length = self.task.predictor.dt_s * self.sampling.stride * self.sampling.count
+        lasts = np.minimum(length, 1 / np.maximum(-values.real, 1 / length))
+        return values, 2 / (lasts * spread(slopes, end.slopes, self.prior)) ** 2
 
     def _searched(self, residuals: ManyResiduals, starts: Array) -> tuple[Array, Array]:
         """Where searches from starts (b, n) end, and what that costs (b,)."""
@@ -300,15 +393,6 @@ def _least_of_each(costs: Array, kinds: IntArray, count: int) -> IntArray:
     """Numbers of the least few of each kind."""
     order = np.argsort(costs, kind="stable")
     return np.concatenate([order[kinds[order] == kind][:count] for kind in np.unique(kinds)])
-
-
-def _each_once(ends: Sequence[Minimum]) -> list[Minimum]:
-    """Ends whose costs differ, the best first."""
-    found: list[Minimum] = []
-    for end in sorted(ends, key=_cost):
-        if not found or end.cost - found[-1].cost > SAME:
-            found.append(end)
-    return found
 
 
 def _cost(minimum: Minimum) -> float:

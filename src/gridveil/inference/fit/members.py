@@ -34,6 +34,8 @@ from gridveil.inference.fit.task import WholeResiduals, triangle
 # may lie from linear where none is needed; how far above the other a search may end; steps and last
 # decrease of a search with linear records.
 ROUNDS, NEAR, LINEAR, WORSE, STEPS, CLOSE = 40, 0.1, 1.0, 100.0, 40, 1e-3
+# Explanations that a member is followed from, of several.
+LIKELIEST = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +67,9 @@ class Members:
     def _in_step(self, means: Array, random: np.random.Generator) -> Array:
         near = [replace(self.ended.prior, mean=mean) for mean in means]
         noise = random.standard_normal((len(means), len(self._noise)))
+        many = self.ended.direct or len(self.ended.task.coordinates.facts.machines) > MANY_MACHINES
+        if self.few_places and not many:
+            return self._among_several(near, noise)
         linear, fitted = self._linear(near, noise), self.ended.minimum.x
         found = np.stack([one.x for one in linear])
         bent = []
@@ -76,19 +81,35 @@ class Members:
         followed = self._polished(near, noise, bent, list(found[bent]))
         for number, one in zip(bent, followed, strict=True):
             found[number] = one.x
-        if not self.few_places:
-            return found
-        if self.ended.direct or len(self.ended.task.coordinates.facts.machines) > MANY_MACHINES:
-            return self._from_own_means(near, noise, found, bent, followed)
-        costs = [self._cost(*own) for own in zip(found, near, noise, strict=True)]
-        starts = list(np.clip(means, self.ended.prior.lower, self.ended.prior.upper))
-        task, sigma, numbers = self.ended.task, self.ended.sigma, range(len(means))
-        own = explore(task, near, starts, sigma, self._parts)
-        for begun in (own, *([other] * len(means) for other in self.ended.others)):
-            for number, one in enumerate(self._polished(near, noise, numbers, begun, FAR)):
-                if one.cost < costs[number]:
-                    found[number], costs[number] = one.x, one.cost
-        return found
+        return (
+            self._from_own_means(near, noise, found, bent, followed) if self.few_places else found
+        )
+
+    def _among_several(self, near: Sequence[Gaussian], noise: Array) -> Array:
+        """Where several models explain the records: each member is looked for near those that, with
+        records linear there, explain its own draw and noise best, and from its own draw on.
+        """
+        ended, task = self.ended, self.ended.task
+        known = [ended.minimum.x, *ended.others]
+        linear = [self._linear(near, noise, y) for y in known]
+        promised = np.array([[one.cost for one in ends] for ends in linear])
+        pairs, starts = [], []
+        for number, (prior, fresh) in enumerate(zip(near, noise, strict=True)):
+            for one in np.argsort(promised[:, number], kind="stable")[:LIKELIEST]:
+                both = linear[one][number].x, known[one]
+                costs = [self._cost(y, prior, fresh) for y in both]
+                pairs.append(number)
+                starts.append(both[int(np.argmin(costs))])
+        lower, upper = ended.prior.lower, ended.prior.upper
+        means = [np.clip(prior.mean, lower, upper) for prior in near]
+        starts += explore(task, near, means, ended.sigma, self._parts)
+        pairs += range(len(near))
+        ends = self._polished(near, noise, pairs, starts, FAR)
+        best: dict[int, Minimum] = {}
+        for number, end in zip(pairs, ends, strict=True):
+            if number not in best or end.cost < best[number].cost:
+                best[number] = end
+        return np.stack([best[number].x for number in range(len(near))])
 
     def _from_own_means(
         self,
@@ -154,14 +175,15 @@ class Members:
             minima.append(found)
         return minima
 
-    def _linear(self, near: Sequence[Gaussian], noise: Array) -> list[Minimum]:
-        """The best y with records linear in θ at where the fit ended, Kron exact."""
-        y = self.ended.minimum.x
+    def _linear(
+        self, near: Sequence[Gaussian], noise: Array, y: Array | None = None
+    ) -> list[Minimum]:
+        """The best y with records linear in θ at a y, or where the fit ended; Kron exact."""
         if self.ended.direct:
             minimum = self.ended.minimum
             return [
                 minimise(
-                    LinearResiduals(minimum.slopes, minimum.residuals + own, y),
+                    LinearResiduals(minimum.slopes, minimum.residuals + own, minimum.x),
                     prior,
                     prior.mean,
                     iterations=STEPS,
@@ -169,7 +191,8 @@ class Members:
                 )
                 for prior, own in zip(near, noise, strict=True)
             ]
-        J, r = self._at_end
+        y = self.ended.minimum.x if y is None else y
+        J, r = self._slopes_at(y)
         # one triangle for all: what J does not reach counts by its length
         both = triangle(np.concatenate([J, (r + noise).T], axis=1))
         n = J.shape[1]
@@ -191,11 +214,10 @@ class Members:
         """Deviation of each sample (rows,) [p.u.]."""
         return self.ended.task.sigma(self.ended.sampling, self.ended.sigma)
 
-    @cached_property
-    def _at_end(self) -> tuple[Array, Array]:
-        """Slopes and residuals [σ] where the fit ended."""
+    def _slopes_at(self, y: Array) -> tuple[Array, Array]:
+        """Slopes and residuals [σ] at a y."""
         task = self.ended.task
-        x = task.coordinates.of_network_and_machines(self.ended.minimum.x)
+        x = task.coordinates.of_network_and_machines(y)
         J = task.slopes(x, self.ended.sampling) / self._noise[:, None]
         return J, task.compare(x, self.ended.sampling) / self._noise
 

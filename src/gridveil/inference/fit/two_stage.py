@@ -27,7 +27,7 @@ from gridveil.grid.facts import Array, GridFacts
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import Belief
 from gridveil.inference.fit.coordinates import independent, linked, push
-from gridveil.inference.fit.hops import hopped
+from gridveil.inference.fit.hops import AS_GOOD, OTHERS, hopped
 from gridveil.inference.fit.least_squares import Gaussian, Minimum, in_step, minimise_all
 from gridveil.inference.fit.network_fit import (
     climbed,
@@ -67,12 +67,8 @@ TRIED, NEARLY = 8, 1e-2
 FIRST_TRIED, FOLLOWED = 3, 3
 # Where several models explain records of few places: rounds that a start gets.
 TRIED_LONGER = 40
-# Explanations that members are looked for from besides the best: how far behind it [nats], and how
-# many.
-AS_GOOD, OTHERS = 8.0, 4
-# Searches at least there, and of few machines, where they are quick: with 4, one in ten misses an
-# explanation better by nats.
-FEW_PLACES, FEW_MACHINES = 12, 24
+# Searches at least there: with 4, one in ten misses an explanation better by nats.
+FEW_PLACES = 12
 # Reduced weights for one entry of y from which the network itself is looked for.
 MANY = 2
 # With more machines, or more reduced weights that are not zero, the search takes hours, and its
@@ -143,7 +139,7 @@ def two_stage(
     )
     pushed = prior if near is not None else push(task.coordinates, belief, random)
     several = few and len(facts.machines) <= MANY_MACHINES
-    count = max(starts, FEW_MACHINES if several else FEW_PLACES) if few else starts
+    count = max(starts, FEW_PLACES) if few else starts
     e, drawn = (
         len(facts.edges),
         np.log(np.concatenate([belief[name].sample(random, count - 1) for name in SWING], axis=1)),
