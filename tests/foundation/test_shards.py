@@ -7,6 +7,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from multiprocessing import active_children
 
 import numpy as np
 import pytest
@@ -50,6 +51,14 @@ def test_a_worker_that_is_killed_costs_no_piece(tmp_path):
     assert made == {n: n * n for n in range(8) if n != 5}
     assert failed.keys() == {5}
     assert failed[5].why == "its worker died"
+
+
+def test_all_workers_start_before_any_work():
+    """Python waits for ever for one that starts while another dies."""
+    before = len(active_children())
+    with local(3) as crew:
+        assert crew.width()
+        assert len(active_children()) == before + 3
 
 
 def test_workers_end_with_a_process_that_is_killed(tmp_path):

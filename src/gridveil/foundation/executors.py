@@ -143,10 +143,18 @@ def _in_this_process() -> Iterator[Called]:
 @contextmanager
 def _pool(workers: int) -> Iterator[Called]:
     pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_follow)
+    # All processes before any work: Python overlooks one that starts while another dies, and then
+    # waits for its end for ever.
+    for _ in range(workers):
+        pool.submit(_nothing)
     try:
         yield Called(pool, lambda: AHEAD * workers)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _follow() -> None:
