@@ -241,7 +241,7 @@ class _Goal:
         mode: int,
         there: complex,
         width: float,
-        kind: int = 0,
+        kind: int,
     ) -> _Goal:
         """One mode of an end goes there; of the others, those that are strong stay."""
         own = np.arange(len(values)) == mode
@@ -301,7 +301,7 @@ class _Hops:
         return found
 
     def ends(self, goals: Sequence[_Goal], width: Width) -> list[Minimum]:
-        """Where hops with some goals lead, polished on all samples: each explanation once."""
+        """Where hops with some goals lead, polished on all samples."""
         if not goals:
             return []
         targets, widths, found, kinds = (
