@@ -239,11 +239,11 @@ def judged(release: Release, truth: ReducedModel, events: list[Event]) -> list[d
     return found
 
 
-def cell(grid: str, places: int, table: str, draws: int, folder: str) -> dict[str, Any]:
+def cell(grid: str, places: int, table: str, runs: range, folder: str) -> dict[str, Any]:
     """Coverage of one grid with so many places: means over draws, with standard errors."""
     told = over_draws(
         measure,
-        [Draw(grid, places, table, run, folder) for run in range(draws)],
+        [Draw(grid, places, table, run, folder) for run in runs],
         f"{grid}, {places} places, {table}",
     )
     rows = [one["inside"] for one in told]
@@ -252,10 +252,11 @@ def cell(grid: str, places: int, table: str, draws: int, folder: str) -> dict[st
         "grid": grid,
         "places": places,
         "table": table,
-        "draws": draws,
+        "first": runs.start,
+        "draws": len(runs),
         "seconds": float(np.mean([one["seconds"] for one in told])),
         **{name: float(np.mean(of)) for name, of in by_draw.items()},
-        "error": {name: float(np.std(by_draw[name]) / np.sqrt(draws)) for name in FIGURES},
+        "error": {name: float(np.std(by_draw[name]) / np.sqrt(len(runs))) for name in FIGURES},
     }
 
 
@@ -274,6 +275,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--draws", type=int, default=400)
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     parser.add_argument("--grid", choices=[*CASES], action="append", help="only this one")
     parser.add_argument("--places", type=int, choices=PLACES, action="append", help="only these")
     parser.add_argument("--table", choices=("stock", "prior"), action="append", help="only these")
@@ -287,11 +289,11 @@ def main() -> None:
     if not asked.json:
         head = "  ".join(f"{name:<12}" for name in FIGURES)
         print(f"{'grid':<7} {'place':<5} {'table':<6} {head}  nadir's band, centre inside, seconds")
-    found = []
+    found, runs = [], range(asked.first, asked.first + asked.draws)
     for grid in asked.grid or CASES:
         for table in asked.table or ("stock", "prior"):
             for places in asked.places or PLACES:
-                found.append(cell(grid, places, table, asked.draws, asked.folder))
+                found.append(cell(grid, places, table, runs, asked.folder))
                 if not asked.json:
                     print(in_words(found[-1]), flush=True)
     if asked.json:
