@@ -85,7 +85,7 @@ def test_one_models_answer_mismatch_and_gradient_are_plain_products_to_the_last_
     with one_blas_thread():  # as the engine
         omega, J, gradient = plain(family, theta, observed, scheme)
         answer = step_responses(family.lti(theta), [0], SAMPLES, dt_s=DT, scheme=scheme)[0]
-    found = Objective(family, [record], dt_s=DT, scheme=scheme)(theta)
+    found = Objective(family, [record], dt_s=DT, scheme=scheme, same_bits=True)(theta)
     assert np.array_equal(answer, omega)
     assert found[0] == J
     assert np.array_equal(found[1], gradient)

@@ -90,9 +90,9 @@ class SwingFamily(LinearFamily):
 
     def lti(self, theta: XArray) -> LTI:
         """Build F (..., 3g − 1 + s, 3g − 1 + s); H does not depend on θ."""
-        xp, own, lead = namespace(theta), self._constants.beside(theta), theta.shape[:-1]
-        F = xp.concat([self._rows(theta), _each(own.below, lead)], axis=-2)
-        return LTI(F, _each(own.output, lead), self._states)
+        xp, each = namespace(theta), self._constants.of_each(theta)
+        F = xp.concat([self._rows(theta), each.below], axis=-2)
+        return LTI(F, each.output, self._states)
 
     @cached_property
     def _moved(self) -> Constants:
@@ -123,18 +123,20 @@ class SwingFamily(LinearFamily):
 
     def _rows(self, theta: XArray) -> XArray:
         """The rows of ω̇, (..., g, 3g − 1 + s): (−diag(d), −L, I, −drive) / m."""
-        xp, own, lead = namespace(theta), self._constants.beside(theta), theta.shape[:-1]
-        k = xp.concat([theta[..., self._k], _each(own.nothing, lead)], axis=-1)
+        xp, own = namespace(theta), self._constants.beside(theta)
+        each = self._constants.of_each(theta)
+        k = xp.concat([theta[..., self._k], each.nothing], axis=-1)
         weights = _at(k, own.pair)
         minus_L = _total(weights)[..., None] * own.minus_eye + weights
         damping = theta[..., self._d, None] * own.minus_eye
-        fixed = self._driven(theta, own.fixed)
+        fixed = self._driven(theta, each.fixed)
         rows = xp.concat([damping, minus_L[..., :-1], fixed], axis=-1)
         return rows / theta[..., self._m, None]
 
     def _driven(self, theta: XArray, fixed: XArray) -> XArray:
         """What of the rows of ω̇ times m belongs to p and to inputs, (..., g, g + s)."""
-        return _each(fixed, theta.shape[:-1])
+        del theta
+        return fixed
 
     def pull(self, theta: XArray, bar: LTI) -> XArray:
         """dJ/dθ by hand: the rows of ω̇ are (linear in k_r and d) / m, the rest is constant."""
@@ -149,16 +151,12 @@ class SwingFamily(LinearFamily):
         m, rows_bar = theta[..., self._m], bar.F[..., self._omega, :]
         by_m = _total(rows * rows_bar) / m
         scaled = xp.reshape(rows_bar / m[..., None], (*lead, -1))
-        entries = _at(xp.concat([scaled, _each(own.nothing, lead)], axis=-1), own.entries)
+        nothing = self._constants.of_each(theta).nothing
+        entries = _at(xp.concat([scaled, nothing], axis=-1), own.entries)
         # an edge adds to L_ii and L_jj and takes from L_ij and L_ji
         e = self._k.stop
         ii, jj, ij, ji = (entries[..., n * e : (n + 1) * e] for n in range(4))
         return -xp.concat([ii + jj - ij - ji, by_m, entries[..., 4 * e :]], axis=-1)
-
-
-def _each(array: XArray, lead: tuple[int, ...]) -> XArray:
-    """The same array for every model of a batch."""
-    return namespace(array).broadcast_to(array, (*lead, *array.shape)) if lead else array
 
 
 def _at(array: XArray, places: XArray) -> XArray:
@@ -199,7 +197,7 @@ class DrivenSwingFamily(SwingFamily):
         """The same, with −u in the input columns."""
         xp, lead, g = namespace(theta), theta.shape[:-1], self._g
         u = xp.reshape(theta[..., self._u], (*lead, -1, g)).mT
-        return xp.concat([xp.broadcast_to(fixed[:, :g], (*lead, g, g)), -u], axis=-1)
+        return xp.concat([fixed[..., :g], -u], axis=-1)
 
     def _pull(self, rows: XArray, theta: XArray, bar: LTI) -> XArray:
         xp = namespace(theta)

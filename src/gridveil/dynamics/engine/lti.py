@@ -149,6 +149,7 @@ class Constants:
         self._arrays = arrays
         self._kept: dict[Any, SimpleNamespace] = {}
         self._plain = SimpleNamespace(**arrays)
+        self._last: tuple[tuple[int, ...], SimpleNamespace] = (), self._plain
 
     def beside(self, other: XArray) -> Any:
         """The arrays, as attributes, beside another one."""
@@ -159,3 +160,25 @@ class Constants:
             copies = {name: beside(array, other) for name, array in self._arrays.items()}
             self._kept[key] = SimpleNamespace(**copies)
         return self._kept[key]
+
+    def of_each(self, batch: XArray) -> Any:
+        """The same for every model of a batch (..., p): views, of NumPy's those of the last time,
+        since making them takes longer than much that is done with them.
+        """
+        lead, own = batch.shape[:-1], self.beside(batch)
+        if not lead:
+            return own
+        if own is not self._plain:
+            return _viewed(own, lead)
+        last, views = self._last  # a pair is read and written at once, whatever thread does
+        if last != lead:
+            views = _viewed(own, lead)
+            self._last = lead, views
+        return views
+
+
+def _viewed(arrays: SimpleNamespace, lead: tuple[int, ...]) -> SimpleNamespace:
+    own = vars(arrays)
+    return SimpleNamespace(
+        **{name: namespace(a).broadcast_to(a, (*lead, *a.shape)) for name, a in own.items()}
+    )

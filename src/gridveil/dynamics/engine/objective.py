@@ -7,7 +7,7 @@ responses, one a column.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, cached_property
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gridveil.dynamics.engine.batch import BatchBlocks
 from gridveil.dynamics.engine.lti import (
     LTI,
     Constants,
@@ -36,6 +37,7 @@ from gridveil.dynamics.engine.propagate import (
     unit_steps,
 )
 from gridveil.dynamics.engine.records import SampledRecord, SampledRecords
+from gridveil.grid.facts import Array
 
 # Models that a thread works on at once: with fewer, threads wait for one another between NumPy's
 # calls (100 models on two cores: 4.8 ms in halves, 6.4 in quarters); with more, for memory. Up to
@@ -44,6 +46,9 @@ CHUNK, ALONE = 50, 25
 # A batch's J comes from products of small matrices where it is more than this share of the records'
 # own size; below it their rounding would show (5e-11 of J here), and it comes from the residuals.
 PLAIN = 1e-4
+# NumPy batches of models of up to so many states and inputs have places that are kept for the next
+# call, those of so many sizes of batches; of larger models they would be gigabytes.
+MOST_PLACED, MOST_SIZES = 64, 4
 # Singular values below this share of the largest are rounding; records of more numbers than this
 # are taken as they are.
 ROUNDING, MOST_FACTORED = 1e-16, 2**20
@@ -54,6 +59,7 @@ class Objective:
     any array library: what is computed stays there.
 
     family : its inputs are what the records' steps name, its outputs are what the records hold.
+    same_bits : one model's sums in an order that is kept from version to version, to the last bit.
     """
 
     def __init__(
@@ -64,15 +70,18 @@ class Objective:
         dt_s: float,
         scheme: SchemeName = "exact",
         path: Path = "auto",
+        same_bits: bool = False,
     ) -> None:
         self.family = family
         self.dt_s = dt_s
         self.scheme: SchemeName = scheme
         self.records = SampledRecords.of(records)
         self.path: Path = path
+        self.same_bits = same_bits
         self._layout = self.records.layout()
         self._unit_steps: dict[Any, XArray] = {}
-        self._even_weight, constants = None, {}
+        self._spare: dict[int, list[BatchBlocks]] = {}
+        self._even_weight, self._last_rows, constants = None, 0, {}
         if self.records.one_step_each:
             observed, weights, self._before = self.records.shifted_back()
             if (weights == weights[0, 0, 0]).all():
@@ -98,6 +107,14 @@ class Objective:
                 left, right = U, U.T @ Y
         return Constants(left=left, right=right, size=np.sum(Y**2))
 
+    @cached_property
+    def _thin(self) -> bool:
+        """Whether Y is a thin product, of samples that count alike."""
+        if self._even_weight is None:
+            return False
+        left = self._factors.beside(np.empty(0)).left
+        return left.shape[1] < len(left)
+
     def __call__(self, theta: XArray) -> tuple[XArray, XArray]:
         """Return J (...,) and dJ/dθ (..., p) at θ (p,) or (batch, p)."""
         if not isinstance(theta, np.ndarray):  # a GPU takes the whole batch at once
@@ -109,7 +126,7 @@ class Objective:
         rounds = -(-len(theta) // (CHUNK * _cores()))
         pieces = np.array_split(theta, min(len(theta), rounds * _cores()))
         with one_blas_thread():
-            results = list(_pool().map(self._evaluate, pieces))
+            results = _on_all_cores(self._evaluate, pieces)
         return np.concatenate([J for J, _ in results]), np.concatenate([g for _, g in results])
 
     def predict(self, theta: XArray) -> XArray:
@@ -134,14 +151,26 @@ class Objective:
         return J, self.family.pull_at(lti, theta, LTI(pullback(E_bar), H_bar, lti.states))
 
     def _by_blocks(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:
-        blocks = grow_blocks(E, H, start, self._layout)
+        placed = _is_placed(E, H)
+        if placed and E.ndim == 2 and not self.same_bits:  # a batch of one takes less time
+            J, E_bar, H_bar = self._by_blocks(E[None], H[None], start)
+            return J[0], E_bar[0], H_bar[0]
+        blocks = (
+            self._placed(E, H, start)
+            if placed and E.ndim == 3
+            else grow_blocks(E, H, start, self._layout)
+        )
         if not self.records.one_step_each:
             series = self._layout.unpack(blocks.outputs(), len(self.records.steps))
             J, series_bar = self._mismatch(series)
             E_bar, H_bar = blocks.pull_outputs(self._layout.pack(series_bar))
             return J, E_bar, H_bar
         weight = 1.0 if self._even_weight is None else self._even_weight
-        if E.ndim > 2 and isinstance(blocks, Blocks) and self._even_weight is not None:
+        if isinstance(blocks, BatchBlocks) and self._thin:
+            size = self._factors.beside(E).size
+            J = self._exactly(blocks.against_record(size), size, blocks.O, blocks.Zt)
+            E_bar, H_bar = blocks.pull()
+        elif E.ndim > 2 and isinstance(blocks, Blocks) and self._even_weight is not None:
             J, O_bar, Zt_bar = self._by_products(blocks.O, blocks.Zt)
             E_bar, H_bar = blocks.pull(O_bar, Zt_bar)
         else:
@@ -150,8 +179,28 @@ class Objective:
                 bar = self._constants.beside(residual).weights * residual
             J = _dot(bar, residual, axes=2)
             E_bar, H_bar = blocks.pull_outputs(bar)
+        if isinstance(blocks, BatchBlocks):
+            self._keep(blocks)
         double = 2.0 * weight
         return weight * J + self._before, double * E_bar, double * H_bar
+
+    def _placed(self, E: Array, H: Array, start: Array) -> BatchBlocks:
+        """Outputs of a NumPy batch in blocks, in places that another of its size left."""
+        models = len(E)
+        try:
+            blocks = self._spare[models].pop()
+        except (KeyError, IndexError):
+            record = self._factors.beside(E) if self._thin else None
+            blocks = BatchBlocks(models, H.shape[1], start, self._layout, record, self._last_rows)
+        blocks.grow(E, H)
+        return blocks
+
+    def _keep(self, blocks: BatchBlocks) -> None:
+        """Leave places to another batch."""
+        models = len(blocks.O)
+        if len(self._spare) >= MOST_SIZES and models not in self._spare:
+            self._spare.clear()
+        self._spare.setdefault(models, []).append(blocks)
 
     def _residual(self, outputs: XArray) -> XArray:
         """R = O Z − Y, and 0 behind the last sample where nothing else weighs it so."""
@@ -171,7 +220,7 @@ class Objective:
 
         The last block column may be cut short: what the last rows of O see of it is taken out.
         """
-        xp, own = namespace(O), self._factors.beside(O)
+        own = self._factors.beside(O)
         OO, ZZ = product(O.mT, O), product(Zt.mT, Zt)
         of_O, of_Z = product(own.left.mT, O), product(own.right, Zt)
         O_bar = sum_of_products((O, ZZ), (own.left, -of_Z))
@@ -184,17 +233,17 @@ class Objective:
             O_bar = plus_product(O_bar, -outside, last, rows)
             Zt_bar = plus_product(Zt_bar, -outside.mT, tail, column)
             J = J - _dot(outside, outside, axes=2)
-        small = PLAIN * own.size > J
-        if bool(xp.any(small)):
-            J = xp.where(small, self._exact_where(small, O, Zt), J)
-        return J, O_bar, Zt_bar
+        return self._exactly(J, own.size, O, Zt), O_bar, Zt_bar
 
-    def _exact_where(self, chosen: XArray, O: XArray, Zt: XArray) -> XArray:  # noqa: E741
-        """Σ R² of the chosen models of a batch (models,), by residuals; of others anything.
+    def _exactly(self, J: XArray, size: XArray, O: XArray, Zt: XArray) -> XArray:  # noqa: E741
+        """Σ R² of a batch (models,), by residuals where it is a small part of |Y|².
 
         A few at a time: of NumPy's so many that none leaves the cache.
         """
-        xp, (places,) = namespace(O), namespace(O).nonzero(chosen)
+        xp, chosen = namespace(O), PLAIN * size > J
+        if not bool(xp.any(chosen)):
+            return J
+        (places,) = xp.nonzero(chosen)
         few, found = (4 if isinstance(O, np.ndarray) else 4096), []
         count = places.shape[0]
         for start in range(0, count, few):
@@ -203,7 +252,8 @@ class Objective:
             residual = self._residual(outputs)
             found.append(_dot(residual, residual, axes=2))
         counted = xp.cumulative_sum(xp.astype(chosen, places.dtype)) - 1
-        return xp.take(xp.concat(found), xp.clip(counted, 0, count - 1), axis=0)
+        exact = xp.take(xp.concat(found), xp.clip(counted, 0, count - 1), axis=0)
+        return xp.where(chosen, exact, J)
 
     def _by_stepping(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:
         states, series = respond_by_steps(E, H, start, self.records.samples)
@@ -222,6 +272,32 @@ class Objective:
         if key not in self._unit_steps:
             self._unit_steps[key] = unit_steps(lti, self.records.inputs)
         return self._unit_steps[key]
+
+
+def _is_placed(E: XArray, H: XArray) -> bool:
+    """Whether models have places that are made once."""
+    plain = isinstance(E, np.ndarray) and E.dtype == H.dtype == np.float64
+    return plain and E.ndim <= 3 and E.shape[-1] <= MOST_PLACED
+
+
+def _on_all_cores(
+    work: Callable[[Array], tuple[Array, Array]], pieces: Sequence[Array]
+) -> list[tuple[Array, Array]]:
+    """Do the work on every piece, this thread's core among them: it has none to wake."""
+    found: list[Any] = [None] * len(pieces)
+    left = iter(range(len(pieces)))  # each piece is taken by one thread
+
+    def some() -> None:
+        for number in left:
+            found[number] = work(pieces[number])
+
+    others = [_pool().submit(some) for _ in range(min(_cores(), len(pieces)) - 1)]
+    try:
+        some()
+    finally:
+        for other in others:
+            other.result()
+    return found
 
 
 def _dot(a: XArray, b: XArray, axes: int) -> XArray:

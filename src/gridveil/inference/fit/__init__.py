@@ -190,7 +190,13 @@ def fit(
     if method != "two-stage":  # which alone estimates events
         check_known(observed, method)
     task = problem(
-        start, observed, bounds, dt_s=settings.dt_s, scheme=settings.scheme, rho=settings.rho
+        start,
+        observed,
+        bounds,
+        dt_s=settings.dt_s,
+        scheme=settings.scheme,
+        rho=settings.rho,
+        same_bits=method == "projected-gradient",  # the paper's
     )
     theta0 = task.start
     if settings.scheme == "euler":

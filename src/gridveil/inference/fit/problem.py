@@ -100,13 +100,15 @@ def problem(
     dt_s: float,
     scheme: SchemeName,
     rho: float,
+    same_bits: bool = False,
 ) -> Problem:
-    """Set the fit of (k_r, m, d) up, with K_ac held at its noisy value."""
+    """Set the fit of (k_r, m, d) up, with K_ac held at its noisy value; same_bits : see
+    `Objective`.
+    """
     records, drive, sense = on_clock(start, observed, dt_s)
     family = start.family(drive, sense, bounds)
-    return Problem(
-        Objective(family, records, dt_s=dt_s, scheme=scheme), start.theta, *box(family), rho
-    )
+    mismatch = Objective(family, records, dt_s=dt_s, scheme=scheme, same_bits=same_bits)
+    return Problem(mismatch, start.theta, *box(family), rho)
 
 
 def on_clock(
