@@ -14,6 +14,7 @@ from gridveil.dynamics.kron import reduced_model
 from gridveil.dynamics.simulate import eigenvalues as eigenvalues_of
 from gridveil.dynamics.simulate import oscillating, simulate
 from gridveil.dynamics.swing import SWING
+from gridveil.foundation.progress import told_to
 from gridveil.grid.parameters import Bounds
 from gridveil.inference.alike import beliefs_alike
 from gridveil.inference.fit import Observation, hops
@@ -247,8 +248,12 @@ def test_another_explanation_is_found_by_shaking_one():
     """Where machines and lines differ much, there are two."""
     case = known(1.2)
     start = case.polished(case.y)
-    found = hopped(case.task, case.prior, [start], case.drawn(8), case.all, case.few, SIGMA)
+    told: list[tuple] = []
+    with told_to(lambda *news: told.append(news)):
+        found = hopped(case.task, case.prior, [start], case.drawn(8), case.all, case.few, SIGMA)
     assert len(found) > 1
+    assert told == [(hops.TRYING, done, hops.TRIES) for done in range(len(told))]
+    assert len(told) > 1
     scale = np.sqrt(case.prior.precision.diagonal())
     for one, other in combinations(found, 2):
         assert np.linalg.norm(scale * (one.x - other.x)) > hops.APART

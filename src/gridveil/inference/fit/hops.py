@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import chdtri
 
-from gridveil.foundation.progress import told_to
+from gridveil.foundation.progress import counted
 from gridveil.grid.facts import Array, IntArray
 from gridveil.inference.fit.least_squares import Gaussian, ManyResiduals, Minimum, minimise_all
 from gridveil.inference.fit.poles import (
@@ -35,6 +35,7 @@ from gridveil.inference.fit.sampling import Sampling
 from gridveil.inference.fit.sensitivity import Complex
 from gridveil.inference.fit.task import Task, WholeResiduals
 
+TRYING = "trying other explanations of the records"
 # How rarely noise alone rings as strongly at one frequency: some hundreds are looked at.
 RARE = 4e-4
 # Records are nearly explained where the cost of a sample is at most this (½ is expected) [nats].
@@ -77,25 +78,27 @@ def hopped(
     ends : of searches that looked at a few samples, the best first. drawn : networks y (n,) that
     the release allows. sampling, few : all samples, and some.
     """
-    hops = _Hops(task, prior, drawn, sampling, few, sigma)
+    hops, nearly = _Hops(task, prior, drawn, sampling, few, sigma), NEARLY * len(sampling.observed)
     begun = [end.x for end in ends[:POLISHED] if end.cost < ends[0].cost + NOT_YET]
-    known, tried, in_vain = hops.each_once(hops.polished(begun)), list[Minimum](), 0
-    while len(tried) < TRIES:
-        best, looks = known[0], in_vain < IN_VAIN
-        most = min(best.cost + (NOT_YET if looks else AS_GOOD), NEARLY * len(sampling.observed))
-        left = [one for one in known if one.cost < most and hops.is_apart(one, tried)]
-        if not left or sum(one.cost < best.cost + AS_GOOD for one in known) > OTHERS:
-            break
-        here = left[0]
-        tried.append(here)
-        found = hops.shaken(here)
-        if looks and (missing := hops.missing(here)):
-            found += hops.to_missing(here, missing)
-            gained = best.cost - min((one.cost for one in found), default=best.cost)
-            in_vain = 0 if gained > WORTH else in_vain + 1
-        elif here is best:
-            in_vain = IN_VAIN  # nothing is missing
-        known = hops.each_once([*known, *found])
+    with counted(TRYING, TRIES) as more:
+        known, tried, in_vain = hops.each_once(hops.polished(begun)), list[Minimum](), 0
+        while len(tried) < TRIES:
+            best, looks = known[0], in_vain < IN_VAIN
+            most = min(best.cost + (NOT_YET if looks else AS_GOOD), nearly)
+            left = [one for one in known if one.cost < most and hops.is_apart(one, tried)]
+            if not left or sum(one.cost < best.cost + AS_GOOD for one in known) > OTHERS:
+                break
+            here = left[0]
+            tried.append(here)
+            found = hops.shaken(here)
+            if looks and (missing := hops.missing(here)):
+                found += hops.to_missing(here, missing)
+                gained = best.cost - min((one.cost for one in found), default=best.cost)
+                in_vain = 0 if gained > WORTH else in_vain + 1
+            elif here is best:
+                in_vain = IN_VAIN  # nothing is missing
+            known = hops.each_once([*known, *found])
+            more()
     return known
 
 
@@ -324,19 +327,15 @@ class _Hops:
             found, costs = self._searched(shown, found)
             best = _least_of_each(costs, kinds[numbers], width.tried)
             numbers, found = numbers[best], found[best]
-        with told_to(None):
-            priors, task, sigma = [self.prior] * len(found), self.task, self.sigma
-            tried = polish_all(task, priors, list(found), self.few, sigma, ROUNDS, CLOSE, far=FAR)
+        priors, task, sigma = [self.prior] * len(found), self.task, self.sigma
+        tried = polish_all(task, priors, list(found), self.few, sigma, ROUNDS, CLOSE, far=FAR)
         ends = self.each_once([one for one, _ in tried])[: width.followed]
         return self.polished([one.x for one in ends])
 
     def polished(self, starts: Sequence[Array]) -> list[Minimum]:
         """Explanations near starts (n,), by all samples."""
-        with told_to(None):
-            priors = [self.prior] * len(starts)
-            found = polish_all(
-                self.task, priors, starts, self.sampling, self.sigma, close=CLOSE, far=FAR
-            )
+        priors, task, sigma = [self.prior] * len(starts), self.task, self.sigma
+        found = polish_all(task, priors, starts, self.sampling, sigma, close=CLOSE, far=FAR)
         return [one for one, _ in found]
 
     def _to_missing(self, end: Minimum, missing: Sequence[Missing]) -> list[_Goal]:
