@@ -111,82 +111,65 @@ class BatchBlocks:
 
 
 class _Chain:
-    """V = [V₀; V₀ P; V₀ P²; …] by doubling, `Chain` in places of its own.
+    """V = [V₀; V₀ P; V₀ P²; …] by doubling, and back: `Chain` in places of its own.
 
-    wide : (m, count · rows, n + q), V with constants beside it; P : P, P², P⁴, … as far as V needs
-    them, and P itself always, (levels, m, n, n).
-    onwards : whether something depends on P^count, a power of 2.
+    V : (m, count · rows, n), where `first` is V₀. wide : V with constants, `beside`, on its right.
+    P : P, P², P⁴, … as far as V needs them, and P itself always, (levels, m, n, n).
+    onwards : whether something depends on P^count, too; count is then a power of 2.
+    V_bar, onwards_bar : dJ/dV and dJ/d(P^count), to be put there. first_bar, P_bar : dJ/dV₀ and
+    dJ/dP, which `shrink` leaves there.
     """
 
     def __init__(
         self, models: int, n: int, rows: int, count: int, q: int, *, onwards: bool = False
     ) -> None:
-        levels, self._onwards = (count - 1).bit_length(), onwards
-        self._n, self._rows, self._count, self._levels = n, rows, count, levels
-        # rows for V, and for P below the half of it that the last doubling starts from
-        deep = max(count * rows, rows * 2**levels // 2 + n)
-        self._room = np.empty((models, deep, n + q))
-        self.wide = self._room[:, : count * rows]
+        levels, end = (count - 1).bit_length(), count * rows
+        starts = [rows * 2**level for level in range(levels)]  # rows before each doubling
+        doublings = [(have, min(have, end - have)) for have in starts]  # and rows that it adds
+        # of V, and of P below the half of V that the last doubling starts from
+        room = np.empty((models, max(end, rows * 2**levels // 2 + n), n + q))
+        self.wide = room[:, :end]
         self.V, self.beside = self.wide[..., :n], self.wide[..., n:]
         self.first = self.V[:, :rows]
         self.P = np.empty((max(levels, 1), models, n, n))
         self._growing = []
-        for level, (have, more) in enumerate(self._doublings()):
+        for level, (have, more) in enumerate(doublings):
             if level:
                 before = self.P[level - 1]
                 self._growing.append((before, before, self.P[level]))
-            own = self.V[:, :more], self.P[level], self.V[:, have : have + more]
-            self._growing.append(own)
-        self._backwards: list[tuple] | None = None
+            add = self.V[:, :more], self.P[level], self.V[:, have : have + more]
+            self._growing.append(add)
 
-    def _doublings(self) -> list[tuple[int, int]]:
-        """Rows that are there before each doubling, and that it adds."""
-        have = [self._rows * 2**level for level in range(self._levels)]
-        return [(own, min(own, self._count * self._rows - own)) for own in have]
+        bars = np.empty((models, end + n, n))
+        self.V_bar, self.onwards_bar = bars[:, :end], bars[:, end:]
+        self.first_bar, self.P_bar = bars[:, :rows], bars[:, rows : rows + n]
+        self._turned = np.empty_like(self.P)
+        self._single = not (levels or onwards)  # a single block, which does not depend on P
+        moved = np.empty((models, max([0, *(more for _, more in doublings)]) + n, n))
+        self._shrinking, below = [], n if onwards else 0
+        for level, (have, more) in reversed(list(enumerate(doublings))):
+            both = more + below  # rows of V or its derivative, and below them of P or that by P²
+            step = bars[:, have : have + both], self._turned[level], moved[:, :both]
+            put = (room[:, have : have + n, :n], self.P[level]) if below else ()
+            by_P = room[:, :both, :n].mT, bars[:, have : have + n]
+            self._shrinking.append((*step, put, *by_P, bars[:, :both]))
+            below = n
 
     def grow(self) -> None:
-        """Fill V from `first` and P[0]."""
+        """Fill V, from V₀ and P."""
         matmul = np.matmul
         for a, b, out in self._growing:
             matmul(a, b, out)
 
-    def _prepare(self) -> None:
-        models, n, rows, end = len(self._room), self._n, self._rows, self.V.shape[1]
-        self._bars = np.empty((models, end + n, n))
-        self._turned = np.empty_like(self.P)
-        deep = max((more for _, more in self._doublings()), default=0) + n
-        moved = np.empty((models, deep, n))
-        self._backwards, below = [], n if self._onwards else 0
-        for level, (have, more) in reversed(list(enumerate(self._doublings()))):
-            both, V = more + below, self._room[..., :n]  # rows of V, and of P² or P
-            bars, place = self._bars[:, have : have + both], self._bars[:, have : have + n]
-            put = (V[:, have : have + n], self.P[level]) if below else ()
-            own = self._turned[level], moved[:, :both], put, V[:, :both].mT, place
-            self._backwards.append((bars, *own, self._bars[:, :both]))
-            below = n
-        self.P_bar, self.first_bar = self._bars[:, rows : rows + n], self._bars[:, :rows]
-
-    @property
-    def V_bar(self) -> Array:
-        """Place for dJ/dV (m, count · rows, n)."""
-        if self._backwards is None:
-            self._prepare()
-        return self._bars[:, : self.V.shape[1]]
-
-    @property
-    def onwards_bar(self) -> Array:
-        """Place for dJ/d(P^count) (m, n, n)."""
-        return self._bars[:, self.V.shape[1] :]
-
     def shrink(self) -> None:
-        """Fill `first_bar` and `P_bar` from `V_bar` and `onwards_bar`; V is overwritten."""
+        """Fill dJ/dV₀ and dJ/dP; V is overwritten."""
         matmul, add, copyto = np.matmul, np.add, np.copyto
-        if not (self._backwards or self._onwards):  # a single block, which does not depend on P
+        if self._single:
             self.P_bar[:] = 0.0
         copyto(self._turned, self.P.mT)
-        for bars, turned, moved, put, Vt, place, first in self._backwards or ():
-            matmul(bars, turned, moved)
+        for last, turned, moved, put, Vt, by_P, first in self._shrinking:
+            matmul(last, turned, moved)
             if put:
                 copyto(*put)
-            matmul(Vt, bars, place)  # over what was read; NumPy sees to that
+            matmul(Vt, last, by_P)  # over what was read; NumPy sees to that
             add(first, moved, first)
