@@ -1,8 +1,8 @@
 """What `make bench` prints of growth: processor time with models, machines and buses.
 
-Every row is the least processor time of some rounds, by all threads together, so that a busy
-machine changes it little. Doubling the models must double it (±15 %). Prints one JSON document;
---figure draws it.
+Every row is the least processor time of some rounds, by all threads together, and batches take
+turns, so that a busy machine changes it little. Doubling the models must double it (±15 %). Prints
+one JSON document; --figure draws it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import platform
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -36,33 +39,39 @@ MODELS = (100, 200, 400, 800)
 MACHINE_CASES = ("case9", "case39", "case118", "case300", "case_ACTIVSg500", "case1354pegase")
 BUS_CASES = ("case118", "case300", "case1354pegase", "case2869pegase", "case_ACTIVSg10k")
 STEPS, DT_S = 500, 0.02
+SPENT_S = 4.0  # on what is measured side by side
 DOUBLED, WITHIN = 2.0, 0.15
 PARTS = ("models", "machines", "buses")
 
 
-def processor(call: Callable[[], Any], rounds: int) -> float:
-    """Least processor time of a call [s], after one that warms up."""
-    call()
-    taken = []
-    for _ in range(rounds):
-        start = time.process_time()
+def processor(*calls: Callable[[], Any]) -> list[float]:
+    """Least processor time of each call [s], after one that warms up: in turns, so that what else
+    the machine does meets all of them; as many rounds as SPENT_S allows, three at least.
+    """
+    for call in calls:
         call()
-        taken.append(time.process_time() - start)
-    return min(taken)
+    least, rounds, begun = [inf] * len(calls), 0, time.process_time()
+    while rounds < 3 or time.process_time() < begun + SPENT_S:
+        rounds += 1
+        for place, call in enumerate(calls):
+            start = time.process_time()
+            call()
+            least[place] = min(least[place], time.process_time() - start)
+    return least
 
 
-def models(rounds: int = 15) -> list[dict[str, Any]]:
+def models() -> list[dict[str, Any]]:
     """J and dJ/dθ of batches of IEEE-30, 3000 Euler steps; each beside a batch of half the size."""
-    rows: list[dict[str, Any]] = []
-    for count in MODELS:
-        task, _, theta = paper_task(count)
-        seconds = processor(lambda task=task, theta=theta: task(theta), rounds)
-        ratio = seconds / rows[-1]["seconds"] if rows else None
-        rows.append({"models": count, "seconds": seconds, "doubling": ratio})
-    return rows
+    tasks = [paper_task(count) for count in MODELS]
+    taken = processor(*(partial(task, theta) for task, _, theta in tasks))
+    doublings = [None, *(now / before for before, now in pairwise(taken))]
+    return [
+        {"models": count, "seconds": seconds, "doubling": doubling}
+        for count, seconds, doubling in zip(MODELS, taken, doublings, strict=True)
+    ]
 
 
-def machines(rounds: int = 3) -> list[dict[str, Any]]:
+def machines() -> list[dict[str, Any]]:
     """J and dJ/dθ of one model, exact steps."""
     rows = []
     for name in MACHINE_CASES:
@@ -78,17 +87,17 @@ def machines(rounds: int = 3) -> list[dict[str, Any]]:
             Provenance("simulated", "bench"),
         )
         task = problem(truth, [record], Bounds(), dt_s=DT_S, scheme="exact", rho=0.0)
-        seconds = processor(lambda task=task, theta=truth.theta: task(theta), rounds)
+        (seconds,) = processor(partial(task, truth.theta))
         rows.append({"case": name, "machines": len(truth.m), "seconds": seconds})
     return sorted(rows, key=lambda row: row["machines"])
 
 
-def buses(rounds: int = 3) -> list[dict[str, Any]]:
+def buses() -> list[dict[str, Any]]:
     """Kron reduction to the machines."""
     rows = []
     for name in BUS_CASES:
         edges, k, n, keep = network(name)
-        seconds = processor(lambda own=(edges, k, n, keep): eliminate(*own), rounds)
+        (seconds,) = processor(partial(eliminate, edges, k, n, keep))
         rows.append({"case": name, "buses": n, "machines": len(keep), "seconds": seconds})
     return rows
 
