@@ -312,16 +312,21 @@ def main() -> None:
     parser.add_argument("--epsilon", type=Fraction, default=Fraction(1))
     parser.add_argument("--good", type=int, default=200, help="good records")
     parser.add_argument("--bad", type=int, default=40, help="bad records of each kind")
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw of each")
     parser.add_argument("--places", type=int, default=3)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--cases", type=Path, help="folder with ANDES's cases as GRID.json")
     parser.add_argument("--json", type=Path, help="write what was found")
     resumable(parser)
     asked = parser.parse_args()
+
+    def runs(count: int) -> range:
+        return range(asked.first, asked.first + count)
+
     draws = [
         Draw(asked.grid, asked.detailed, kind, asked.epsilon, seed, asked.places, asked.cases)
         for kind in asked.kinds.split(",")
-        for seed in range(asked.good if kind == "good" else asked.bad)
+        for seed in runs(asked.good if kind == "good" else asked.bad)
     ]
     model = "detailed" if asked.detailed else "swing"
     name = f"{asked.grid}, {model}, ε = {asked.epsilon}, {asked.places} places"
