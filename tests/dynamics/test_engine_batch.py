@@ -1,4 +1,4 @@
-"""Batches in places that are made once, against blocks without places."""
+"""Batches in arrays that are used again, against blocks that allocate their own."""
 
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -40,7 +40,7 @@ every_layout = pytest.mark.parametrize("layout", LAYOUTS, ids=lambda own: f"2^{o
 
 @every_layout
 @pytest.mark.parametrize(("outputs", "columns"), [(1, 1), (3, 1), (6, 2)])
-def test_outputs_and_derivatives_are_those_of_blocks_without_places(layout, outputs, columns):
+def test_outputs_and_derivatives_are_those_of_plain_blocks(layout, outputs, columns):
     E, H, start, own = drawn(layout, outputs, columns)
     placed = BatchBlocks(MODELS, outputs, start, own)
     for factor in (0.0, 1.0):  # what an earlier batch left does not matter
@@ -75,20 +75,20 @@ def test_the_mismatch_of_a_thin_record_is_that_of_its_residuals(layout, missing)
     all_close(placed.pull(), plain.pull_outputs(residual))
 
 
-def objective_of(noise):
+def objective_of(noise, steps=((0, 0),)):
     model = ieee30_like(PAPER).reduced
     drive = 0.2 * np.nan_to_num(model.loads)[:, None]
     family = model.family(drive, range(6), Bounds())
     time_s = np.arange(501) * 0.01
     observed = -0.01 * (1 - np.exp(-time_s))[:, None] * np.ones(6)
     observed += noise * np.random.default_rng(3).standard_normal(observed.shape)
-    record = SampledRecord(((0, 0),), observed, np.full_like(observed, 0.01))
+    record = SampledRecord(steps, observed, np.full_like(observed, 0.01))
     theta = model.theta * np.random.default_rng(4).uniform(0.9, 1.1, (60, len(model.theta)))
     return Objective(family, [record], dt_s=0.01), theta
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3], ids=["thin record", "full record"])
-def test_calls_of_any_size_and_thread_share_places_and_no_result(noise):
+def test_calls_of_any_size_and_thread_share_arrays_and_no_result(noise):
     objective, theta = objective_of(noise)
     alone = [objective(one) for one in theta]
     sizes = [1, 2, 7, 30, 60, 3, 2, 60]
@@ -98,11 +98,48 @@ def test_calls_of_any_size_and_thread_share_places_and_no_result(noise):
         all_close((J, gradient), map(np.array, zip(*alone[:size], strict=True)))
 
 
-def test_places_of_few_sizes_are_kept():
-    objective, theta = objective_of(0.0)
+TWO_STEPS = ((0, 0), (100, 0))
+every_record = pytest.mark.parametrize(
+    ("noise", "steps"),
+    [(0.0, ((0, 0),)), (1e-3, ((0, 0),)), (0.0, TWO_STEPS)],
+    ids=["thin record", "full record", "two steps"],
+)
+
+
+@every_record
+@pytest.mark.parametrize("size", [1, 20, 60])
+def test_no_result_lies_where_the_next_batch_is_computed(noise, steps, size, monkeypatch):
+    objective, theta = objective_of(noise, steps)
+    expected = objective(theta[:size])
+    kept = []
+
+    def spoiled(blocks):  # as another thread may, at once
+        kept.append(blocks)
+        for chain in (blocks._observing, blocks._starting):
+            for own in (chain.wide.base, chain.V_bar.base, chain.P):
+                own[:] = np.nan
+
+    monkeypatch.setattr(objective, "_keep", spoiled)
+    all_close(objective(theta[:size]), expected)
+    assert kept
+
+
+@every_record
+def test_blocks_of_few_sizes_are_kept(noise, steps):
+    objective, theta = objective_of(noise, steps)
     for size in range(1, 3 * MOST_SIZES):
         objective(theta[:size])
-    assert len(objective._spare) <= MOST_SIZES
+    assert 0 < len(objective._spare) <= MOST_SIZES
+
+
+def test_large_blocks_are_not_kept(monkeypatch):
+    objective, theta = objective_of(0.0)
+    objective(theta[:2])
+    (blocks,) = objective._spare.pop(2)
+    assert blocks.nbytes > blocks.O.nbytes + blocks.Zt.nbytes
+    monkeypatch.setattr("gridveil.dynamics.engine.objective.KEPT_BYTES", blocks.nbytes - 1)
+    objective(theta[:2])
+    assert not objective._spare
 
 
 def test_one_model_differs_from_the_kept_order_by_rounding():

@@ -1,8 +1,8 @@
-"""Outputs of a NumPy batch by blocks: `Blocks`, with a place for every result that is made once.
+"""Outputs of a NumPy batch by blocks: `Blocks`, in arrays that are allocated once and used again.
 
-A batch is shared by threads, which meet wherever one comes back from NumPy's arithmetic: so there
-are few calls, each of them long. What would be two products by the same matrix is one, of rows that
-lie below one another:
+Threads share a batch, and wait for one another whenever one returns from NumPy's arithmetic: so
+there are few calls, each of them long. What would be two products by the same matrix is one, of
+rows that lie below one another:
 
 - The derivative by P^2k lies below the rows that it is multiplied with, and P below the rows of V,
   where those of later doublings are not needed any more.
@@ -25,8 +25,9 @@ class BatchBlocks:
     """What the outputs of every starting column at every sample are made of: they are O Z.
 
     O : (m, b · h, n) of m models; Zt : (m, block_count · c, n).
-    record : for `against_record`, Y (b · h, block_count · c) as `left` (b · h, q) times `right`;
-    last_rows : rows of O that its last block column has samples of.
+    record : for `against_record`, Y (b · h, block_count · c) as `left` (b · h, q) times `right`.
+    last_rows : number of rows of O that the record's last block column has samples of.
+    One thread at a time may use an instance: each call overwrites what the one before left.
     """
 
     def __init__(
@@ -50,6 +51,11 @@ class BatchBlocks:
             self._starting.beside[:] = -record.right.T
         self._n, self._columns, self._last_rows = n, columns, last_rows
         self._turn = self._observing.P[-1].mT
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the instance holds."""
+        return self._observing.nbytes + self._starting.nbytes
 
     def grow(self, E: Array, H: Array) -> None:
         """Lay y_n = H Eⁿ z out in blocks, for E (m, n, n) and H (m, h, n)."""
@@ -101,17 +107,17 @@ class BatchBlocks:
     def pull(self) -> tuple[Array, Array]:
         """Turn dJ/dO and dJ/dZᵀ, which are kept, into dJ/dE and dJ/dH: `grow`, backwards, once.
 
-        They lie in the places, too.
+        Both are copies: another thread may use this instance next.
         """
         observing, starting = self._observing, self._starting
         starting.shrink()
         np.copyto(observing.onwards_bar, starting.P_bar.mT)
         observing.shrink()
-        return observing.P_bar, observing.first_bar
+        return observing.P_bar.copy(), observing.first_bar.copy()
 
 
 class _Chain:
-    """V = [V₀; V₀ P; V₀ P²; …] by doubling, and back: `Chain` in places of its own.
+    """V = [V₀; V₀ P; V₀ P²; …] by doubling, and back: `Chain` in arrays of its own.
 
     V : (m, count · rows, n), where `first` is V₀. wide : V with constants, `beside`, on its right.
     P : P, P², P⁴, … as far as V needs them, and P itself always, (levels, m, n, n).
@@ -146,6 +152,7 @@ class _Chain:
         self._turned = np.empty_like(self.P)
         self._single = not (levels or onwards)  # a single block, which does not depend on P
         moved = np.empty((models, max([0, *(more for _, more in doublings)]) + n, n))
+        self.nbytes = sum(own.nbytes for own in (room, self.P, bars, self._turned, moved))
         self._shrinking, below = [], n if onwards else 0
         for level, (have, more) in reversed(list(enumerate(doublings))):
             both = more + below  # rows of V or its derivative, and below them of P or that by P²

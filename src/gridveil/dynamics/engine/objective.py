@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Any
@@ -37,6 +37,7 @@ from gridveil.dynamics.engine.propagate import (
     unit_steps,
 )
 from gridveil.dynamics.engine.records import SampledRecord, SampledRecords
+from gridveil.dynamics.engine.single import SingleBlocks
 from gridveil.grid.facts import Array
 
 # Models that a thread works on at once: with fewer, threads wait for one another between NumPy's
@@ -46,9 +47,9 @@ CHUNK, ALONE = 50, 25
 # A batch's J comes from products of small matrices where it is more than this share of the records'
 # own size; below it their rounding would show (5e-11 of J here), and it comes from the residuals.
 PLAIN = 1e-4
-# NumPy batches of models of up to so many states and inputs have places that are kept for the next
-# call, those of so many sizes of batches; of larger models they would be gigabytes.
-MOST_PLACED, MOST_SIZES = 64, 4
+# NumPy models of up to so many states and inputs are computed in `BatchBlocks`. Those of up to
+# KEPT_BYTES are kept for the next call, of so many sizes of batches.
+MOST_PLACED, KEPT_BYTES, MOST_SIZES = 64, 2**26, 4
 # Singular values below this share of the largest are rounding; records of more numbers than this
 # are taken as they are.
 ROUNDING, MOST_FACTORED = 1e-16, 2**20
@@ -151,15 +152,20 @@ class Objective:
         return J, self.family.pull_at(lti, theta, LTI(pullback(E_bar), H_bar, lti.states))
 
     def _by_blocks(self, E: XArray, H: XArray, start: XArray) -> tuple[XArray, XArray, XArray]:
-        placed = _is_placed(E, H)
-        if placed and E.ndim == 2 and not self.same_bits:  # a batch of one takes less time
+        if not _is_placed(E, H) or (E.ndim == 2 and self.same_bits):
+            return self._by_these(grow_blocks(E, H, start, self._layout), E)
+        if E.ndim == 2:  # a batch of one takes less time
             J, E_bar, H_bar = self._by_blocks(E[None], H[None], start)
             return J[0], E_bar[0], H_bar[0]
-        blocks = (
-            self._placed(E, H, start)
-            if placed and E.ndim == 3
-            else grow_blocks(E, H, start, self._layout)
-        )
+        blocks = self._placed(E, H, start)
+        found = self._by_these(blocks, E)
+        self._keep(blocks)
+        return found
+
+    def _by_these(
+        self, blocks: Blocks | SingleBlocks | BatchBlocks, E: XArray
+    ) -> tuple[XArray, XArray, XArray]:
+        """J, dJ/dE and dJ/dH by outputs in blocks; nothing refers to the blocks afterwards."""
         if not self.records.one_step_each:
             series = self._layout.unpack(blocks.outputs(), len(self.records.steps))
             J, series_bar = self._mismatch(series)
@@ -179,24 +185,24 @@ class Objective:
                 bar = self._constants.beside(residual).weights * residual
             J = _dot(bar, residual, axes=2)
             E_bar, H_bar = blocks.pull_outputs(bar)
-        if isinstance(blocks, BatchBlocks):
-            self._keep(blocks)
         double = 2.0 * weight
         return weight * J + self._before, double * E_bar, double * H_bar
 
     def _placed(self, E: Array, H: Array, start: Array) -> BatchBlocks:
-        """Outputs of a NumPy batch in blocks, in places that another of its size left."""
+        """Outputs of a NumPy batch, in blocks that one of its size left, or in new ones."""
         models = len(E)
         try:
             blocks = self._spare[models].pop()
         except (KeyError, IndexError):
             record = self._factors.beside(E) if self._thin else None
-            blocks = BatchBlocks(models, H.shape[1], start, self._layout, record, self._last_rows)
+            blocks = BatchBlocks(models, H.shape[-2], start, self._layout, record, self._last_rows)
         blocks.grow(E, H)
         return blocks
 
     def _keep(self, blocks: BatchBlocks) -> None:
-        """Leave places to another batch."""
+        """Leave blocks that nothing refers to any more to another batch, whichever thread's."""
+        if blocks.nbytes > KEPT_BYTES:
+            return
         models = len(blocks.O)
         if len(self._spare) >= MOST_SIZES and models not in self._spare:
             self._spare.clear()
@@ -275,7 +281,7 @@ class Objective:
 
 
 def _is_placed(E: XArray, H: XArray) -> bool:
-    """Whether models have places that are made once."""
+    """Whether models are computed in `BatchBlocks`."""
     plain = isinstance(E, np.ndarray) and E.dtype == H.dtype == np.float64
     return plain and E.ndim <= 3 and E.shape[-1] <= MOST_PLACED
 
@@ -283,7 +289,7 @@ def _is_placed(E: XArray, H: XArray) -> bool:
 def _on_all_cores(
     work: Callable[[Array], tuple[Array, Array]], pieces: Sequence[Array]
 ) -> list[tuple[Array, Array]]:
-    """Do the work on every piece, this thread's core among them: it has none to wake."""
+    """Do the work on every piece, in this thread too: it need not be woken."""
     found: list[Any] = [None] * len(pieces)
     left = iter(range(len(pieces)))  # each piece is taken by one thread
 
@@ -294,9 +300,11 @@ def _on_all_cores(
     others = [_pool().submit(some) for _ in range(min(_cores(), len(pieces)) - 1)]
     try:
         some()
-    finally:
-        for other in others:
-            other.result()
+    finally:  # one that has not begun would find nothing left
+        begun = [other for other in others if not other.cancel()]
+        wait(begun)
+    for other in begun:
+        other.result()
     return found
 
 

@@ -44,7 +44,10 @@ class SingleBlocks:
         """Lay y_n = H Eⁿ z out in blocks, for every column z of start (n, c)."""
         shapes = E.shape, E.strides, H.shape, H.strides, start.shape, start.strides
         spare = _spare(shapes, layout)
-        blocks = spare.pop() if spare else cls(E, H, start, layout)
+        try:
+            blocks = spare.pop()  # at once: another thread may take the last one
+        except IndexError:
+            blocks = cls(E, H, start, layout)
         blocks._spare = spare
         blocks._observing.grow(E.T, H.T)
         blocks._starting.grow(blocks._power, start)
