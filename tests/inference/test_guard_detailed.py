@@ -8,12 +8,12 @@ import pytest
 
 from gridveil.dynamics.detailed.equilibrium import solve
 from gridveil.dynamics.detailed.linearise import linearise
-from gridveil.dynamics.events import Event
+from gridveil.dynamics.events import Event, Step
 from gridveil.inference.fit.controls import FitControls
 from gridveil.inference.fit.detailed import fit_detailed
 from gridveil.inference.fit.guard_detailed import DetailedGuard, response_deviation
 from gridveil.inference.fit.noise import sensor_noise
-from gridveil.inference.fit.other_events import compared_with, elsewhere, scaled
+from gridveil.inference.fit.other_events import SLOWER_S, compared_with, elsewhere, scaled, slower
 from small_detailed import DT, PORTS, SETTINGS, moved, recorded, small_case
 
 
@@ -51,6 +51,39 @@ def test_a_step_declared_at_another_bus_is_discarded():
     assert verdict(seen).grade == "good"
     found = verdict(replace(seen, event=Event.load({"L3": 0.4})))
     assert found.discarded and any("at another bus" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("seconds", [3.0, 5.0])
+def test_a_slow_change_declared_as_a_step_is_discarded(seconds, monkeypatch):
+    monkeypatch.setattr("gridveil.inference.fit.guard_detailed.MOST_UNLIKE", 1.0)
+    step = Event.load({"L1": 0.4}, at_s=DT)
+    assert verdict(recorded(small_case(), step)).grade == "good"
+    times = DT * np.rint((DT + seconds * np.linspace(0.05, 0.95, 10)) / DT)
+    slow = Event(tuple(Step(at_s, {"L1": 0.04}) for at_s in times.tolist()))
+    found = verdict(replace(recorded(small_case(), slow), event=step))
+    assert found.discarded and any("than after a step" in reason for reason in found.reasons)
+
+
+def test_one_step_of_load_is_spread_over_seconds():
+    seen = recorded(small_case(), Event.load({"L1": 0.4, "L3": -0.2}, at_s=2 * DT))
+    end_s = seen.trajectory.time_s[-1]
+    steps = slower(seen, DT).event.steps
+    assert {bus: sum(step.change[bus] for step in steps) for bus in ("L1", "L3")} == pytest.approx(
+        {"L1": 0.4, "L3": -0.2}
+    )
+    times = np.array([step.at_s for step in steps])
+    assert times.mean() == pytest.approx(2 * DT + SLOWER_S / 2, abs=DT)
+    assert np.ptp(times) < SLOWER_S and np.allclose(times / DT, np.rint(times / DT))
+    uniform = slower(replace(seen, event=Event.uniform(0.2)), DT)
+    assert sum(step.uniform for step in uniform.event.steps) == pytest.approx(0.2)
+    for event in (
+        Event.trip({"G1": 1.0}),
+        Event.load({"L1": 0.4}, at_s=end_s - SLOWER_S / 2),
+        Event.load({"L1": 0.4}, over_s=1.0),
+        Event.parse("lost:L1"),
+        Event((Step(0.0, {"L1": 0.2}), Step(1.0, {"L1": 0.2}))),
+    ):
+        assert slower(replace(seen, event=event), DT) is None
 
 
 def test_steps_are_scaled_and_trips_are_not():

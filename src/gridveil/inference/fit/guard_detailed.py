@@ -34,10 +34,12 @@ from gridveil.inference.fit.misfit import PlaceMisfit
 from gridveil.inference.fit.noise import sensor_noise
 from gridveil.inference.fit.other_events import (
     LIKELIER,
+    SLOWER_S,
     compared_with,
     gained,
     likeliest,
     scaled,
+    slower,
 )
 from gridveil.inference.fit.problem import Observation
 from gridveil.privacy.noisy import NoisyGrid
@@ -55,8 +57,10 @@ MOST_DEVIATIONS = -log(FALSE_ALARMS) / sqrt(2)
 MOST_UNLIKE = 0.12
 # Another event is tried where the release gives a reason: a step of the record's own size, so many
 # deviations from what the release answers; one at the likeliest other buses, where the release
-# answers more alike there, or where the fit leaves more than this share beyond the sensor's noise.
-OTHER_SIZE, LEFT = 2.0, 0.03
+# answers more alike there, or where the fit leaves more than this share beyond the sensor's noise;
+# a slower one, where it leaves more than the last. Ramps of 5 s declared as steps leave 2 % and
+# more.
+OTHER_SIZE, LEFT, LEFT_BY_SLOWER = 2.0, 0.03, 0.01
 FARTHEST = 1e-15  # share of the factors' priors that no grid of this structure is beyond
 
 
@@ -102,6 +106,13 @@ class DetailedGuard:
                 words = f"is far likelier after an event of {size:.2g} times the declared size"
             elif self._likelier_elsewhere(number, record, model, unlike):
                 words = "is far likelier after the same step at another bus"
+            elif (
+                self.share_left() > LEFT_BY_SLOWER
+                and self._gain(number, slower(record, dt_s)) > LIKELIER
+            ):
+                words = (
+                    f"is far likelier after a change that takes {SLOWER_S:g} s than after a step"
+                )
             if words:
                 yield Doubt("discarded", f"record {number} {words}")
 

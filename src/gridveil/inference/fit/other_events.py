@@ -1,5 +1,5 @@
-"""The declared event of a record against others that might explain it: at another bus, or of
-another size.
+"""The declared event of a record against others that might explain it: at another bus, of another
+size, or slower than a step.
 
 A fit explains much of what a wrong event leaves. A second fit with the right one explains all of
 it, so that the two are told apart by their likelihood.
@@ -20,6 +20,9 @@ from gridveil.inference.fit.problem import Observation, as_records
 # searches for one record end up to 17 apart, wrong sizes and places of the benchmark gained 32 and
 # more.
 OTHER_BUSES, LIKELIER = 2, 20.0
+# How long a slower event takes, and in how many equal steps [s]: ramps of 1 to 6 s are closer to it
+# than to one step.
+SLOWER_S, SLOWER_STEPS = 3.0, 6
 
 
 def compared_with(answer: Array, omega: Array) -> tuple[float, float]:
@@ -61,6 +64,21 @@ def scaled(record: Observation, factor: float) -> Observation | None:
         for step in record.event.steps
     )
     return replace(record, event=replace(record.event, steps=tuple(steps)))
+
+
+def slower(record: Observation, dt_s: float) -> Observation | None:
+    """The record with its step spread evenly over SLOWER_S; None where it is not one step of load
+    so long before the record's end.
+    """
+    step, *others = record.event.steps
+    begin, end_s = step.at_s, record.trajectory.time_s[-1]
+    if others or step.lost or step.over_s or record.event.tripped or begin + SLOWER_S > end_s:
+        return None
+    middles = begin + SLOWER_S * (np.arange(SLOWER_STEPS) + 0.5) / SLOWER_STEPS
+    change = {bus: size / SLOWER_STEPS for bus, size in step.change.items()}
+    part = replace(step, change=change, uniform=step.uniform / SLOWER_STEPS)
+    times = (dt_s * np.rint(middles / dt_s)).tolist()
+    return replace(record, event=Event(tuple(replace(part, at_s=at_s) for at_s in times)))
 
 
 def gained(
