@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +16,20 @@ import pytest
 
 import plain_paper
 from batch_helpers import STRICT
-from gridveil.foundation.errors import OptionError
+from gridveil.foundation.errors import GridveilError, OptionError
+from gridveil.foundation.executors import here, local
 from gridveil.paper import experiment as experiment_module
 from gridveil.paper import reproduce
-from gridveil.paper.experiment import EPSILONS, Experiment, blocks, collect
+from gridveil.paper.experiment import (
+    EPSILONS,
+    Experiment,
+    RunBlock,
+    RunTask,
+    blocks,
+    collect,
+    paper_experiment,
+    run_task,
+)
 from gridveil.paper.star import cases, recover_star
 from gridveil.vault.truth import true_full_model
 
@@ -86,29 +95,43 @@ def test_runs_are_cut_into_blocks_of_ten_seeds():
 
 def test_an_interrupted_collection_goes_on_to_the_same_result(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment_module, "BLOCK", 2)
-    experiment = Experiment.ieee30(iterations=3)
-    whole = collect(experiment, 4, tmp_path / "whole")
-    run, calls = experiment.run, []
+    paper_experiment.cache_clear()
+    whole = collect(4, tmp_path / "whole", here(), iterations=3)
+    run, calls = Experiment.run, []
 
-    def interrupted(*block):
+    def interrupted(experiment, *block):
         calls.append(block)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return run(*block)
+        return run(experiment, *block)
 
-    experiment.run = interrupted
+    monkeypatch.setattr(Experiment, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        collect(experiment, 4, tmp_path / "cut")
+        collect(4, tmp_path / "cut", here(), iterations=3)
     saved = sorted((tmp_path / "cut").rglob("*.npz"))
     assert len(saved) == 3
     saved[0].write_bytes(saved[0].read_bytes()[:1000])  # as if the disk had filled up
-    again = collect(experiment, 4, tmp_path / "cut")
+    again = collect(4, tmp_path / "cut", here(), iterations=3)
     assert len(calls) == 4 + 4
+    paper_experiment.cache_clear()
     for epsilon in EPSILONS:
         for name in ("before", "after", "history", "L_lap", "L_pp"):
             np.testing.assert_array_equal(
                 getattr(again[epsilon], name), getattr(whole[epsilon], name)
             )
+
+
+def test_processes_give_the_same_runs(tmp_path):
+    alone = collect(25, tmp_path / "alone", here(), iterations=2)
+    shared = collect(25, tmp_path / "shared", local(2), iterations=2)
+    for epsilon in EPSILONS:
+        np.testing.assert_array_equal(shared[epsilon].L_pp, alone[epsilon].L_pp)
+
+
+def test_a_worker_of_another_version_is_refused(tmp_path):
+    task = RunTask(RunBlock(HALF, 0, 0, 1), 1, "cpu", version="0.0")
+    with pytest.raises(GridveilError, match=r"of 0\.0"):
+        run_task(task)
 
 
 def paper(*arguments, **options):
@@ -150,8 +173,7 @@ def small(tmp_path_factory):
     out = tmp_path_factory.mktemp("paper")
     patch = pytest.MonkeyPatch()
     patch.setenv("GRIDVEIL_LEDGER", str(out / "ledger.sqlite"))
-    patch.setattr(experiment_module.Experiment, "ieee30", partial(Experiment.ieee30, iterations=2))
-    yield out, reproduce(4, out)
+    yield out, reproduce(4, out, iterations=2)
     patch.undo()
 
 

@@ -26,6 +26,9 @@ def paper(
         list[str] | None, options.option("draw only this figure (fig1 to fig9); may be repeated")
     ] = None,
     compute: options.ComputeName = "cpu",
+    engine: options.Engine = "local",
+    scheduler: options.Scheduler = None,
+    workers: options.Workers = None,
     json: options.Json = False,
 ) -> None:
     """Reproduce the paper on IEEE-30: every figure, table and claim.
@@ -34,6 +37,7 @@ def paper(
     """
     from gridveil.dynamics.engine.compute import Where
     from gridveil.foundation.archive import check_outside_bundles
+    from gridveil.foundation.executors import crew_of
     from gridveil.paper import reproduce
     from gridveil.workflow.settings import check_one_of
 
@@ -41,8 +45,9 @@ def paper(
         check_outside_bundles(place)
     check_one_of("compute", compute, get_args(Where))
     where: Any = compute
+    crew = crew_of(engine, scheduler, workers)
     with progress_bar(quiet=json):
-        reproduced = reproduce(runs, out, only or (), compute=where)
+        reproduced = reproduce(runs, out, only or (), compute=where, crew=crew)
     if json:
         print_json({"demo": True, **asdict(reproduced)})
         return

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gridveil.dynamics.engine.compute import Where, compute_on
+from gridveil.dynamics.engine.compute import Where
 from gridveil.foundation.errors import GridveilError, OptionError
-from gridveil.foundation.progress import counted
+from gridveil.foundation.executors import Crew, here
 from gridveil.paper.claims import Claim, claims
-from gridveil.paper.experiment import Experiment, blocks, collect
+from gridveil.paper.experiment import collect, paper_experiment
 from gridveil.paper.figures import FIGURES, draw
 from gridveil.paper.measures import EpsilonLevel, levels
 from gridveil.paper.report import report
 from gridveil.paper.star import Inverted, cases
 
-__all__ = ["Reproduction", "iterations", "reproduce"]
+__all__ = ["Reproduction", "reproduce"]
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,23 @@ class Reproduction:
     files: tuple[str, ...]
 
 
-def iterations(experiment: Experiment, runs: int) -> int:
-    """How many times `reproduce` will report progress while it runs."""
-    count = sum(1 for _ in blocks(runs, experiment.block))
-    return count * experiment.profile.settings.iterations
-
-
 def reproduce(
-    runs: int, out: Path, only: Sequence[str] = (), *, compute: Where = "cpu"
+    runs: int,
+    out: Path,
+    only: Sequence[str] = (),
+    *,
+    compute: Where = "cpu",
+    crew: Crew | None = None,
+    iterations: int | None = None,
 ) -> Reproduction:
     """Run section IV (and II-D) of the paper; write figures, data and `reproduction.md`.
 
     compute : where step 3 is computed; noise is drawn on the CPU.
+    crew : who runs Algorithm 1; None: this process, which a GPU is used from in any case.
+    iterations : of step 3; None: the paper's.
 
-    An interrupted call loses at most the block of runs it was in: the next one goes on from there,
-    to the same figures.
+    An interrupted call loses at most the blocks of runs that were at work: the next one goes on
+    from there, to the same figures.
     """
     unknown = [name for name in only if name not in FIGURES]
     if unknown:
@@ -52,11 +54,11 @@ def reproduce(
         )
     if not 2 <= runs <= 100_000:
         raise OptionError(f"{runs} runs are not possible.", expected="2 to 100000 runs per epsilon")
-    experiment = Experiment.ieee30(compute=compute_on(compute))
+    experiment = paper_experiment(iterations, compute)
+    crew = here() if crew is None or compute == "gpu" else crew
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with counted("running Algorithm 1", iterations(experiment, runs)) as progress:
-            results = collect(experiment, runs, out / "blocks", progress)
+        results = collect(runs, out / "blocks", crew, iterations=iterations, where=compute)
         measured = tuple(levels(experiment, results))
         star = tuple(cases())
         judged = tuple(claims(experiment, measured, star))

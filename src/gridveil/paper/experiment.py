@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
 from gridveil.dynamics.engine import Objective, SampledRecord
-from gridveil.dynamics.engine.compute import CPU, Compute
+from gridveil.dynamics.engine.compute import CPU, Compute, Where, compute_on
 from gridveil.dynamics.engine.propagate import step_responses
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron import reduce
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import simulate
 from gridveil.dynamics.swing import DrivenSwingFamily
-from gridveil.foundation.progress import told_to
-from gridveil.foundation.shards import Kept
+from gridveil.foundation.executors import Crew, check_worker
+from gridveil.foundation.progress import counted, told_to
+from gridveil.foundation.shards import Kept, check_made, gather, name_of
+from gridveil.foundation.version import __version__
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.problem import Problem, box, projected_gradient
 from gridveil.planning.profiles import PROFILES
@@ -33,9 +35,8 @@ from gridveil.vault.truth import true_model
 
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))
 RUNS_A_SEED = 100  # the paper's number of runs; more runs take the next seeds
-BLOCK = 20  # runs that are computed, and saved, together
+BLOCK = 20  # runs that are computed, and saved, together: a second or two of work
 HORIZON_S, EVENT_S = 30.0, 10.0
-FORMAT = 1  # of the saved blocks
 
 
 @dataclass(frozen=True)
@@ -147,14 +148,7 @@ class Experiment:
             scheme="euler",
         )
 
-    def run(
-        self,
-        epsilon: Fraction,
-        seed: int,
-        first: int,
-        count: int,
-        progress: Callable[[], None] | None = None,
-    ) -> Runs:
+    def run(self, epsilon: Fraction, seed: int, first: int, count: int) -> Runs:
         """Run Algorithm 1 `count` times; run number r of a seed always draws the same noise."""
         noisy = [self._noisy(epsilon, seed, first + number) for number in range(count)]
         before = np.array([model.theta for model in noisy])
@@ -170,7 +164,7 @@ class Experiment:
 
         lower, upper = box(family)
         settings = self.profile.settings
-        with told_to(lambda *_: progress() if progress else None):
+        with told_to(None):
             after, history = projected_gradient(
                 Problem(mismatch, before, lower[:p], upper[:p], settings.rho),
                 before,
@@ -222,15 +216,14 @@ class Experiment:
 
     def key(self) -> str:
         """Name everything that a saved block depends on."""
-        parts = [
-            FORMAT,
-            self.block,
-            self.profile,
-            [transient.event for transient in self.transients],
-            self.truth.theta.tolist(),
-            self.truth.K_ac.tolist(),
-        ]
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+        events = [transient.event for transient in self.transients]
+        return name_of(self.block, self.profile, events, self.truth.theta, self.truth.K_ac)
+
+
+@lru_cache(maxsize=1)
+def paper_experiment(iterations: int | None, where: Where) -> Experiment:
+    """The paper's own; workers open it once."""
+    return Experiment.ieee30(iterations=iterations, compute=compute_on(where))
 
 
 @dataclass(frozen=True)
@@ -257,22 +250,41 @@ def blocks(runs: int, size: int = BLOCK) -> Iterator[RunBlock]:
             yield RunBlock(epsilon, seed, first, min(size, runs - start))
 
 
+@dataclass(frozen=True)
+class RunTask:
+    """A block of the paper's experiment, for a worker."""
+
+    block: RunBlock
+    iterations: int | None
+    where: Where
+    version: str = __version__
+
+
+def run_task(task: RunTask) -> Runs:
+    """Run a block. This is what workers do."""
+    check_worker(task.version)
+    block = task.block
+    return paper_experiment(task.iterations, task.where).run(
+        block.epsilon, block.seed, block.first, block.count
+    )
+
+
 def collect(
-    experiment: Experiment, runs: int, folder: Path, progress: Callable[[], None] | None = None
+    runs: int, folder: Path, crew: Crew, *, iterations: int | None = None, where: Where = "cpu"
 ) -> dict[Fraction, Runs]:
-    """Run, or read back, every block; each is saved whole as soon as it is done."""
+    """Run the paper's experiment, or read it back, block by block; each is saved as soon as it is
+    done.
+    """
+    experiment = paper_experiment(iterations, where)
     kept = Kept(folder / experiment.key(), _encode, _decode)
-    kept.folder.mkdir(parents=True, exist_ok=True)
+    cut = {block.name: block for block in blocks(runs, experiment.block)}
+    tasks = {name: RunTask(block, iterations, where) for name, block in cut.items()}
+    with counted("running Algorithm 1", len(tasks)) as more, crew:
+        found, failed = gather(tasks, run_task, crew, kept=kept, more=lambda _: more())
+    check_made(failed, {name: name for name in tasks}, "Finished blocks of runs are kept.")
     parts: dict[Fraction, list[Runs]] = {epsilon: [] for epsilon in EPSILONS}
-    for block in blocks(runs, experiment.block):
-        done = kept.read(block.name)
-        if done is None:
-            done = experiment.run(block.epsilon, block.seed, block.first, block.count, progress)
-            kept.write(block.name, done)
-        elif progress:
-            for _ in range(experiment.profile.settings.iterations):
-                progress()
-        parts[block.epsilon].append(done)
+    for name, block in cut.items():
+        parts[block.epsilon].append(found[name])
     return {
         epsilon: Runs(
             *(
