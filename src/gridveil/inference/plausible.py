@@ -1,7 +1,7 @@
 """What a detailed release does not draw, as it might be: public values with a public spread.
 
 A typical value is not exact. A constant of a device has a factor that all units share and one of
-its own, each log-normal with a sixth of the guide range's logarithm as its deviation; so has r/x.
+its own, both log-normal and equally wide, so that nine in ten lie in the guide range; so has r/x.
 Voltages and taps are spread in p.u. Zeros, signs, modes, limits and saturation stay as they are.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import log
+from math import log, sqrt
 
 import numpy as np
 from scipy.special import ndtr
@@ -22,10 +22,11 @@ from gridveil.grid.facts import Array
 
 # Deviation of a logarithm where a guide range begins at 0, and the most of any.
 USUAL, MOST = 0.25, 0.4
+LONG = 2 * 1.645 * sqrt(2)  # a guide range, in deviations of either factor
 RESISTANCE = 0.2  # of the logarithm of r/x, in common and of each branch
-# Usual set points are 1 to 1.05 p.u.: their shift from 1, their deviation in common and of each
-# unit, and that of transformers' taps [p.u.].
-RAISED, SET_POINT, TAP = 0.02, 0.01, 0.015
+# Usual set points are 1 to 1.05 p.u.: their shift from 1, and the deviation of set points and of
+# transformers' taps, in common and of each [p.u.].
+RAISED, VOLTAGE = 0.025, 0.01
 LOWEST_VOLTAGE, HIGHEST_VOLTAGE = 0.95, 1.08
 # Deviation of Φ⁻¹ of a load's share of constant impedance: many loads are taken for all Z or all P.
 EXTREMES = 2.0
@@ -64,13 +65,12 @@ def plausible_loads(public: DetailedCase, random: np.random.Generator) -> Detail
 def spread_of(parameter: DeviceParameter) -> tuple[float, float]:
     """Shift from the typical value and deviation, of a constant's logarithm.
 
-    The guide range is taken for six deviations; the centre lies half way between the typical
-    value and the range's middle.
+    The centre lies half way between the typical value and the guide range's middle.
     """
     if min(parameter.lower, parameter.typical) <= 0:
         return 0.0, USUAL
     low, high = log(parameter.lower), log(parameter.upper)
-    return 0.5 * (0.5 * (low + high) - log(parameter.typical)), min((high - low) / 6, MOST)
+    return 0.5 * (0.5 * (low + high) - log(parameter.typical)), min((high - low) / LONG, MOST)
 
 
 def _factors(random: np.random.Generator, size: int, spread: float, shift: float = 0.0) -> Array:
@@ -79,16 +79,17 @@ def _factors(random: np.random.Generator, size: int, spread: float, shift: float
 
 
 def _set_points(public: Array, random: np.random.Generator, reach: float) -> Array:
-    moved = RAISED + SET_POINT * (random.standard_normal() + random.standard_normal(len(public)))
+    moved = RAISED + VOLTAGE * (random.standard_normal() + random.standard_normal(len(public)))
     return np.clip(public + reach * moved, LOWEST_VOLTAGE, HIGHEST_VOLTAGE)
 
 
 def _branches(public: Branches, random: np.random.Generator, reach: float) -> Branches:
     count = len(public.series)
     ratio = _factors(random, count, reach * RESISTANCE)
-    tap = 1 + reach * TAP * random.standard_normal(count) * (public.charging == 0)
+    taps = VOLTAGE * (random.standard_normal() + random.standard_normal(count))
+    moved = 1 + reach * taps * (public.charging == 0)
     series = public.series.real * ratio + 1j * public.series.imag
-    return replace(public, series=series, ratio=public.ratio * tap)
+    return replace(public, series=series, ratio=public.ratio * moved)
 
 
 def _devices(table: DeviceTable, random: np.random.Generator, reach: float) -> DeviceTable:
