@@ -1,9 +1,13 @@
-"""Figures of many machines: each in grey, their mean bold, and the first seconds at large."""
+"""Figures of many machines: each in grey, bands shaded, their mean bold, and the first seconds at
+large.
+"""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from gridveil.dynamics.trajectory import Trajectory
+from gridveil.dynamics.trajectory import Band, Trajectory
 
 TIME = np.arange(201) / 10
 
@@ -34,3 +38,17 @@ def test_weights_are_those_of_the_mean():
     widest = max(figure.axes[0].lines, key=lambda line: line.get_linewidth())
     own = 50.0 * np.average(run(8).omega, axis=1, weights=weights)
     assert np.asarray(widest.get_ydata(), dtype=float) == pytest.approx(own)
+
+
+def test_bands_of_many_machines_are_shaded():
+    plain = run(8)
+    ends = np.zeros((8, 2))
+    band = Band(plain.omega - 1e-3, plain.omega + 1e-3, ends, ends, (0.0, 0.0), 0.8)
+    figure = replace(plain, band=band).plot()
+    for panel in figure.axes:
+        assert len(panel.collections) == 8 + 1  # and the legend's
+        low, high = panel.collections[7].get_paths()[0].get_extents().intervaly
+        assert (low, high) == pytest.approx((50 * (-8e-3 - 1e-3), 50 * 1e-3))
+    words = {text.get_text() for text in figure.axes[0].get_legend().get_texts()}
+    assert "80 % bands" in words
+    assert not any(panel.collections for panel in plain.plot().axes)

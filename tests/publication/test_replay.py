@@ -322,6 +322,13 @@ def test_two_models_are_set_beside_each_other(bundle, release, measured, tmp_pat
     assert (tmp_path / "a.png").stat().st_size > 10_000
 
 
+def test_bands_of_releases_are_shaded_beside_a_model():
+    release = fitted_to()  # to nothing: such a release has error bars
+    figure = compare(release, release.model, "load:G1=+0.1", horizon_s=5.0).plot()
+    shown = [panel for panel in figure.axes if panel.get_visible()]
+    assert [len(panel.collections) for panel in shown] == [1] * len(release.model.machines)
+
+
 @pytest.mark.parametrize("wrong", [7, None, [1, 2]])
 def test_what_is_no_model_cannot_be_compared(release, wrong):
     with pytest.raises(OptionError, match="b cannot be"):

@@ -1,4 +1,6 @@
-"""Figures of many machines: each in grey, their mean bold, and the first seconds at large."""
+"""Figures of many machines: each in grey, bands shaded, their mean bold, and the first seconds at
+large.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gridveil.foundation.drawing import FITTED, labelled, mark_demo, new_figure, own_axes, written
+from gridveil.foundation.drawing import (
+    FITTED,
+    NOISY,
+    labelled,
+    mark_demo,
+    new_figure,
+    own_axes,
+    written,
+)
 from gridveil.foundation.errors import OptionError
 from gridveil.grid.facts import Array
 
@@ -19,6 +29,7 @@ if TYPE_CHECKING:
 MOST_COLOURS = 7  # buses that a reader can tell apart
 FIRST_S = 5.0  # that the second panel shows
 BEFORE_S = 0.5
+SHADE = 0.6  # opacity of all bands where all overlap, about
 
 
 def is_many(trajectory: Trajectory) -> bool:
@@ -54,6 +65,7 @@ def plot_many(
         figure, panels = new_figure(9.6, 3.6, 1, 2, sharey=True)
     what = "mean" if weights is None else "system: inertia-weighted mean"
     for panel in panels:
+        _shade(panel, trajectory)
         panel.plot(trajectory.time_s, trajectory.deviation_hz, color="#bbbbbb", linewidth=0.6)
         panel.plot(trajectory.time_s, mean, color=FITTED, linewidth=2.2, label=what)
         panel.plot([], [], color="#bbbbbb", label=f"{len(trajectory.buses)} buses")
@@ -72,6 +84,18 @@ def plot_many(
     if trajectory.demo:
         mark_demo(figure)
     return written(figure, path)
+
+
+def _shade(panel: Axes, trajectory: Trajectory) -> None:
+    """Shade the band of each bus: darker where more of them overlap."""
+    from gridveil.dynamics.trajectory import shade
+
+    if trajectory.band is None:
+        return
+    for place in range(len(trajectory.buses)):
+        shade(panel, trajectory, place, NOISY, opacity=SHADE / len(trajectory.buses))
+    words = f"{100 * trajectory.band.level:.0f} % bands"
+    panel.fill_between([], [], [], color=NOISY, alpha=0.3, linewidth=0, label=words)
 
 
 def _begin_s(trajectory: Trajectory) -> float:

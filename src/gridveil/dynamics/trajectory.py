@@ -263,7 +263,7 @@ def plot_trajectory(
         zip(trajectory.buses, trajectory.deviation_hz.T, strict=True)
     ):
         style = STYLES[number // len(CYCLE) % len(STYLES)]
-        _shade(axes, trajectory, number, CYCLE[number % len(CYCLE)])
+        shade(axes, trajectory, number, CYCLE[number % len(CYCLE)])
         axes.plot(
             trajectory.time_s,
             hz,
@@ -286,14 +286,22 @@ def plot_trajectory(
     return written(figure, path)
 
 
-def _shade(axes: Axes, trajectory: Trajectory, place: int, colour: str) -> None:
-    """Shade the band of one bus, where there is one."""
+def shade(
+    axes: Axes,
+    trajectory: Trajectory,
+    place: int,
+    colour: str,
+    *,
+    opacity: float = 0.15,
+    scale: float = 1.0,
+) -> None:
+    """Shade the band of one bus, where there is one; scale : of its values in Hz."""
     if trajectory.band is None:
         return
     lower, upper = trajectory.band.lower[:, place], trajectory.band.upper[:, place]
-    hz = trajectory.frequency_hz
+    hz = scale * trajectory.frequency_hz
     axes.fill_between(
-        trajectory.time_s, lower * hz, upper * hz, color=colour, alpha=0.15, linewidth=0
+        trajectory.time_s, lower * hz, upper * hz, color=colour, alpha=opacity, linewidth=0
     )
 
 
@@ -320,7 +328,7 @@ def plot_comparison(
             (fitted, "-", FITTED, 1.1, "fitted (step 3)"),
         ):
             hz = shown.deviation_hz[:, place]
-            _shade(panel, shown, place, colour)
+            shade(panel, shown, place, colour)
             panel.plot(shown.time_s, hz, style, color=colour, linewidth=width, label=words)
         panel.set_title(plain(f"machine {fitted.buses[place]}"), fontsize=9)
         labelled(

@@ -14,7 +14,7 @@ from gridveil.dynamics.events import WORDS, Event
 from gridveil.dynamics.metrics import Metrics, read
 from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import simulate
-from gridveil.dynamics.trajectory import Trajectory
+from gridveil.dynamics.trajectory import Trajectory, shade
 from gridveil.foundation.arguments import a_number, names, of_type, takes
 from gridveil.foundation.drawing import (
     FITTED,
@@ -84,7 +84,9 @@ class ModelComparison:
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("bus")
 
     def plot(self, path: str | None = None) -> Figure:
-        """Draw both, a panel a bus; write the figure to path if one is given."""
+        """Draw both, a panel a bus, bands of releases shaded; write the figure to path if one is
+        given.
+        """
         count = min(len(self.a.buses), MOST_PANELS)
         columns = min(3, count)
         rows = -(-count // columns)
@@ -97,6 +99,7 @@ class ModelComparison:
                 (self.a, "--", NOISY, "a"),
                 (self.b, "-", FITTED, "b"),
             ):
+                shade(panel, run, place, colour, scale=1000)
                 mhz = 1000 * run.deviation_hz[:, place]
                 panel.plot(run.time_s, mhz, style, color=colour, linewidth=1.3, label=words)
             panel.set_title(plain(self.a.buses[place]), fontsize=9)
@@ -146,7 +149,8 @@ def compare(
     event : default: the reference event of a.
     buses : default: the machines that both have.
     """
-    (first, demo_a), (second, demo_b) = _model(a), _model(b)
+    sides = [load(side) if isinstance(side, (str, Path)) else side for side in (a, b)]
+    first, second = (side.model if isinstance(side, Release) else side for side in sides)
     if first.frequency_hz != second.frequency_hz:
         raise OptionError(
             f"The models run at {first.frequency_hz:g} and {second.frequency_hz:g} Hz.",
@@ -167,20 +171,11 @@ def compare(
             outcome=NOT_COMPARED,
         )
     runs, systems = [], []
-    for model, happening, demo in zip((first, second), happenings, (demo_a, demo_b), strict=True):
+    for side, model, happening in zip(sides, (first, second), happenings, strict=True):
         clock: dict[str, Any] = {"horizon_s": horizon_s, "dt_s": dt_s}
-        run = simulate(model, happening, **clock, buses=named)
-        runs.append(
-            Trajectory(run.time_s, run.omega, run.buses, run.frequency_hz, run.settling, demo)
-        )
+        if isinstance(side, Release):
+            runs.append(side.simulate(happening, **clock, buses=named))
+        else:
+            runs.append(simulate(model, happening, **clock, buses=named))
         systems.append(read(simulate(model, happening, **clock), model, happening))
     return ModelComparison(words if isinstance(words, str) else repr(words), *runs, *systems)
-
-
-def _model(which: Comparable) -> tuple[ReducedModel | DetailedModel, bool]:
-    """A model, and whether it is a demo's."""
-    if isinstance(which, (str, Path)):
-        which = load(which)
-    if isinstance(which, Release):
-        return which.model, which.demo
-    return which, False
