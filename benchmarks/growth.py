@@ -1,4 +1,4 @@
-"""What `make bench` prints of growth: processor time with models, machines and buses.
+"""What `make bench` prints of growth: processor time with models, machines, buses and steps.
 
 Every row is the least processor time of some rounds, by all threads together, and batches take
 turns, so that a busy machine changes it little. Doubling the models must double it (±15 %). Prints
@@ -26,6 +26,7 @@ from bench import paper_task
 from gridveil.dynamics.engine.objective import one_blas_thread
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.kron.kernels import eliminate
+from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import simulate
 from gridveil.foundation.drawing import CYCLE, labelled, new_figure, plain_ticks, written
 from gridveil.grid.parameters import Bounds
@@ -39,9 +40,10 @@ MODELS = (100, 200, 400, 800)
 MACHINE_CASES = ("case9", "case39", "case118", "case300", "case_ACTIVSg500", "case1354pegase")
 BUS_CASES = ("case118", "case300", "case1354pegase", "case2869pegase", "case_ACTIVSg10k")
 STEPS, DT_S = 500, 0.02
+STEP_COUNTS = (500, 1000, 2000, 4000, 8000)
 SPENT_S = 4.0  # on what is measured side by side
 DOUBLED, WITHIN = 2.0, 0.15
-PARTS = ("models", "machines", "buses")
+PARTS = ("models", "machines", "buses", "steps")
 
 
 def processor(*calls: Callable[[], Any]) -> list[float]:
@@ -80,16 +82,31 @@ def machines() -> list[dict[str, Any]]:
             options={"inertia": 8.0, "damping": 2.0, "negative_x": "abs", "zero_x": "merge"},
         )
         truth = true_model(source)
-        event = Event.load({source.facts.buses[0]: 0.5})
-        record = Observation(
-            event,
-            simulate(truth, event, horizon_s=STEPS * DT_S, dt_s=DT_S),
-            Provenance("simulated", "bench"),
-        )
-        task = problem(truth, [record], Bounds(), dt_s=DT_S, scheme="exact", rho=0.0)
-        (seconds,) = processor(partial(task, truth.theta))
+        (seconds,) = processor(gradient_of(truth, source.facts.buses[0], STEPS))
         rows.append({"case": name, "machines": len(truth.m), "seconds": seconds})
     return sorted(rows, key=lambda row: row["machines"])
+
+
+def steps() -> list[dict[str, Any]]:
+    """J and dJ/dθ of one model of IEEE-30, exact steps."""
+    truth = true_model(open_grid("ieee30"))
+    taken = processor(*(gradient_of(truth, truth.machines[0], count) for count in STEP_COUNTS))
+    return [
+        {"steps": count, "seconds": seconds}
+        for count, seconds in zip(STEP_COUNTS, taken, strict=True)
+    ]
+
+
+def gradient_of(truth: ReducedModel, bus: str, count: int) -> Callable[[], Any]:
+    """J and dJ/dθ of a model and its own answer to a step of load, by exact steps."""
+    event = Event.load({bus: 0.5})
+    record = Observation(
+        event,
+        simulate(truth, event, horizon_s=count * DT_S, dt_s=DT_S),
+        Provenance("simulated", "bench"),
+    )
+    task = problem(truth, [record], Bounds(), dt_s=DT_S, scheme="exact", rho=0.0)
+    return partial(task, truth.theta)
 
 
 def buses() -> list[dict[str, Any]]:
@@ -103,12 +120,13 @@ def buses() -> list[dict[str, Any]]:
 
 
 def draw(found: dict[str, Any], path: str) -> None:
-    """Three panels on logarithmic axes, each with the slope of proportional growth."""
-    figure, axes = new_figure(10, 3.4, columns=3)
+    """A panel a part on logarithmic axes, each with the slope of proportional growth."""
+    figure, axes = new_figure(10, 6.4, 2, 2)
     words = {
         "models": "J and gradient of IEEE-30",
         "machines": f"J and gradient of one model, {STEPS} steps",
         "buses": "Kron reduction to machines",
+        "steps": "J and gradient of one model of IEEE-30",
     }
     for panel, (name, title), colour in zip(axes, words.items(), CYCLE, strict=False):
         x = np.array([row[name] for row in found[name]], dtype=float)
@@ -129,7 +147,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PARTS)
-    parser.add_argument("--figure", help="write a figure of the three to this file")
+    parser.add_argument("--figure", help="write a figure of all parts to this file")
     parser.add_argument("--read", nargs="+", default=(), help="parts measured before, as JSON")
     given = parser.parse_args()
     found: dict[str, Any] = {
@@ -141,7 +159,7 @@ def main() -> None:
     for path in given.read:
         found |= json.loads(Path(path).read_text())
     with one_blas_thread():
-        for name, measure in zip(PARTS, (models, machines, buses), strict=True):
+        for name, measure in zip(PARTS, (models, machines, buses, steps), strict=True):
             if given.only in (None, name) and name not in found:
                 found[name] = measure()
     for row in found.get("models", ()):
