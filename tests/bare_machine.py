@@ -30,8 +30,10 @@ def main():
     from gridveil.grid.parameters import Bounds
     from gridveil.grid.tables import PublicTable
     from gridveil.inference.fit import Observation, problem
+    from gridveil.inference.fit.many import ManyFits  # noqa: F401
     from gridveil.inference.fit.two_stage import two_stage
     from gridveil.inference.posterior import Posterior, no_release
+    from gridveil.planning.seeded import SeededTrials
     from gridveil.planning.trials import Trials
     from gridveil.privacy.adjacency import Adjacency
     from gridveil.privacy.allocation import ITEMS
@@ -59,11 +61,14 @@ def main():
     )
     trials = Trials(PublicTable(facts, values), event, bounds, draws=20, seed=1)
     errors = trials.errors(Adjacency(), ITEMS, Fraction(1), whole=True)
+    scales = dict.fromkeys(("k", "m", "d"), 0.5)
+    (seeded,) = SeededTrials(PublicTable(facts, values), [event], bounds).run(scales, 20, 1)
     found = {
         "J": J.tolist(),
         "gradient": gradient.tolist(),
         "fitted": fitted.model.theta.tolist(),
         "L": errors["L"].tolist(),
+        "seeded": seeded["L"].tolist(),
     }
     print(json.dumps(found))
 

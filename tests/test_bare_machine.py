@@ -55,4 +55,4 @@ def test_noise_kron_gradients_fits_and_trials_run_without_any_other_package():
     assert np.isfinite(found["J"]).all()
     assert np.isfinite(found["gradient"]).all()
     np.testing.assert_allclose(np.sum(found["fitted"]), truth.sum(), rtol=0.05)
-    assert len(found["L"]) == 20
+    assert len(found["L"]) == len(found["seeded"]) == 20
