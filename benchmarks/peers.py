@@ -3,7 +3,8 @@
 
 Every row computes the same J of the same batch of models in the same run, rounds in turns, so that
 a busy machine slows all of them; gradients are held against the plain NumPy loop's. Peers that are
-not installed are named so (`pip install .[bench]`). Markdown, or --json.
+not installed are named so (`pip install .[bench]`). Then the same fit by everybody's J and dJ/dθ:
+some steps of SciPy's L-BFGS-B on log θ, from the same start. Markdown, or --json.
 
 OpenBLAS takes the kernels that suit the processor, as peers do, and not those of OPENBLAS_CORETYPE,
 which would hold NumPy alone to them.
@@ -19,8 +20,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import inf
 
 import numpy as np
+from scipy.optimize import minimize
 from threadpoolctl import threadpool_info
 
 from baseline import objective_and_gradient
@@ -30,6 +33,7 @@ OPENBLAS = "libscipy_openblas"  # NumPy's
 ROUNDS = 15
 # Peers that take seconds a call get so many rounds; of others a round takes about so long.
 SLOW_ROUNDS, SLOW_S, ROUND_S = 2, 2.0, 0.1
+FIT_STEPS, FIT_ROUNDS = 20, 5
 # What the ratios of medians must be at least, by number of models.
 REQUIRED = {
     1: {"diffrax, recursive checkpoint": 150},
@@ -220,14 +224,14 @@ PEERS: tuple[tuple[str, tuple[str, ...], Callable[[Work], Call], int], ...] = (
 )
 
 
-def compare(models: int) -> dict:
-    """Time everybody at a batch, in turns."""
+def everybody(models: int) -> tuple[dict[str, Call], list[str], tuple, np.ndarray]:
+    """What gives J and dJ/dθ of a batch, who is not installed, the baseline's task, and θ."""
     problem, plain, theta = paper_task(models)
     work = Work(*plain[1:])
-    expected = objective_and_gradient(*plain)
 
     def ours(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return problem(theta if models > 1 else theta[0])
+        J, slope = problem(theta if models > 1 else theta[0])
+        return np.atleast_1d(J), np.atleast_2d(slope)
 
     calls: dict[str, Call] = {"gridveil": ours}
     missing = []
@@ -236,6 +240,56 @@ def compare(models: int) -> dict:
             missing.append(name)
         elif models <= most:
             calls[name] = make(work)
+    return calls, missing, plain, theta
+
+
+def fits() -> list[dict]:
+    """Time the same fit of one model by everybody, after a first call: the least of some rounds."""
+    calls, _, _, theta = everybody(1)
+    rows = []
+    for name, call in calls.items():
+        scale = call(theta)[0][0]
+
+        def both(x: np.ndarray, call=call, scale=scale) -> tuple[float, np.ndarray]:
+            J, slope = call(np.exp(x)[None])
+            return J[0] / scale, slope[0] * np.exp(x) / scale
+
+        seconds, found = inf, None
+        for _ in range(FIT_ROUNDS):
+            start = time.perf_counter()
+            found = minimize(
+                both, np.log(theta[0]), jac=True, method="L-BFGS-B", options={"maxiter": FIT_STEPS}
+            )
+            seconds = min(seconds, time.perf_counter() - start)
+            if seconds > SLOW_S:
+                break
+        assert found is not None
+        rows.append({"name": name, "s": seconds, "gradients": found.nfev, "J_left": found.fun})
+    for row in rows:
+        row["times_gridveil"] = row["s"] / rows[0]["s"]
+    return rows
+
+
+def fit_table(rows: list[dict]) -> str:
+    """The same fit by everybody, in Markdown."""
+    lines = [
+        f"The same fit of one model, {FIT_STEPS} steps of L-BFGS-B:",
+        "",
+        "| | s | times gridveil's | gradients | share of J left |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['name']} | {row['s']:.3g} | {row['times_gridveil']:.3g} | "
+            f"{row['gradients']} | {row['J_left']:.3g} |"
+        )
+    return "\n".join(lines)
+
+
+def compare(models: int) -> dict:
+    """Time everybody at a batch, in turns."""
+    calls, missing, plain, theta = everybody(models)
+    expected = objective_and_gradient(*plain)
     rows = {}
     for name, call in calls.items():
         first = clock(lambda call=call: call(theta))
@@ -243,8 +297,8 @@ def compare(models: int) -> dict:
         rows[name] = {
             "name": name,
             "first_call_s": first,
-            "J_off": _off(np.atleast_1d(J), expected[0]),
-            "gradient_off": _off(np.atleast_2d(slope), expected[1]),
+            "J_off": _off(J, expected[0]),
+            "gradient_off": _off(slope, expected[1]),
             "ms": [],
             "cpu_ms": [],
         }
@@ -300,13 +354,14 @@ def main() -> None:
     kernels = [own["architecture"] for own in threadpool_info() if own["prefix"] == OPENBLAS]
     results = [compare(models) for models in given.models]
     if given.json:
-        found = {"cores": os.cpu_count(), "kernels": kernels, "batches": results}
+        found = {"cores": os.cpu_count(), "kernels": kernels, "batches": results, "fits": fits()}
         print(json.dumps(found, indent=2))
         return
     print("Objective and gradient, IEEE-30 (18 states, 27 parameters), 3000 Euler steps.")
     print(f"OpenBLAS's kernels: {', '.join(kernels) or 'none found'}.")
     for found in results:
         print(f"\n{table(found)}")
+    print(f"\n{fit_table(fits())}")
 
 
 def _off(found: np.ndarray, expected: np.ndarray) -> float:
