@@ -89,6 +89,7 @@ class Draw:
     seed: int
     places: int
     cases: Path | None
+    every: int = 1
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,11 @@ def recorded(one: Draw) -> Observation:
     )
     omega = found.omega + SIGMA * random.standard_normal(found.omega.shape)
     trajectory = replace(
-        found, omega=factor * omega, buses=buses[: omega.shape[1]], frequency_hz=60.0
+        found,
+        time_s=found.time_s[:: one.every],
+        omega=factor * omega[:: one.every],
+        buses=buses[: omega.shape[1]],
+        frequency_hz=60.0,
     )
     return Observation(told, trajectory, ORIGIN)
 
@@ -314,6 +319,7 @@ def main() -> None:
     parser.add_argument("--bad", type=int, default=40, help="bad records of each kind")
     parser.add_argument("--first", type=int, default=0, help="number of the first draw of each")
     parser.add_argument("--places", type=int, default=3)
+    parser.add_argument("--every", type=int, default=1, help="keep one sample in so many, of 50 Hz")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--cases", type=Path, help="folder with ANDES's cases as GRID.json")
     parser.add_argument("--json", type=Path, help="write what was found")
@@ -324,7 +330,10 @@ def main() -> None:
         return range(asked.first, asked.first + count)
 
     draws = [
-        Draw(asked.grid, asked.detailed, kind, asked.epsilon, seed, asked.places, asked.cases)
+        Draw(
+            *(asked.grid, asked.detailed, kind, asked.epsilon, seed),
+            *(asked.places, asked.cases, asked.every),
+        )
         for kind in asked.kinds.split(",")
         for seed in runs(asked.good if kind == "good" else asked.bad)
     ]

@@ -25,7 +25,7 @@ from gridveil.inference.fit.guard import (
     residual_findings,
 )
 from gridveil.inference.fit.misfit import PlaceMisfit, Rms
-from gridveil.inference.fit.noise import noise_of
+from gridveil.inference.fit.noise import noise_of, sensor_noise
 from gridveil.inference.fit.other_events import gained, likeliest
 from gridveil.inference.posterior import Posterior
 from gridveil.inference.records import check_size, measure
@@ -250,8 +250,31 @@ def test_a_likelihood_counts_independent_samples_once():
     seen = record()  # 301 samples at each place
     places = len(seen.trajectory.buses)
     before, after = np.full((1, places), 3e-5), np.full((1, places), 1e-5)
-    gain = gained([seen], DT, before, after, np.full((1, places), 4.0))
+    together = np.full((1, places), 4.0)
+    gain = gained([seen], DT, before, after, together)
     assert gain == pytest.approx(places * 301 / 4 * np.log(3))
+    seen.trajectory.omega[10:20, 0] = np.nan  # a gap, and a clock of ten steps a sample
+    fine = gained([seen], DT / 10, before, after, together)
+    assert fine == pytest.approx((places * 301 - 10) / 4 * np.log(3))
+
+
+@pytest.mark.parametrize("rate_hz", [100, 50, 30, 25, 10])
+def test_noise_is_told_from_a_response_at_any_rate(rate_hz):
+    at = np.unique(np.rint(np.arange(0, 20, 1 / rate_hz) / 0.01).astype(int))
+    time, random = 0.01 * at, np.random.default_rng(rate_hz)
+    omega = 1e-3 * np.exp(-time / 3) + 1e-5 * random.standard_normal(len(at))
+    on_clock = np.full(at[-1] + 1, np.nan)
+    on_clock[at] = omega
+    assert sensor_noise(on_clock) == pytest.approx(1e-5, rel=0.2)
+    assert sensor_noise(omega, time) == pytest.approx(sensor_noise(on_clock))
+
+
+def test_a_wrong_bus_is_found_whatever_the_rate_of_the_record():
+    told = Event.load({"1": 0.3}, at_s=1.0)
+    seen = record(told=told, seed=1)
+    time_s, omega = seen.trajectory.time_s[::2], seen.trajectory.omega[::2]
+    seen = replace(seen, trajectory=replace(seen.trajectory, time_s=time_s, omega=omega))
+    assert released(seen).fitted.verdict.discarded
 
 
 def test_the_likeliest_other_buses_are_those_whose_answers_are_most_alike():

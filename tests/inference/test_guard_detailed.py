@@ -90,6 +90,8 @@ def test_steps_are_scaled_and_trips_are_not():
     seen = recorded(small_case())
     steps = scaled(seen, 2.0).event.steps
     assert [dict(step.change) for step in steps] == [{"L1": 0.8}, {"L3": -0.3}]
+    (everywhere,) = scaled(replace(seen, event=Event.uniform(0.05)), 2.0).event.steps
+    assert everywhere.uniform == 0.1
     assert scaled(replace(seen, event=Event.trip({"G1": 1.0})), 2.0) is None
 
 

@@ -31,6 +31,7 @@ from gridveil.inference.fit.problem import (
     NOT_FITTED,
     Observation,
     Problem,
+    as_records,
     first_part,
     on_clock,
     problem,
@@ -319,7 +320,8 @@ def _elsewhere(
     step at another bus, which leaves less than half of that.
     """
     dt_s = settings.dt_s
-    sensors = [[sensor_noise(column) for column in record.T] for record in fitted.recorded]
+    _, sampled = as_records(observed, dt_s)
+    sensors = [[sensor_noise(column) for column in record.observed.T] for record in sampled]
     least = np.maximum(_declared(observed, settings), sensors)
     explained = (fitted.noise.rms <= EXPLAINED * least).all()
     if explained or len(noisy.facts.machines) > OTHER_BUSES_UP_TO:

@@ -175,8 +175,8 @@ class DetailedGuard:
 
     def _noise(self) -> Array:
         """Deviation of the sensor's noise at each place [p.u.]."""
-        omega = (record.trajectory.omega for record in self.controls.observed)
-        return np.array([sensor_noise(column) for own in omega for column in own.T])
+        shown = [record.trajectory for record in self.controls.observed]
+        return np.array([sensor_noise(own, one.time_s) for one in shown for own in one.omega.T])
 
     def _held_out(self) -> Iterator[Doubt]:
         parts = [(place.held_out, place.whole) for place in self.misfit]

@@ -56,11 +56,19 @@ def noise_of(left: Array, seen: NDArray[np.bool_], dt_s: float) -> Residue:
     return Residue(np.sqrt(variance), together)
 
 
-def sensor_noise(column: Array) -> float:
-    """Deviation of white noise on a smooth record (samples,), by its second differences [p.u.].
+def sensor_noise(column: Array, time_s: Array | None = None) -> float:
+    """Deviation of white noise on a smooth record (samples,), by how far each sample lies from the
+    line through the two beside it [p.u.].
 
-    Their median, so that steps and gaps do not count. A response is smooth over a few samples:
-    what is left of it in a second difference is small.
+    time_s : when samples were taken, in any unit; None: evenly. NaN: not seen.
+    The median is taken, so that steps and gaps do not count. A response is smooth over a few
+    samples: it is nearly on that line.
     """
-    second = np.diff(column[np.isfinite(column)], n=2)
-    return OF_MEDIAN * float(np.median(np.abs(second))) / np.sqrt(6.0) if len(second) else 0.0
+    seen = np.isfinite(column)
+    time, value = (np.arange(len(column)) if time_s is None else time_s)[seen], column[seen]
+    if len(value) < 3:
+        return 0.0
+    share = (time[1:-1] - time[:-2]) / (time[2:] - time[:-2])
+    off = value[1:-1] - (1 - share) * value[:-2] - share * value[2:]
+    own = off / np.sqrt(1 + share**2 + (1 - share) ** 2)
+    return OF_MEDIAN * float(np.median(np.abs(own)))

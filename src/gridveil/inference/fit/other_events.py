@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gridveil.dynamics.engine.records import SampledRecords
 from gridveil.dynamics.events import Event
 from gridveil.grid.facts import Array
 from gridveil.inference.fit.problem import Observation, as_records
@@ -35,10 +36,11 @@ def compared_with(answer: Array, omega: Array) -> tuple[float, float]:
 
 def elsewhere(record: Observation, ports: Sequence[str]) -> Iterator[Observation]:
     """The record with its event at every other port; none where it is not one step at one bus."""
-    steps = record.event.steps
-    if len(steps) != 1 or len(steps[0].change) != 1 or record.event.tripped:
+    step, *others = record.event.steps
+    elsewhere_too = step.uniform or step.lost or len(step.change) != 1
+    if others or elsewhere_too or step.over_s or record.event.tripped:
         return
-    ((declared, size),), at_s = steps[0].change.items(), steps[0].at_s
+    ((declared, size),), at_s = step.change.items(), step.at_s
     for bus in ports:
         if bus != declared:
             yield replace(record, event=Event.load({bus: size}, at_s=at_s))
@@ -60,7 +62,11 @@ def scaled(record: Observation, factor: float) -> Observation | None:
     if record.event.tripped:
         return None
     steps = (
-        replace(step, change={bus: factor * size for bus, size in step.change.items()})
+        replace(
+            step,
+            change={bus: factor * size for bus, size in step.change.items()},
+            uniform=factor * step.uniform,
+        )
         for step in record.event.steps
     )
     return replace(record, event=replace(record.event, steps=tuple(steps)))
@@ -87,8 +93,8 @@ def gained(
     """Gain in log-likelihood when residuals become smaller [nats].
 
     before, after : (r, h) deviations of what two fits leave [p.u.]; together : (r, h) samples that
-    go together, and count as one.
+    go together, and count as one. Only samples that were seen count, not the clock's steps.
     """
     _, sampled = as_records(observed, dt_s)
-    samples = np.array([np.count_nonzero(record.weights, axis=0) for record in sampled])
+    samples = np.count_nonzero(SampledRecords.of(sampled).weights, axis=1)
     return float(np.sum(samples / together * np.log(before / after)))
