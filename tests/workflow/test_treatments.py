@@ -205,6 +205,8 @@ def test_a_certificate_says_what_is_published_in_plain_words(room):
     assert certificate["published"] == ["x"]
     assert "one line's charging ratio b_ratio, or" in certificate["neighbours"]
     assert "They do not differ in x, published as they are" in certificate["neighbours"]
+    promise = json.loads((room / "bundle/release.json").read_text())["guarantee"]["in_words"]
+    assert "any two values of one item that is not published and have logarithms" in promise
     assert any(said.startswith("reactance x: its true values") for said in
                certificate["not_protected"])  # fmt: skip
     words = (room / "bundle/certificate.txt").read_text()

@@ -133,9 +133,10 @@ class Guarantee:
                 if declared[name].absolute and name not in self.published
             ]:
                 odds += f" (of {listed(absolute)}, that lie t apart, by at most e^(ε t/α))"
+        item = "one item that is not published and" if self.published else "one item that"
         return (
             f"ε-differential privacy with ε = {self.epsilon}. Two grids are neighbours if "
-            f"{self.neighbours}. For any two values of one item that {apart}, with "
+            f"{self.neighbours}. For any two values of {item} {apart}, with "
             "everything else known, this release changes an observer's odds between them by at "
             f"most {odds}. {self.claim}"
         )
