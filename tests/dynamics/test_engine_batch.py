@@ -1,6 +1,7 @@
 """Batches in arrays that are used again, against blocks that allocate their own."""
 
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from gridveil.dynamics.engine import Objective, SampledRecord
 from gridveil.dynamics.engine.batch import BatchBlocks
-from gridveil.dynamics.engine.objective import MOST_SIZES
+from gridveil.dynamics.engine.objective import _cores, _on_all_cores
 from gridveil.dynamics.engine.propagate import BlockLayout, Blocks
 from gridveil.grid.parameters import Bounds
 from helpers import PAPER, ieee30_like
@@ -125,21 +126,35 @@ def test_no_result_lies_where_the_next_batch_is_computed(noise, steps, size, mon
 
 
 @every_record
-def test_blocks_of_few_sizes_are_kept(noise, steps):
+def test_blocks_are_kept_up_to_a_number_of_bytes(noise, steps, monkeypatch):
     objective, theta = objective_of(noise, steps)
-    for size in range(1, 3 * MOST_SIZES):
+    for size in (1, 2, 3):
         objective(theta[:size])
-    assert 0 < len(objective._spare) <= MOST_SIZES
-
-
-def test_large_blocks_are_not_kept(monkeypatch):
-    objective, theta = objective_of(0.0)
-    objective(theta[:2])
-    (blocks,) = objective._spare.pop(2)
+    assert list(objective._spare) == [1, 2, 3]
+    ((blocks,),) = (objective._spare[size] for size in (3,))
     assert blocks.nbytes > blocks.O.nbytes + blocks.Zt.nbytes
-    monkeypatch.setattr("gridveil.dynamics.engine.objective.KEPT_BYTES", blocks.nbytes - 1)
+    room = objective._kept_bytes() / _cores()
+    monkeypatch.setattr("gridveil.dynamics.engine.objective.KEPT_BYTES", room)
+    objective(theta[:4])
+    assert 4 in objective._spare
+    assert 1 not in objective._spare
+    assert objective._kept_bytes() <= room * _cores()
+    monkeypatch.setattr("gridveil.dynamics.engine.objective.KEPT_BYTES", 0)
     objective(theta[:2])
     assert not objective._spare
+
+
+def test_after_an_error_no_thread_begins_another_piece():
+    done = []
+
+    def work(piece):
+        done.append(piece)
+        sleep(0.01)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _on_all_cores(work, list(range(500)))
+    assert len(done) <= 2 * _cores()
 
 
 def test_one_model_differs_from_the_kept_order_by_rounding():

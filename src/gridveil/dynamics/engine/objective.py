@@ -7,6 +7,7 @@ responses, one a column.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -44,12 +45,12 @@ from gridveil.grid.facts import Array
 # calls (100 models on two cores: 4.8 ms in halves, 6.4 in quarters); with more, for memory. Up to
 # ALONE are left to one thread.
 CHUNK, ALONE = 50, 25
-# A batch's J comes from products of small matrices where it is more than this share of the records'
-# own size; below it their rounding would show (5e-11 of J here), and it comes from the residuals.
+# J comes from products of small matrices where it is more than this share of the records' own size;
+# below it their rounding would show (2e-11 of J here), and J comes from the residuals.
 PLAIN = 1e-4
-# NumPy models of up to so many states and inputs are computed in `BatchBlocks`. Those of up to
-# KEPT_BYTES are kept for the next call, of so many sizes of batches.
-MOST_PLACED, KEPT_BYTES, MOST_SIZES = 64, 2**26, 4
+# NumPy models of up to so many states and inputs are computed in `BatchBlocks`, which are kept for
+# the next call up to so many bytes for each core.
+MOST_PLACED, KEPT_BYTES = 64, 2**26
 # Singular values below this share of the largest are rounding; records of more numbers than this
 # are taken as they are.
 ROUNDING, MOST_FACTORED = 1e-16, 2**20
@@ -201,12 +202,12 @@ class Objective:
 
     def _keep(self, blocks: BatchBlocks) -> None:
         """Leave blocks that nothing refers to any more to another batch, whichever thread's."""
-        if blocks.nbytes > KEPT_BYTES:
-            return
-        models = len(blocks.O)
-        if len(self._spare) >= MOST_SIZES and models not in self._spare:
-            self._spare.clear()
-        self._spare.setdefault(models, []).append(blocks)
+        self._spare.setdefault(len(blocks.O), []).append(blocks)
+        while self._spare and self._kept_bytes() > KEPT_BYTES * _cores():
+            self._spare.pop(next(iter(tuple(self._spare)), 0), None)  # the size that came first
+
+    def _kept_bytes(self) -> int:
+        return sum(own.nbytes for some in tuple(self._spare.values()) for own in tuple(some))
 
     def _residual(self, outputs: XArray) -> XArray:
         """R = O Z − Y, and 0 behind the last sample where nothing else weighs it so."""
@@ -294,8 +295,12 @@ def _on_all_cores(
     left = iter(range(len(pieces)))  # each piece is taken by one thread
 
     def some() -> None:
-        for number in left:
-            found[number] = work(pieces[number])
+        try:
+            for number in left:
+                found[number] = work(pieces[number])
+        except BaseException:  # Ctrl-C, too: nobody begins another piece
+            deque(left, maxlen=0)
+            raise
 
     others = [_pool().submit(some) for _ in range(min(_cores(), len(pieces)) - 1)]
     try:
@@ -356,6 +361,7 @@ def one_blas_thread() -> Iterator[None]:
                 own.clear_controlling_thread()
 
 
+@cache
 def _cores() -> int:
     return os.cpu_count() or 1
 
