@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gridveil.dynamics.many import LAYERS
 from gridveil.dynamics.trajectory import Band, Trajectory
 
 TIME = np.arange(201) / 10
@@ -40,15 +41,17 @@ def test_weights_are_those_of_the_mean():
     assert np.asarray(widest.get_ydata(), dtype=float) == pytest.approx(own)
 
 
-def test_bands_of_many_machines_are_shaded():
-    plain = run(8)
-    ends = np.zeros((8, 2))
+@pytest.mark.parametrize("buses", [8, 40])
+def test_bands_of_many_machines_are_shaded(buses):
+    plain = run(buses)
+    ends = np.zeros((buses, 2))
     band = Band(plain.omega - 1e-3, plain.omega + 1e-3, ends, ends, (0.0, 0.0), 0.8)
     figure = replace(plain, band=band).plot()
     for panel in figure.axes:
-        assert len(panel.collections) == 8 + 1  # and the legend's
-        low, high = panel.collections[7].get_paths()[0].get_extents().intervaly
-        assert (low, high) == pytest.approx((50 * (-8e-3 - 1e-3), 50 * 1e-3))
+        assert len(panel.collections) == LAYERS + 1  # and the legend's
+        extents = [layer.get_paths()[0].get_extents() for layer in panel.collections[:LAYERS]]
+        lowest, highest = min(own.y0 for own in extents), max(own.y1 for own in extents)
+        assert (lowest, highest) == pytest.approx((50 * (-1e-3 * buses - 1e-3), 50 * 1e-3))
     words = {text.get_text() for text in figure.axes[0].get_legend().get_texts()}
     assert "80 % bands" in words
     assert not any(panel.collections for panel in plain.plot().axes)

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 MOST_COLOURS = 7  # buses that a reader can tell apart
 FIRST_S = 5.0  # that the second panel shows
 BEFORE_S = 0.5
-SHADE = 0.6  # opacity of all bands where all overlap, about
+# Bands of many buses are drawn in so many layers, of this opacity where all of them overlap, about:
+# pictures have 256 shades, and hundreds of layers of a thousandth each would add up to far more.
+LAYERS, SHADE = 8, 0.6
 
 
 def is_many(trajectory: Trajectory) -> bool:
@@ -87,13 +89,18 @@ def plot_many(
 
 
 def _shade(panel: Axes, trajectory: Trajectory) -> None:
-    """Shade the band of each bus: darker where more of them overlap."""
-    from gridveil.dynamics.trajectory import shade
-
+    """Shade the bands: darker where more of them overlap, by quantiles of their ends over buses."""
     if trajectory.band is None:
         return
-    for place in range(len(trajectory.buses)):
-        shade(panel, trajectory, place, NOISY, opacity=SHADE / len(trajectory.buses))
+    share = np.linspace(0, 1, LAYERS)
+    lower, upper = (
+        trajectory.frequency_hz * np.quantile(ends, share, axis=1)
+        for ends in (trajectory.band.lower, trajectory.band.upper)
+    )
+    for low, high in zip(lower, upper, strict=True):
+        panel.fill_between(
+            trajectory.time_s, low, high, color=NOISY, alpha=SHADE / LAYERS, linewidth=0
+        )
     words = f"{100 * trajectory.band.level:.0f} % bands"
     panel.fill_between([], [], [], color=NOISY, alpha=0.3, linewidth=0, label=words)
 

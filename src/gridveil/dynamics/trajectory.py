@@ -292,16 +292,25 @@ def shade(
     place: int,
     colour: str,
     *,
-    opacity: float = 0.15,
     scale: float = 1.0,
+    name: str | None = None,
 ) -> None:
-    """Shade the band of one bus, where there is one; scale : of its values in Hz."""
-    if trajectory.band is None:
+    """Shade the band of one bus, where there is one.
+
+    scale : of its values in Hz. name : for the legend, begins what is said of it there.
+    """
+    band = trajectory.band
+    if band is None:
         return
-    lower, upper = trajectory.band.lower[:, place], trajectory.band.upper[:, place]
     hz = scale * trajectory.frequency_hz
     axes.fill_between(
-        trajectory.time_s, lower * hz, upper * hz, color=colour, alpha=opacity, linewidth=0
+        trajectory.time_s,
+        hz * band.lower[:, place],
+        hz * band.upper[:, place],
+        color=colour,
+        alpha=0.15,
+        linewidth=0,
+        label=None if name is None else f"{name}{100 * band.level:.0f} % band",
     )
 
 

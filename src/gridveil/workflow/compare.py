@@ -99,7 +99,7 @@ class ModelComparison:
                 (self.a, "--", NOISY, "a"),
                 (self.b, "-", FITTED, "b"),
             ):
-                shade(panel, run, place, colour, scale=1000)
+                shade(panel, run, place, colour, scale=1000, name=f"{words}: ")
                 mhz = 1000 * run.deviation_hz[:, place]
                 panel.plot(run.time_s, mhz, style, color=colour, linewidth=1.3, label=words)
             panel.set_title(plain(self.a.buses[place]), fontsize=9)
@@ -111,7 +111,7 @@ class ModelComparison:
         figure.legend(
             *axes[0].get_legend_handles_labels(),
             loc="outside upper center",
-            ncols=2,
+            ncols=4,
             fontsize=9,
             frameon=False,
         )
