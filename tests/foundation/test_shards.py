@@ -99,6 +99,12 @@ def test_an_engine_that_is_not_there_is_refused(asked, said):
         crew_of(*asked)
 
 
+@pytest.mark.parametrize("asked", [("dask",), ("local", None, 2), ("local", "tcp://127.0.0.1:1")])
+def test_a_gpu_is_used_from_one_process(asked):
+    with pytest.raises(OptionError, match="do not go with --compute gpu"):
+        crew_of(*asked, compute="gpu")
+
+
 def test_a_file_that_is_not_whole_counts_as_none(tmp_path):
     kept = Kept(tmp_path, lambda value: json.dumps(value).encode(), json.loads)
     assert kept.read("one") is None

@@ -120,7 +120,8 @@ def plan(
 
     given |= {name: options.joined(given[name]) for name in ("alpha", "bounds")}
     settings = PlanSettings.of(**given, dynamics=reading["dynamics"], reading=reading.given())
-    crew, kept = crew_of(engine, scheduler, workers, short=True), options.kept_in(keep)
+    crew = crew_of(engine, scheduler, workers, short=True, compute=compute)
+    kept = options.kept_in(keep)
     with progress_bar(quiet=json):
         planned = plan_release(settings, crew=crew, kept=kept)
     if isinstance(planned, DetailedPlan):

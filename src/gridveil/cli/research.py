@@ -45,7 +45,7 @@ def paper(
         check_outside_bundles(place)
     check_one_of("compute", compute, get_args(Where))
     where: Any = compute
-    crew = crew_of(engine, scheduler, workers)
+    crew = crew_of(engine, scheduler, workers, short=True, compute=compute)
     with progress_bar(quiet=json):
         reproduced = reproduce(runs, out, only or (), compute=where, crew=crew)
     if json:

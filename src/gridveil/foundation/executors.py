@@ -227,11 +227,22 @@ def crew_of(
     workers: int | None = None,
     *,
     short: bool = False,
+    compute: str = "cpu",
 ) -> Crew:
     """The crew that options name.
 
     short : the work may be: where nothing is asked for, processes are called after some seconds.
+    compute : where batches are computed; a GPU is used from this process.
     """
+    if compute == "gpu":
+        if engine != "local" or scheduler or workers is not None:
+            raise OptionError(
+                "--workers, --engine and --scheduler do not go with --compute gpu.",
+                expected="one process, which uses the GPU",
+                outcome="Nothing was computed.",
+                remedy="Leave them out, or give --compute cpu.",
+            )
+        return here()
     if engine not in ("local", "dask"):
         raise OptionError(f"The engine {engine!r} is unknown.", expected="local or dask")
     if workers is not None and (scheduler or not 1 <= workers <= MOST_WORKERS):

@@ -20,7 +20,7 @@ from gridveil.dynamics.models import ReducedModel
 from gridveil.dynamics.simulate import simulate
 from gridveil.dynamics.swing import DrivenSwingFamily
 from gridveil.foundation.executors import Crew, check_worker
-from gridveil.foundation.progress import counted, told_to
+from gridveil.foundation.progress import counted
 from gridveil.foundation.shards import Kept, check_made, gather, name_of
 from gridveil.foundation.version import __version__
 from gridveil.grid.facts import Array
@@ -164,13 +164,12 @@ class Experiment:
 
         lower, upper = box(family)
         settings = self.profile.settings
-        with told_to(None):
-            after, history = projected_gradient(
-                Problem(mismatch, before, lower[:p], upper[:p], settings.rho),
-                before,
-                step=settings.step,
-                iterations=settings.iterations,
-            )
+        after, history = projected_gradient(
+            Problem(mismatch, before, lower[:p], upper[:p], settings.rho),
+            before,
+            step=settings.step,
+            iterations=settings.iterations,
+        )
         return Runs(
             before,
             after,
