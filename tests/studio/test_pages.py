@@ -88,6 +88,8 @@ def test_the_whole_way_from_ieee30_to_a_bundle_that_verifies(running, open_page,
     page.get_by_role("checkbox", name="Yes: charge").check()
     page.get_by_role("button", name="Charge and release").click()
     page.get_by_role("heading", name="ieee30: the release was made").wait_for(timeout=90_000)
+    card = page.frame_locator("iframe.card")  # until it is there, a busy studio serves nothing else
+    card.get_by_role("heading", level=1).wait_for(timeout=90_000)
     fits(page)
     with page.expect_download() as got:
         page.get_by_role("link", name="The bundle (zip)").click()

@@ -1,8 +1,9 @@
 """What a detailed release does not draw, as it might be: public values with a public spread.
 
 A typical value is not exact. A constant of a device has a factor that all units share and one of
-its own, both log-normal and equally wide, so that nine in ten lie in the guide range; so has r/x.
-Voltages and taps are spread in p.u. Zeros, signs, modes, limits and saturation stay as they are.
+its own, both log-normal and equally wide, so that about nine in ten lie in the guide range; so has
+r/x. Voltages and taps are spread in p.u. Zeros, signs, modes, limits and saturation stay as they
+are.
 """
 
 from __future__ import annotations
