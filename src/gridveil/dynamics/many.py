@@ -1,5 +1,5 @@
-"""Figures of many machines: each in grey, bands shaded, their mean bold, and the first seconds at
-large.
+"""Figures of many machines: each in grey, all bands shaded together, their mean bold, and the first
+seconds at large.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 MOST_COLOURS = 7  # buses that a reader can tell apart
 FIRST_S = 5.0  # that the second panel shows
 BEFORE_S = 0.5
-# Bands of many buses are drawn in so many layers, of this opacity where all of them overlap, about:
-# pictures have 256 shades, and hundreds of layers of a thousandth each would add up to far more.
-LAYERS, SHADE = 8, 0.6
+LAYERS, SHADE = 6, 0.6  # of all bands together, and their opacity where all overlap, about
 
 
 def is_many(trajectory: Trajectory) -> bool:
@@ -89,14 +87,15 @@ def plot_many(
 
 
 def _shade(panel: Axes, trajectory: Trajectory) -> None:
-    """Shade the bands: darker where more of them overlap, by quantiles of their ends over buses."""
+    """Shade all bands together, in layers: from the outermost ends of any band to the median ends.
+
+    A band each, of hundreds of buses, would be fainter than the shades that a picture has.
+    """
     if trajectory.band is None:
         return
-    share = np.linspace(0, 1, LAYERS)
-    lower, upper = (
-        trajectory.frequency_hz * np.quantile(ends, share, axis=1)
-        for ends in (trajectory.band.lower, trajectory.band.upper)
-    )
+    share = np.linspace(0, 0.5, LAYERS)
+    lower = trajectory.frequency_hz * np.quantile(trajectory.band.lower, share, axis=1)
+    upper = trajectory.frequency_hz * np.quantile(trajectory.band.upper, 1 - share, axis=1)
     for low, high in zip(lower, upper, strict=True):
         panel.fill_between(
             trajectory.time_s, low, high, color=NOISY, alpha=SHADE / LAYERS, linewidth=0
