@@ -11,7 +11,15 @@ from gridveil.dynamics.ensemble import quantiles
 from gridveil.dynamics.events import Event
 from gridveil.dynamics.simulate import simulate
 from gridveil.grid.parameters import Bounds
-from gridveil.inference.alike import LONE, Alike, half_normal, split, student, students
+from gridveil.inference.alike import (
+    LONE,
+    Alike,
+    half_normal,
+    split,
+    student,
+    students,
+    uneven_shares,
+)
 from gridveil.inference.ensemble import MEMBERS, OF_FEW_PLACES, members_for, tables
 from gridveil.inference.fit import FitSettings, Observation
 from gridveil.inference.posterior import Posterior, seed_of
@@ -97,24 +105,37 @@ def test_a_split_sum_keeps_its_sum_and_its_bounds():
     assert (parts[:2] <= 40.0).all()
 
 
-def test_a_machine_stands_out_of_a_split_as_often_as_a_simulation_with_scipy_says():
-    n, count, low, high = 5, 4000, 1.0, 100.0
-    total = np.full(count, 150.0)
-    found = split(total, np.full(n, 1 / n), (low, high), np.random.default_rng(5))
-    random, expected = np.random.default_rng(6), []
-    while len(expected) < count:
-        logs = stats.halfnorm.rvs(scale=0.7, random_state=random) * stats.t.rvs(
-            2, size=n, random_state=random
-        )
-        if random.random() < LONE:
-            logs[0] += random.uniform(0, np.log(high / low))
-        parts = 150.0 * np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
-        if low <= parts.min() and parts.max() <= high:
-            expected.append(parts.max())
-    levels = [0.1, 0.3, 0.5, 0.7, 0.9]
-    np.testing.assert_allclose(
-        np.quantile(found.max(axis=1), levels), np.quantile(expected, levels), rtol=0.06
+@pytest.mark.parametrize("shares", [np.full(5, 0.2), np.array([0.1, 0.1, 0.2, 0.2, 0.4])])
+def test_machines_of_a_split_differ_as_tables_of_the_prior_with_this_sum_do(shares):
+    """Tables drawn with SciPy's laws and no bounds, weighted by how rare those within them are."""
+    n, count, box, law = 5, 200_000, np.log([1.0, 100.0]), stats.t(2)
+    found = np.concatenate(
+        [split(np.full(50, 150.0), shares, (1, 100), np.random.default_rng(s)) for s in range(80)]
     )
+    random = np.random.default_rng(6)
+    mu, tau = random.uniform(*box, count), stats.halfnorm(scale=0.7).rvs(count, random_state=random)
+    own = mu[:, None] + np.log(n * shares)
+    lone, stands_out = random.integers(n, size=count), random.random(count) < LONE
+    out = np.arange(n) == np.where(stands_out, lone, n)[:, None]
+    logs = own + tau[:, None] * law.rvs(own.shape, random_state=random)
+    logs += out * random.uniform(0, np.ptp(box), (count, 1))
+    sums = np.log(np.exp(np.minimum(logs, 10)).sum(axis=1) / 150)
+    kept = (np.abs(sums) < 0.05) & (logs >= box[0]).all(axis=1) & (logs <= box[1]).all(axis=1)
+    logs, own, out, width = logs[kept], own[kept], out[kept], tau[kept][:, None]
+    inside = np.diff([law.cdf((end - own) / width) for end in box], axis=0)[0]
+    further = [own + np.ptp(box) * (part + 0.5) / 50 for part in range(50)]
+    of_lone = np.mean(
+        [np.diff([law.cdf((e - at) / width) for e in box], axis=0)[0] for at in further], axis=0
+    )
+    weight = 1 / np.where(out, of_lone, inside).prod(axis=1)
+    levels = [0.1, 0.3, 0.5, 0.7, 0.9]
+    for look in (lambda x: x.max(axis=1), lambda x: np.sort(x)[:, -2], lambda x: x[:, 0]):
+        values = look(np.exp(logs))
+        order = np.argsort(values)
+        places = np.searchsorted(np.cumsum(weight[order]) / weight.sum(), levels)
+        np.testing.assert_allclose(
+            np.quantile(look(found), levels), values[order][places], rtol=0.1
+        )
 
 
 def test_every_release_has_a_seed_of_its_own_that_follows_from_what_was_drawn():
@@ -204,8 +225,9 @@ def test_members_of_few_places_are_searched_for_one_by_one():
     assert release.ensemble.members == OF_FEW_PLACES
 
 
-def test_no_machine_of_a_split_vanishes():
+def test_no_share_vanishes():
     """Student's law alone lets one fall below what a bundle may hold, in some thousand splits."""
-    parts = split(np.full(20_000, 60.0), np.full(6, 1 / 6), (1.0, 40.0), np.random.default_rng(0))
-    assert np.allclose(parts.sum(axis=1), 60.0)
+    random = np.random.default_rng(0)
+    parts = np.array([uneven_shares(6, random) for _ in range(20_000)])
+    assert np.allclose(parts.sum(axis=1), 1.0)
     assert (parts.min(axis=1) >= 0.999 * np.exp(-12.0) * parts.max(axis=1)).all()

@@ -4,9 +4,8 @@ behind it.
 
 Of items drawn with noise, the posterior of (μ, τ) is summed up on a grid; given both, the items are
 independent, each on the cells of its own `Posterior`. So draws are exact up to the grids' width.
-Of a sum, shares e^(τ t_i) / Σ e^(τ t) do not depend on μ. Nothing else was seen there, so that one
-machine may well stand for a grid behind it: as likely as not, one has a factor e^u more, u uniform
-up to the width of the box.
+Where a sum alone was drawn, one machine may well stand for a grid behind it: as likely as not, one
+has a factor e^u more, u uniform up to the width of the box.
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ LONE = 0.5  # how likely it is that one machine stands out, where a sum alone wa
 # A machine's share is at least e^-12 of the largest: Student's law alone would let one vanish.
 FURTHEST_BEHIND = -12.0
 ITEMS = 500  # whose masses are kept
-TRIES = 32  # splits of a sum that are tried until one keeps every machine within the box
+# For a split: tables of the prior; how many have nearly a given sum; of them, those that are tried
+# until one, scaled to the sum, keeps every machine within the box; and draws of how far one stands
+# out.
+TABLES, NEAREST, TRIES, OUT = 8192, 256, 32, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,19 +228,46 @@ def split(
 ) -> Array:
     """Share out sums (k,) among n machines that may be alike: (k, n), each row with its sum.
 
-    shares : (n,) of the machines that are alike, such as equal ones.
-    each : bounds of one machine; of several splits, the first within them is taken, else the last.
-    Where the lower one is 0, no machine stands out.
+    shares : (n,) of the machines that are alike, such as equal ones; each : bounds of one machine.
+    Of many tables drawn from the prior, one of those with nearly this sum is taken and scaled: so
+    machines differ as the prior, bounds and all, has them differ where this is their sum.
     """
-    tries = (len(total), TRIES, 1)
-    logs = half_normal(random.random(tries)) * students(random.random((*tries[:2], len(shares))))
-    if each[0] > 0:
-        lone = random.integers(len(shares), size=tries) == np.arange(len(shares))
-        lone &= random.random(tries) < LONE
-        logs += lone * random.random(tries) * np.log(each[1] / each[0])
-    behind = np.maximum(logs - logs.max(axis=-1, keepdims=True), FURTHEST_BEHIND)
-    parts = shares * np.exp(behind)
-    parts *= total[:, None, None] / parts.sum(axis=-1, keepdims=True)
+    tables = _prior_tables(np.log(shares * len(shares)), np.log(each), random)
+    sums = tables.sum(axis=1)
+    order = np.argsort(sums)
+    first = np.searchsorted(sums[order], total) - NEAREST // 2
+    near = np.clip(first, 0, TABLES - NEAREST)[:, None]
+    near = order[near + random.integers(NEAREST, size=(len(total), TRIES))]
+    parts = tables[near] * (total[:, None] / sums[near])[..., None]
     within = ((parts >= each[0]) & (parts <= each[1])).all(axis=-1)
     within[:, -1] = True
     return parts[np.arange(len(total)), within.argmax(axis=1)]
+
+
+def _prior_tables(middles: Array, box: Array, random: np.random.Generator) -> Array:
+    """Draw tables (TABLES, n) of machines that may be alike, where one may stand out.
+
+    middles : (n,) logarithms of machines that are alike, but for μ; box : of all logarithms.
+    """
+    rows, width = np.arange(TABLES), box[1] - box[0]
+    mu, tau = box[0] + width * random.random((TABLES, 1)), half_normal(random.random((TABLES, 1)))
+    centre = mu + middles
+    # How far the one stands out: of several draws one, in proportion to how likely it stays within
+    # the box.
+    lone = rows, random.integers(len(middles), size=TABLES)
+    further = width * random.random((TABLES, OUT))
+    below, above = (student((end - centre[lone][:, None] - further) / tau) for end in box)
+    inside = np.cumsum(above - below, axis=1)
+    chosen = (random.random((TABLES, 1)) * inside[:, -1:] >= inside).sum(axis=1)
+    stands_out = random.random(TABLES) < LONE
+    centre[lone] += stands_out * further[rows, np.minimum(chosen, OUT - 1)]
+    below, above = (student((end - centre) / tau) for end in box)
+    t = students(below + (above - below) * random.random(centre.shape))
+    return np.exp(np.clip(centre + tau * t, *box))
+
+
+def uneven_shares(n: int, random: np.random.Generator) -> Array:
+    """Draw shares (n,) of machines that may be alike, of which nothing is known: Σ = 1."""
+    logs = half_normal(random.random()) * students(random.random(n))
+    parts = np.exp(np.maximum(logs - logs.max(), FURTHEST_BEHIND))
+    return parts / parts.sum()

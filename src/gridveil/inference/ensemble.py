@@ -19,7 +19,7 @@ from gridveil.foundation.progress import told_to
 from gridveil.grid.facts import Array, IntArray
 from gridveil.grid.parameters import WEIGHT
 from gridveil.grid.tables import PublicTable
-from gridveil.inference.alike import Alike, beliefs_alike, split
+from gridveil.inference.alike import Alike, beliefs_alike, split, uneven_shares
 from gridveil.inference.fit.members import Members
 from gridveil.inference.fit.outcome import SearchEnd
 from gridveil.inference.fit.search import MANY_MACHINES
@@ -122,7 +122,7 @@ def _networkless(
     public, g = noisy.bounds[WEIGHT.name], len(noisy.facts.machines)
     model = networkless_model(PublicTable(noisy.facts, table), 1.0)
     k_r = around_middle(random.random(len(model.k_r)), public) / g
-    K_ac = split(np.ones(1), np.full(g, 1 / g), (0.0, 1.0), random).T
+    K_ac = uneven_shares(g, random)[:, None]
     return ReducedModel.of_arrays(
         model.arrays | {"k_r": k_r, "K_ac": K_ac},
         ports=model.ports,
