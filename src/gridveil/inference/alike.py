@@ -268,6 +268,6 @@ def _prior_tables(middles: Array, box: Array, random: np.random.Generator) -> Ar
 
 def uneven_shares(n: int, random: np.random.Generator) -> Array:
     """Draw shares (n,) of machines that may be alike, of which nothing is known: Σ = 1."""
-    logs = half_normal(random.random()) * students(random.random(n))
+    logs = half_normal(random.random(1)) * students(random.random(n))
     parts = np.exp(np.maximum(logs - logs.max(), FURTHEST_BEHIND))
     return parts / parts.sum()
